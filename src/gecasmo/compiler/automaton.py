@@ -1,0 +1,168 @@
+"""The one intermediate form: states, and edges labelled with what is seen and which coins fell how.
+
+An edge is one way through one result: from a state, under some guards, showing some signals, to
+a state, with probability `multiplicity` times the product of its literals. Click and next state
+hang on the edge (a Mealy machine), so "examining" and "gone" are all the states DBN needs. Edges
+are a bag: two edges with the same literals add up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gecasmo.compiler.matrices import PageMatrices
+
+START = -1  # the source of the edges taken before the first result
+
+
+class Literal(NamedTuple):
+    """One fallen coin.
+
+    `lag` 1 takes the row of the previous result; `row` is a fixed row number where the model
+    states one (the paper's matrices), else None: the row that the key of the coin names.
+    """
+
+    parameter: str
+    heads: bool
+    lag: int = 0
+    row: int | None = None
+
+    @property
+    def coin(self) -> tuple[str, int, int | None]:
+        """What is flipped, whichever way it falls."""
+        return (self.parameter, self.lag, self.row)
+
+    def __str__(self) -> str:
+        row = "" if self.row is None else f"[{self.row}]"
+        return ("" if self.heads else "~") + self.parameter + row + "'" * self.lag
+
+
+class Guard(NamedTuple):
+    """The edge exists only where a yes/no column of the log has this value."""
+
+    column: str
+    value: bool
+
+    def __str__(self) -> str:
+        return self.column if self.value else f"not {self.column}"
+
+
+class AtPosition(NamedTuple):
+    """The edge exists only at this place of the page, counted from 1 (matrix models)."""
+
+    position: int
+
+    def __str__(self) -> str:
+        return f"position {self.position}"
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    source: int
+    target: int
+    symbol: tuple[str, ...] = ()
+    literals: tuple[Literal, ...] = ()
+    guards: tuple[Guard | AtPosition, ...] = ()
+    multiplicity: float = 1.0
+
+    def label(self) -> str:
+        """The condition, the probability and the signals, for people."""
+        factors = [] if self.multiplicity == 1 else [f"{self.multiplicity:g}"]
+        product = " ".join(factors + [str(literal) for literal in self.literals]) or "1"
+        condition = f"[{', '.join(map(str, self.guards))}] " if self.guards else ""
+        return f"{condition}{product}" + (f" / {'+'.join(self.symbol)}" if self.symbol else "")
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """A click model as data: it knows coins by name, and nothing of logs or keys.
+
+    Attributes
+    ----------
+    parameters : names of the coins, in the order they are declared
+    signals : names of what can be observed; the first is always "click"
+    states : a readable name per state
+    initial : edges from before the first result into a state
+    edges : edges over one result
+    gone : the state of a user who has left, if the model has one
+    page_length : the longest page the model is defined for, or None for any
+    """
+
+    parameters: tuple[str, ...]
+    signals: tuple[str, ...]
+    states: tuple[str, ...]
+    initial: tuple[Edge, ...]
+    edges: tuple[Edge, ...]
+    gone: int | None = None
+    page_length: int | None = None
+
+    @property
+    def n_states(self) -> int:
+        return len(self.states)
+
+    def edges_from(self, state: int) -> list[Edge]:
+        return [edge for edge in self.edges if edge.source == state]
+
+    def by_source(self) -> list[list[Edge]]:
+        """The edges of each state, in order."""
+        lists: list[list[Edge]] = [[] for _ in self.states]
+        for edge in self.edges:
+            lists[edge.source].append(edge)
+        return lists
+
+    def start_parameters(self) -> set[str]:
+        """The coins flipped before the first result."""
+        return {literal.parameter for edge in self.initial for literal in edge.literals}
+
+    def guard_columns(self) -> list[str]:
+        """The yes/no columns that the edges ask for, in order of appearance."""
+        guards = (guard for edge in self.edges for guard in edge.guards)
+        return list(dict.fromkeys(guard.column for guard in guards if isinstance(guard, Guard)))
+
+    def with_edges(self, edges: Iterable[Edge], initial: Iterable[Edge] | None = None) -> Automaton:
+        start = self.initial if initial is None else tuple(initial)
+        return replace(self, edges=tuple(edges), initial=start)
+
+    def matrices(self, page_length: int) -> PageMatrices:
+        """The paper's matrices for a page of this length; see `PageMatrices`."""
+        from gecasmo.compiler.matrices import PageMatrices
+
+        return PageMatrices.of(self, page_length)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    __repr__ = __str__
+
+    def _lines(self) -> Iterator[str]:
+        yield f"{self.n_states} states, {len(self.edges)} edges, signals {', '.join(self.signals)}"
+        width = max((len(name) for name in self.states), default=0)
+        width = min(max(width, len("start")), 40)
+        for edge in self.initial + self.edges:
+            source = "start" if edge.source == START else self.states[edge.source]
+            yield f"  {source:<{width}} -> {self.states[edge.target]:<{width}}  {edge.label()}"
+
+    def to_mermaid(self) -> str:
+        """A Mermaid state diagram, to paste into a page or a README."""
+        lines = ["stateDiagram-v2"]
+        for number, name in enumerate(self.states):
+            lines.append(f"    s{number}: {_plain(name)}")
+        for edge in self.initial:
+            lines.append(f"    [*] --> s{edge.target}: {_plain(edge.label())}")
+        for edge in self.edges:
+            lines.append(f"    s{edge.source} --> s{edge.target}: {_plain(edge.label())}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        import html
+
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _plain(text: str) -> str:
+    """Text that cannot end a Mermaid label early."""
+    kept = "".join(c if c.isalnum() or c in " ._-+/~*=,'[]()" else " " for c in text)
+    return kept.strip() or "?"

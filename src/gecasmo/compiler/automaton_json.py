@@ -1,0 +1,99 @@
+"""An automaton as JSON and back: the structure of a saved model, with no code in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gecasmo.compiler.automaton import START, AtPosition, Automaton, Edge, Guard, Literal
+from gecasmo.errors import SavedModelError
+
+
+def to_data(automaton: Automaton) -> dict[str, Any]:
+    """Plain lists and dictionaries that `json.dumps` takes."""
+    return {
+        "parameters": list(automaton.parameters),
+        "signals": list(automaton.signals),
+        "states": list(automaton.states),
+        "initial": [_edge_to_data(edge) for edge in automaton.initial],
+        "edges": [_edge_to_data(edge) for edge in automaton.edges],
+        "gone": automaton.gone,
+        "page_length": automaton.page_length,
+    }
+
+
+def from_data(data: dict[str, Any]) -> Automaton:
+    """The automaton that `to_data` described; every part is checked, nothing is trusted."""
+    try:
+        automaton = Automaton(
+            parameters=tuple(map(_text, data["parameters"])),
+            signals=tuple(map(_text, data["signals"])),
+            states=tuple(map(_text, data["states"])),
+            initial=tuple(map(_edge_from_data, data["initial"])),
+            edges=tuple(map(_edge_from_data, data["edges"])),
+            gone=None if data["gone"] is None else int(data["gone"]),
+            page_length=None if data["page_length"] is None else int(data["page_length"]),
+        )
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise SavedModelError(f"This is not the description of an automaton ({error!r}).") from None
+    _check(automaton)
+    return automaton
+
+
+def _edge_to_data(edge: Edge) -> dict[str, Any]:
+    return {
+        "from": edge.source,
+        "to": edge.target,
+        "symbol": list(edge.symbol),
+        "literals": [[lit.parameter, lit.heads, lit.lag, lit.row] for lit in edge.literals],
+        "guards": [
+            {"position": guard.position}
+            if isinstance(guard, AtPosition)
+            else {"column": guard.column, "value": guard.value}
+            for guard in edge.guards
+        ],
+        "multiplicity": edge.multiplicity,
+    }
+
+
+def _edge_from_data(data: dict[str, Any]) -> Edge:
+    return Edge(
+        source=int(data["from"]),
+        target=int(data["to"]),
+        symbol=tuple(map(_text, data["symbol"])),
+        literals=tuple(
+            Literal(_text(name), bool(heads), int(lag), None if row is None else int(row))
+            for name, heads, lag, row in data["literals"]
+        ),
+        guards=tuple(
+            AtPosition(int(guard["position"]))
+            if "position" in guard
+            else Guard(_text(guard["column"]), bool(guard["value"]))
+            for guard in data["guards"]
+        ),
+        multiplicity=float(data["multiplicity"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value
+
+
+def _check(automaton: Automaton) -> None:
+    known = range(automaton.n_states)
+    for edge in automaton.initial + automaton.edges:
+        at_start = edge.source == START
+        faults = [
+            not at_start and edge.source not in known,
+            edge.target not in known,
+            not set(edge.symbol) <= set(automaton.signals),
+            not {literal.parameter for literal in edge.literals} <= set(automaton.parameters),
+            any(literal.lag not in (0, 1) for literal in edge.literals),
+            any(literal.row is not None and literal.row < 0 for literal in edge.literals),
+            not 0 < edge.multiplicity < float("inf"),
+        ]
+        if any(faults):
+            raise SavedModelError(f"An edge of the automaton makes no sense: {edge}.")
+    if automaton.gone is not None and automaton.gone not in known:
+        raise SavedModelError("The automaton names a state that it does not have.")

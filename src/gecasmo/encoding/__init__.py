@@ -1,0 +1,10 @@
+"""From a log to the arrays that kernels read: observations, row numbers, pages in order.
+
+Sorting, coding and folding live here and never show: everything that is returned to a user
+follows the order of the input.
+"""
+
+from gecasmo.encoding.encoded import EncodedLog, encode
+from gecasmo.encoding.rows import Rows
+
+__all__ = ["EncodedLog", "Rows", "encode"]

@@ -1,0 +1,127 @@
+"""One key column as small integers, per shown result in the order of the log's rows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.errors import ClickLogError
+from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.logs import ClickLog
+
+
+class Coded(NamedTuple):
+    """`values[codes[i]]` is the value of the column at result i."""
+
+    codes: NDArray[np.uint32]
+    values: pl.Series
+
+
+_cache: WeakKeyDictionary[ClickLog, dict[str, Coded]] = WeakKeyDictionary()
+
+
+def coded(log: ClickLog, name: str, coin: str) -> Coded:
+    """The column `name` of the log as codes; `coin` is named if the log has no such column."""
+    known = _cache.setdefault(log, {})
+    if name not in known:
+        known[name] = _code(log, name, coin)
+    return known[name]
+
+
+def is_page_constant(log: ClickLog, name: str) -> bool:
+    """Whether a key has one value per page, whatever the clicks."""
+    if name in ("session", "query", "page_length"):
+        return True
+    if name in ("rank", "result", "doc", *HISTORY_KEYS) or name not in log.columns:
+        return False
+    return log.is_page_constant(name)
+
+
+def _code(log: ClickLog, name: str, coin: str) -> Coded:
+    if name == "session":
+        return Coded(log.page, log.sessions)
+    if name == "result":
+        every = np.arange(log.n_results, dtype=np.uint32)
+        return Coded(every, pl.Series(name, every))
+    if name == "rank":
+        return code_integers(name, log.rank)
+    if name == "page_length":
+        return code_integers(name, log.lengths[log.page])
+    if name in HISTORY_KEYS:
+        return code_integers(name, history(log)[name])
+    if name not in log.columns:
+        others = [c for c in log.columns if c not in ("click", "rank", "session")]
+        example = "doc" if "doc" in others and name != "doc" else (others or ["rank"])[0]
+        raise ClickLogError(
+            f"The coin '{coin}' has a row per '{name}', and the log has no such column.\n"
+            f"  It has: {', '.join(log.columns)}.\n"
+            f'  Perhaps another key: {coin}=Table(key="{example}")'
+        )
+    return _code_column(log.column(name), name, coin)
+
+
+def _code_column(column: pl.Series, name: str, coin: str) -> Coded:
+    n_null = column.null_count()
+    if n_null:
+        first = int(column.is_null().arg_max() or 0)
+        raise ClickLogError(
+            f"The coin '{coin}' has a row per '{name}', but {n_null:,} of {len(column):,} results "
+            f"have none (first: row {first}). Fill them or drop those pages."
+        )
+    if column.dtype.is_integer() and len(column):
+        return code_integers(name, column.to_numpy())
+    frame = pl.DataFrame({"value": column})
+    distinct = frame.unique(maintain_order=True).with_row_index("code")
+    codes = frame.join(distinct, on="value", how="left", maintain_order="left")["code"]
+    return Coded(codes.to_numpy().astype(np.uint32), distinct["value"].alias(name))
+
+
+def code_integers(name: str, values: NDArray[np.integer]) -> Coded:
+    """Integers need no hashing as long as they are not spread too widely."""
+    if not len(values):
+        return Coded(np.zeros(0, np.uint32), pl.Series(name, values))
+    codes, distinct = dense(values)
+    return Coded(codes, pl.Series(name, distinct))
+
+
+def dense(values: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.integer]]:
+    """Number the distinct values 0, 1, ...; also the distinct values in that order."""
+    low, high = int(values.min()), int(values.max())
+    if high - low <= 4 * len(values) + 1000:
+        seen = np.zeros(high - low + 1, dtype=bool)
+        seen[values - low] = True
+        number = (np.cumsum(seen) - 1).astype(np.uint32)
+        distinct = (np.flatnonzero(seen) + low).astype(values.dtype)
+        return number[values - low], distinct
+    frame = pl.DataFrame({"value": values})
+    found = frame.unique(maintain_order=True).with_row_index("code")
+    codes = frame.join(found, on="value", how="left", maintain_order="left")["code"]
+    return codes.to_numpy().astype(np.uint32), found["value"].to_numpy()
+
+
+def history(log: ClickLog) -> dict[str, NDArray[np.int64]]:
+    """What the clicks above each result say, per result in the order of the log's rows."""
+    order, starts = log.order, log.starts
+    click = log.click[order]
+    place = np.arange(len(order))
+    first = np.repeat(starts[:-1], log.lengths)  # where each result's page begins
+    last = np.maximum.accumulate(np.where(click, place, -1)) if len(order) else place
+    above = np.concatenate([[-1], last[:-1]]) if len(order) else place
+    rank = log.rank[order].astype(np.int64)
+    last_click = np.where(above >= first, rank[np.maximum(above, 0)], 0)
+    total = np.concatenate([[0], np.cumsum(click)])
+    clicks_above = total[place] - total[first] if len(order) else place
+    in_chain = {
+        "last_click": last_click,
+        "distance": rank - last_click,
+        "clicks_above": clicks_above,
+    }
+    as_given = {}
+    for name, values in in_chain.items():
+        as_given[name] = np.empty(len(order), np.int64)
+        as_given[name][order] = values
+    return as_given

@@ -1,0 +1,274 @@
+"""The arrays of one log for one machine and one choice of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.compiler.automaton import Automaton
+from gecasmo.encoding.columns import coded, dense, is_page_constant
+from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
+from gecasmo.encoding.hashing import Hashes, hash_values, mix
+from gecasmo.encoding.observations import check_lengths, observe
+from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
+from gecasmo.errors import ModelError
+from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.plan import CoinPlan, Plan
+from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.logs import ClickLog
+
+Codes = NDArray[np.uint32]
+Keys = Mapping[str, tuple[str, ...]]
+
+# Tables that pages of several buckets add to are kept per bucket up to this many bytes in all.
+_MAX_TABLE_BYTES = 64 * 2**20
+_MIN_TABLES_LOG2 = 2
+
+
+@dataclass
+class EncodedLog:
+    """What kernels read. Pages are in the order of their query's hash, like pages folded."""
+
+    log: ClickLog
+    plan: Plan
+    rows: list[Rows]
+    codes: list[Codes]
+    obs: NDArray[np.unsignedinteger]
+    obs_start: NDArray[np.int64]
+    row_start: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    bucket_start: NDArray[np.int64]
+    shifts: list[int]
+    ranks: NDArray[np.int64]
+    page_of_session: NDArray[np.int64]
+
+    @property
+    def n_pages(self) -> int:
+        return len(self.weight)
+
+    @property
+    def n_results(self) -> int:
+        return len(self.obs)
+
+    @property
+    def max_length(self) -> int:
+        return int(np.diff(self.obs_start).max(initial=1))
+
+    def page_arguments(self, first: int, last: int) -> list[object]:
+        return [first, last, self.obs_start, self.row_start, self.obs, *self.codes]
+
+    def result_places(self) -> NDArray[np.int64]:
+        """Where the answer for each result stands, in the order of the log's rows."""
+        log = self.log
+        place = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
+        in_chain = np.repeat(self.obs_start[self.page_of_session], log.lengths) + place
+        places = np.empty(log.n_results, np.int64)
+        places[log.order] = in_chain
+        return places
+
+
+def encode(
+    log: ClickLog,
+    automaton: Automaton,
+    machine: Machine,
+    keys: Keys,
+    *,
+    merge: bool = True,
+    lifted: bool = False,
+    missing: NDArray[np.bool_] | None = None,
+) -> EncodedLog:
+    """Make the arrays of a log.
+
+    Parameters
+    ----------
+    keys : the key columns of each coin, in the order of the automaton's parameters
+    merge : fold and group equal pages where that pays
+    lifted : leave the click history out of the row numbers; the kernel adds it
+    missing : results whose signals are not to be looked at
+    """
+    return _Encoder(log, automaton, machine, keys, merge, lifted, missing).encode()
+
+
+class _Encoder:
+    def __init__(
+        self,
+        log: ClickLog,
+        automaton: Automaton,
+        machine: Machine,
+        keys: Keys,
+        merge: bool,
+        lifted: bool,
+        missing: NDArray[np.bool_] | None,
+    ) -> None:
+        check_lengths(log, automaton)
+        self.log, self.automaton, self.machine, self.keys = log, automaton, machine, keys
+        self.merge, self.lifted, self.missing = merge, lifted, missing
+        self.coin_of_key = {key: coin for coin, listed in keys.items() for key in listed}
+        self._check_start_keys()
+
+    def encode(self) -> EncodedLog:
+        log = self.log
+        observations = observe(log, self.automaton, self.machine, self.missing)[log.order]
+        static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
+        folded = fold(
+            log,
+            self._page_hashes(),
+            [self._chain_codes(key) for key in static],
+            observations,
+            self.merge and "result" not in static and "session" not in static,
+        )
+        lengths = log.lengths[folded.kept]
+        obs_start = _offsets(lengths)
+        places = chain_places(log.starts, log.lengths, folded.kept)
+        is_first = np.r_[True, folded.group[1:] != folded.group[:-1]] if len(lengths) else []
+        firsts = folded.kept[is_first]
+        group_start = _offsets(log.lengths[firsts])
+        group_places = chain_places(log.starts, log.lengths, firsts)
+        self.pattern_places, self.group_places, self.folded = places, group_places, folded
+        self.buckets = (folded.hashes >> np.uint64(56)).astype(np.uint8)
+        self.lengths, self.group_lengths = lengths, log.lengths[firsts]
+        self.group_buckets = self.buckets[is_first]
+        plan, rows, codes, shifts = self._coins()
+        weight = np.bincount(
+            folded.page_of_session, weights=log.weight, minlength=len(folded.kept)
+        )
+        return EncodedLog(
+            log=log,
+            plan=plan,
+            rows=rows,
+            codes=codes,
+            obs=np.ascontiguousarray(observations[places]),
+            obs_start=obs_start,
+            row_start=group_start[folded.group] if len(lengths) else np.zeros(0, np.int64),
+            weight=weight.astype(np.float64),
+            bucket_start=bucket_starts(folded.hashes),
+            shifts=shifts,
+            ranks=log.rank[log.order][group_places].astype(np.int64),
+            page_of_session=folded.page_of_session,
+        )
+
+    # -- pages ---------------------------------------------------------------------------------
+    def _page_hashes(self) -> Hashes:
+        log = self.log
+        if not log.has_query:
+            return hash_values(log.sessions)
+        query = coded(log, "query", "query")
+        hashes = hash_values(query.values)
+        result = mix(np.arange(log.n_sessions))  # pages without results have no query of their own
+        filled = log.lengths > 0
+        result[filled] = hashes[query.codes[log.order[log.starts[:-1][filled]]]]
+        return result
+
+    def _chain_codes(self, key: str) -> Codes:
+        return coded(self.log, key, self.coin_of_key[key]).codes[self.log.order]
+
+    # -- coins ---------------------------------------------------------------------------------
+    def _coins(self) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
+        numbers: dict[tuple[str, tuple[str, ...]], int] = {}
+        tables: list[tuple[Rows, Codes, int]] = []
+        plans, rows, shifts = [], [], []
+        starting = self.automaton.start_parameters()
+        for coin, keys in self.keys.items():
+            history = tuple(key for key in keys if key in HISTORY_KEYS)
+            used = tuple(k for k in keys if k not in history) if self.lifted else keys
+            if not keys or self._is_fixed(coin):
+                plans.append(CoinPlan("global"))
+                rows.append(self._fixed_rows(coin) or ONE_ROW)
+                shifts.append(_shift(len(rows[-1]), True))
+                continue
+            is_page = coin in starting or all(is_page_constant(self.log, key) for key in keys)
+            scope = "page" if is_page else "result"
+            if (scope, used) not in numbers:
+                numbers[scope, used] = len(tables)
+                tables.append(self._table(coin, used, scope))
+            number = numbers[scope, used]
+            plans.append(CoinPlan(scope, number, history))  # type: ignore[arg-type]
+            rows.append(tables[number][0])
+            shifts.append(tables[number][2])
+        return Plan(tuple(plans)), rows, [codes for _, codes, _ in tables], shifts
+
+    def _is_fixed(self, coin: str) -> bool:
+        return self._fixed_rows(coin) is not None
+
+    def _fixed_rows(self, coin: str) -> Rows | None:
+        """The rows of a coin whose edges name their row by number (the paper's matrices)."""
+        import polars as pl
+
+        edges = (*self.automaton.initial, *self.automaton.edges)
+        named = [
+            literal.row
+            for edge in edges
+            for literal in edge.literals
+            if literal.parameter == coin and literal.row is not None
+        ]
+        if not named:
+            return None
+        n_rows = max(named) + 1
+        return Rows(("row",), [pl.Series("row", range(n_rows))], n_rows)
+
+    def _table(self, coin: str, keys: Sequence[str], scope: str) -> tuple[Rows, Codes, int]:
+        """The row numbers of a key per result (or page), and the rows."""
+        if scope == "page":
+            # Any result of the page will do; pages without results never read their code.
+            starts = self.log.starts[:-1][self.folded.kept]
+            places = np.minimum(starts, max(self.log.n_results - 1, 0))
+            buckets = self.buckets
+        elif any(key in HISTORY_KEYS for key in keys):
+            places, buckets = self.pattern_places, np.repeat(self.buckets, self.lengths)
+        else:
+            places = self.group_places
+            buckets = np.repeat(self.group_buckets, self.group_lengths)
+        if not keys or not self.log.n_results:
+            return ONE_ROW, np.zeros(len(places), np.uint32), 0
+        parts = [coded(self.log, key, coin) for key in keys]
+        chosen = [part.codes[self.log.order][places] for part in parts]
+        combined = chosen[0].astype(np.int64)
+        size = len(parts[0].values)
+        for part, codes in zip(parts[1:], chosen[1:], strict=True):
+            if size * len(part.values) >= 2**62:
+                combined, _ = dense(combined)
+                combined = combined.astype(np.int64)
+                size = int(combined.max()) + 1
+            combined = combined * len(part.values) + codes
+            size *= len(part.values)
+        numbers, distinct = dense(combined)
+        n_rows = len(distinct)
+        first = np.empty(n_rows, np.int64)
+        first[numbers[::-1]] = np.arange(len(numbers))[::-1]
+        values = [(p.values, codes[first]) for p, codes in zip(parts, chosen, strict=True)]
+        spans = bool((buckets[first][numbers] != buckets).any())
+        return LazyRows(keys, values, n_rows), numbers, _shift(n_rows, spans)
+
+    def _check_start_keys(self) -> None:
+        for coin in self.automaton.start_parameters():
+            for key in self.keys[coin]:
+                if not is_page_constant(self.log, key):
+                    coded(self.log, key, coin)  # says so if the column is not there at all
+                    raise ModelError(
+                        f"The coin '{coin}' is flipped in start(), before any result is seen, so "
+                        f"its key must have one value on a page; '{key}' varies within pages."
+                    )
+
+
+def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+
+
+def _shift(n_rows: int, spans_buckets: bool) -> int:
+    """How many of the 256 buckets share a table of counts, as a power of two.
+
+    Rows of one bucket only need a single table. Others get as many as fit, a number that depends
+    on the log alone, so that sums are taken in the same order on any number of threads.
+    """
+    if not spans_buckets:
+        return 8
+    shift = 0
+    while (256 >> shift) * n_rows * 16 > _MAX_TABLE_BYTES and shift < 8 - _MIN_TABLES_LOG2:
+        shift += 1
+    return shift
+
+
+__all__ = ["EncodedLog", "Folded", "encode"]

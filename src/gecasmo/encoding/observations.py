@@ -1,0 +1,137 @@
+"""What each result shows, as the small numbers of a machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.compiler.automaton import Automaton, Guard
+from gecasmo.errors import ClickLogError
+from gecasmo.kernels.library import observation_dtype
+from gecasmo.kernels.machine import IMPOSSIBLE, MISSING, Machine
+from gecasmo.logs import ClickLog
+
+
+# A signal that every log has: whether a result is the last one clicked on its page.
+LAST_CLICK = "is_last_click"
+
+
+def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
+    """A yes/no column of the log, or a clear refusal."""
+    if name == "click":
+        return log.click
+    if name == LAST_CLICK:
+        return _is_last_click(log)
+    if name not in log.columns:
+        raise ClickLogError(
+            f"The model {why} '{name}', and the log has no such column.\n"
+            f"  It has: {', '.join(log.columns)}."
+        )
+    column = log.column(name)
+    if column.null_count():
+        raise ClickLogError(
+            f"The model {why} '{name}', but {column.null_count():,} of {len(column):,} results "
+            "have no value there."
+        )
+    if column.dtype == pl.Boolean:
+        return column.to_numpy().astype(bool)
+    if column.dtype.is_numeric():
+        values = column.to_numpy()
+        wrong = (values != 0) & (values != 1)
+        if not wrong.any():
+            return values.astype(bool)
+        row = int(np.argmax(wrong))
+        raise ClickLogError(
+            f"The model {why} '{name}' as yes or no, but {int(wrong.sum()):,} values are neither "
+            f"0 nor 1 (first: row {row} has {values[row]})."
+        )
+    raise ClickLogError(
+        f"The model {why} '{name}' as yes or no, but the column holds {column.dtype}."
+    )
+
+
+def _is_last_click(log: ClickLog) -> NDArray[np.bool_]:
+    """True at the last click of each page."""
+    click = log.click[log.order]
+    total = np.concatenate([[0], np.cumsum(click)])
+    clicks_so_far = total[1:] - np.repeat(total[log.starts[:-1]], log.lengths)
+    clicks_in_all = np.repeat(total[log.starts[1:]] - total[log.starts[:-1]], log.lengths)
+    is_last = np.empty(log.n_results, bool)
+    is_last[log.order] = click & (clicks_so_far == clicks_in_all)
+    return is_last
+
+
+def classes_of(log: ClickLog, machine: Machine) -> NDArray[np.int64]:
+    """The class of guards that each result falls into, in the order of the log's rows."""
+    result = np.zeros(log.n_results, np.int64)
+    if machine.n_classes == 1:
+        return result
+    position = _positions(log)
+    columns: dict[str, NDArray[np.bool_]] = {}
+    for guards, number in zip(machine.cases, machine.case_classes, strict=True):
+        inside = np.ones(log.n_results, bool)
+        for guard in guards:
+            if isinstance(guard, Guard):
+                if guard.column not in columns:
+                    columns[guard.column] = boolean_column(log, guard.column, "asks for")
+                inside &= columns[guard.column] == guard.value
+            else:
+                inside &= position == guard.position
+        result[inside] = number
+    return result
+
+
+def symbols_of(log: ClickLog, automaton: Automaton) -> NDArray[np.int64]:
+    """The signals of each result as a bit mask, in the order of the automaton's signals."""
+    mask = np.zeros(log.n_results, np.int64)
+    for number, signal in enumerate(automaton.signals):
+        mask |= boolean_column(log, signal, "emits").astype(np.int64) << number
+    return mask
+
+
+def observe(
+    log: ClickLog,
+    automaton: Automaton,
+    machine: Machine,
+    missing: NDArray[np.bool_] | None = None,
+) -> NDArray[np.unsignedinteger]:
+    """The observation number of each result, in the order of the log's rows.
+
+    `missing` marks results whose signals are not to be looked at.
+    """
+    table = np.zeros((machine.n_classes, 1 << len(automaton.signals)), np.int64)
+    bits = {name: 1 << number for number, name in enumerate(automaton.signals)}
+    unseen = np.zeros(machine.n_classes, np.int64)
+    for number, (case, symbol) in enumerate(machine.observations):
+        if symbol == IMPOSSIBLE:
+            table[case][table[case] == 0] = number
+    for number, (case, symbol) in enumerate(machine.observations):
+        if symbol == MISSING:
+            unseen[case] = number
+        elif symbol != IMPOSSIBLE:
+            table[case, sum(bits[name] for name in symbol)] = number
+    classes = classes_of(log, machine)
+    numbers = table[classes, symbols_of(log, automaton)]
+    if missing is not None:
+        numbers = np.where(missing, unseen[classes], numbers)
+    return numbers.astype(observation_dtype(machine))
+
+
+def check_lengths(log: ClickLog, automaton: Automaton) -> None:
+    """A model defined for pages of T results cannot say anything of longer ones."""
+    longest = int(log.lengths.max(initial=0))
+    if automaton.page_length is not None and longest > automaton.page_length:
+        which = log.sessions[int(np.argmax(log.lengths))]
+        raise ClickLogError(
+            f"The model is defined for pages of at most {automaton.page_length} results, but "
+            f"session {which!r} has {longest}."
+        )
+
+
+def _positions(log: ClickLog) -> NDArray[np.int64]:
+    """The place of each result in its page, from 1, in the order of the log's rows."""
+    positions = np.empty(log.n_results, np.int64)
+    first = np.repeat(log.starts[:-1], log.lengths)
+    positions[log.order] = np.arange(log.n_results) - first + 1
+    return positions

@@ -1,0 +1,43 @@
+"""The family of errors and warnings, so that callers can catch exactly what they mean."""
+
+from __future__ import annotations
+
+
+class GecasmoError(Exception):
+    """Anything this library refuses to do, with the reason and what to try."""
+
+
+class ModelError(GecasmoError, ValueError):
+    """A model program, its parameters or its forms cannot mean what was written."""
+
+
+class ClickLogError(GecasmoError, ValueError):
+    """A log cannot be read as pages with clicks, or lacks a column that is needed."""
+
+
+class ImpossibleSessionError(GecasmoError, ValueError):
+    """Some pages of the log have probability zero under the model."""
+
+
+class NotFittedError(GecasmoError, RuntimeError):
+    """The question needs probabilities, and this model has none yet."""
+
+
+class SavedModelError(GecasmoError, ValueError):
+    """A file is not a saved model, is damaged, or comes from a newer version."""
+
+
+class GecasmoWarning(UserWarning):
+    """Something worth knowing that does not stop the work."""
+
+
+class ConvergenceWarning(GecasmoWarning):
+    """A fit stopped before its stop rule was met."""
+
+
+class ClickLogWarning(GecasmoWarning):
+    """A log was read, after a change that the user should know about."""
+
+
+class KernelCacheWarning(GecasmoWarning):
+    """Compiled kernels cannot be kept on disk; they live for this process only."""

@@ -1,0 +1,7 @@
+"""Turn kernels, codes and forms into fitted forms; no method knows which model it fits."""
+
+from gecasmo.estimation.em import EM, Record, Solution
+from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.problem import Coin, Problem
+
+__all__ = ["EM", "Coin", "Counts", "Expectation", "Problem", "Record", "Solution"]

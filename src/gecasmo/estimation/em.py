@@ -1,0 +1,223 @@
+"""Expectation-maximisation, accelerated, that never lowers its objective."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from gecasmo.errors import ConvergenceWarning, ModelError
+from gecasmo.estimation.problem import Evaluation, Problem, is_vector
+from gecasmo.estimation.squarem import Extrapolation
+
+DEFAULT_RESTARTS = 5
+# A guess may be worse than the last evaluated point by rounding only.
+_ROUNDING = 1e-12
+
+
+class Record(NamedTuple):
+    """One line of the history of a fit."""
+
+    iteration: int
+    objective: float
+    log_likelihood: float
+    seconds: float
+
+
+@dataclass
+class Solution:
+    """Where a method ended."""
+
+    best: Evaluation
+    history: list[Record]
+    converged: bool
+    interrupted: bool = False
+    n_evaluations: int = 0
+
+
+Progress = Callable[[int, int, float], None]  # iteration, at most, objective per page
+
+
+@dataclass(frozen=True)
+class EM:
+    """Expectation-maximisation.
+
+    Parameters
+    ----------
+    max_iter : int
+        The most M-steps. With `tol=0, accelerate=False` exactly so many are made.
+    tol : float
+        Stop when a plain EM step gains less than this in objective per page and hardly moves the
+        parameters either.
+    accelerate : bool
+        Extrapolate between EM steps (SQUAREM); a guess that would lower the objective is dropped.
+    augmentation : "minimal" or "full"
+        Which flips count as hidden data: those the likelihood depends on, or all that the program
+        makes. The optimum is the same, minimal gets there in fewer steps.
+    restarts : int, optional
+        Random starts, of which the best end counts. By default 1, and 5 for programs with parts
+        that equal starts would never tell apart (mixtures).
+    seed : int
+        Seed of the random starts.
+    """
+
+    max_iter: int = 500
+    tol: float = 1e-6
+    accelerate: bool = True
+    augmentation: str = "minimal"
+    restarts: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_iter < 1:
+            raise ModelError(f"EM(max_iter={self.max_iter}): at least one iteration is needed.")
+        if not self.tol >= 0:
+            raise ModelError(f"EM(tol={self.tol}) must not be negative.")
+        if self.augmentation not in ("minimal", "full"):
+            raise ModelError(
+                f"EM(augmentation={self.augmentation!r}): choose 'minimal' or 'full'."
+            )
+        if self.restarts is not None and self.restarts < 1:
+            raise ModelError(f"EM(restarts={self.restarts}): at least one start is needed.")
+
+    def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        """Maximise the objective of a problem."""
+        is_given = problem.given_start is not None
+        n_starts = self.restarts or (DEFAULT_RESTARTS if problem.is_exchangeable else 1)
+        is_random = problem.is_exchangeable or (self.restarts or 1) > 1
+        if is_given:
+            n_starts, is_random = 1, False
+        generators = np.random.default_rng(self.seed).spawn(n_starts)
+        best: Solution | None = None
+        for generator in generators:
+            climb = _Climb(self, problem, progress)
+            solution = climb.run(generator if is_random else None)
+            if best is None or solution.best.objective > best.best.objective:
+                interrupted = solution.interrupted
+                best = solution
+            if solution.interrupted:
+                best.interrupted = interrupted = True
+                break
+        assert best is not None
+        self._report(best, problem)
+        return best
+
+    def _report(self, solution: Solution, problem: Problem) -> None:
+        if solution.interrupted:
+            done = solution.history[-1].iteration
+            warnings.warn(
+                f"EM was interrupted after {done} iterations. The model has the best parameters "
+                "so far; go on with fit(log, start=model).",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        elif not solution.converged and self.tol > 0:
+            gain = 0.0
+            if len(solution.history) > 1:
+                last, before = solution.history[-1], solution.history[-2]
+                gain = (last.objective - before.objective) / max(problem.n_pages, 1)
+            warnings.warn(
+                f"EM stopped after max_iter={self.max_iter}; the last step still gained "
+                f"{gain:.2g} in objective per page (tol={self.tol:g}). Continue with "
+                "fit(log, start=model), or raise max_iter.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+
+@dataclass
+class _Climb:
+    """One run from one start."""
+
+    method: EM
+    problem: Problem
+    progress: Progress | None
+    history: list[Record] = field(default_factory=list)
+    n_steps: int = 0
+    n_evaluations: int = 0
+
+    def run(self, generator: np.random.Generator | None) -> Solution:
+        self.began = time.perf_counter()
+        self.best = self._evaluate(self.problem.begin(generator))
+        self._accept(self.best)
+        converged = interrupted = False
+        try:
+            converged = self._climb()
+        except KeyboardInterrupt:
+            interrupted = True
+        return Solution(self.best, self.history, converged, interrupted, self.n_evaluations)
+
+    def _climb(self) -> bool:
+        extrapolation = Extrapolation(self.problem)
+        while self.n_steps < self.method.max_iter:
+            start = self.best
+            once = self._em_step(start)
+            if once is None:
+                return True
+            if self._is_settled(start, once):
+                return True
+            if not self.method.accelerate or self.n_steps >= self.method.max_iter:
+                continue
+            twice = self._maximise(once)
+            guess = extrapolation.guess(start, once, twice)
+            if guess is not None:
+                there = self._evaluate(guess)
+                accepted = there.is_possible and not self._is_lower(there, once)
+                extrapolation.learn(accepted)
+                if accepted:
+                    self._accept(there)
+                    continue
+            self._accept(self._evaluate(twice))
+        return False
+
+    def _em_step(self, start: Evaluation) -> Evaluation | None:
+        """A plain EM step; None if nothing can be improved any more."""
+        states = self._maximise(start)
+        there = self._evaluate(states)
+        opaque = [n for n, coin in enumerate(self.problem.coins) if not is_vector(coin.form)]
+        if opaque and self._is_lower(there, start):
+            # A form fitted by other means may miss its own optimum: keep what it had.
+            for number in opaque:
+                states[number] = start.states[number]
+            there = self._evaluate(states)
+            if len(opaque) == len(self.problem.coins) or self._is_lower(there, start):
+                warnings.warn(
+                    "No form could improve the objective any more; the fit stops here.",
+                    ConvergenceWarning,
+                    stacklevel=6,
+                )
+                return None
+        self._accept(there)
+        return there
+
+    def _maximise(self, at: Evaluation) -> list[object]:
+        self.n_steps += 1
+        return self.problem.maximise(at)
+
+    def _evaluate(self, states: list[object]) -> Evaluation:
+        self.n_evaluations += 1
+        return self.problem.evaluate(states)
+
+    def _accept(self, evaluation: Evaluation) -> None:
+        self.best = evaluation
+        seconds = time.perf_counter() - self.began
+        self.history.append(
+            Record(self.n_steps, evaluation.objective, evaluation.log_likelihood, seconds)
+        )
+        if self.progress is not None:
+            per_page = evaluation.objective / max(self.problem.n_pages, 1.0)
+            self.progress(self.n_steps, self.method.max_iter, per_page)
+
+    def _is_lower(self, a: Evaluation, b: Evaluation) -> bool:
+        return bool(a.objective < b.objective - _ROUNDING * abs(b.objective))
+
+    def _is_settled(self, start: Evaluation, once: Evaluation) -> bool:
+        tol = self.method.tol
+        gain = (once.objective - start.objective) / max(self.problem.n_pages, 1.0)
+        if not gain < tol:
+            return False
+        return self.problem.distance(start, once.states) < np.sqrt(tol)

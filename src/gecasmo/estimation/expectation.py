@@ -1,0 +1,136 @@
+"""Run the E-step over a whole log, on threads, with the same sums on any number of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.encoding import EncodedLog
+from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.kernels.library import Library
+
+Floats = NDArray[np.float64]
+
+# A factor of the fast kernels is a product of a few weights; each must leave room for the others.
+_SMALLEST_FACTOR = 1e-200
+
+
+@dataclass
+class Counts:
+    """Expected heads and tails of every coin: `tables[coin][row, side]`, side 1 is heads.
+
+    Counts of two sets of pages add up to the counts of their union.
+    """
+
+    tables: list[Floats]
+    log_likelihood: float
+    n_impossible: int
+
+    def heads(self, coin: int) -> Floats:
+        return self.tables[coin][:, 1]
+
+    def tails(self, coin: int) -> Floats:
+        return self.tables[coin][:, 0]
+
+
+def default_threads() -> int:
+    """As many threads as this process may use processors."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Expectation:
+    """The E-step of one encoded log; keeps its scratch arrays between calls."""
+
+    def __init__(
+        self,
+        encoded: EncodedLog,
+        library: Library,
+        augmentation: str = "minimal",
+        with_missing: bool = False,
+        threads: int | None = None,
+    ) -> None:
+        self.encoded = encoded
+        self.library = library
+        self.augmentation = augmentation
+        self.with_missing = with_missing
+        self.machine = library.structure.machine(augmentation, with_missing)
+        self.is_small = library.is_small(augmentation, with_missing)
+        self.tables = [
+            np.zeros((256 >> shift, len(rows), 2))
+            for shift, rows in zip(encoded.shifts, encoded.rows, strict=True)
+        ]
+        self.careful = np.zeros(max(encoded.n_pages, 1), np.uint8)
+        self.log_likelihood = np.zeros(N_BUCKETS)
+        self.n_impossible = np.zeros(N_BUCKETS, np.int64)
+        self.ranges = self._ranges(threads or default_threads())
+        n_literals = [len(e.literals) for s in self.machine.steps() for o in s.edges for e in o]
+        self.smallest = _SMALLEST_FACTOR ** (1 / max(1, *n_literals, 1))
+
+    def run(self, weights: Sequence[Floats]) -> Counts:
+        """Expected counts at these weights, `weights[coin][row, side]`."""
+        for table in self.tables:
+            table[:] = 0.0
+        self.log_likelihood[:] = 0.0
+        self.n_impossible[:] = 0
+        if self.is_small and not self._has_tiny(weights):
+            self.careful[:] = 0
+            self._run("e_step", weights)
+            if self.careful.any():
+                self._run("e_step_scaled", weights)
+        else:
+            self.careful[:] = 1
+            self._run("e_step_scaled", weights)
+        tables = [table[0] if len(table) == 1 else table.sum(axis=0) for table in self.tables]
+        return Counts(
+            [table.copy() for table in tables],
+            float(self.log_likelihood.sum()),
+            int(self.n_impossible.sum()),
+        )
+
+    def _has_tiny(self, weights: Sequence[Floats]) -> bool:
+        return any(bool(np.any((w > 0) & (w < self.smallest))) for w in weights)
+
+    def _run(self, kernel: str, weights: Sequence[Floats]) -> None:
+        jobs = [self._arguments(first, last, weights) for first, last in self.ranges]
+        call = self.library.get(kernel, jobs[0], self.augmentation, self.with_missing)
+        run_jobs(call, jobs)
+
+    def _arguments(self, first: int, last: int, weights: Sequence[Floats]) -> list[Any]:
+        encoded = self.encoded
+        return [
+            *[first, last, encoded.bucket_start, encoded.obs_start, encoded.row_start],
+            *[encoded.obs, encoded.weight, *encoded.codes, *weights, *self.tables],
+            *encoded.shifts,
+            *[self.log_likelihood, self.n_impossible, self.careful, encoded.max_length],
+        ]
+
+    def _ranges(self, threads: int) -> list[tuple[int, int]]:
+        """Ranges of buckets of about equal work; buckets that share a table stay together."""
+        shared = [shift for shift in self.encoded.shifts if shift < 8]
+        unit = 1 << max(shared, default=0)
+        starts = self.encoded.obs_start[self.encoded.bucket_start]
+        borders = np.arange(0, N_BUCKETS + 1, unit)
+        pieces = 1 if threads == 1 or self.encoded.n_results < 20_000 else 2 * threads
+        wanted = np.linspace(0, starts[-1], pieces + 1)[1:-1]
+        cuts = borders[np.searchsorted(starts[borders], wanted)]
+        edges = sorted({0, N_BUCKETS, *map(int, cuts)})
+        self.n_threads = threads
+        return list(zip(edges[:-1], edges[1:], strict=True))
+
+
+def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:
+    """Call a kernel once per job, on threads if there are several."""
+    if len(jobs) == 1:
+        call(*jobs[0])
+        return
+    with ThreadPoolExecutor(max_workers=(len(jobs) + 1) // 2) as pool:
+        for future in [pool.submit(call, *job) for job in jobs]:
+            future.result()

@@ -1,0 +1,128 @@
+"""Evaluate a fitted model on a log, and show the figures as a table."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from gecasmo.errors import ImpossibleSessionError
+from gecasmo.evaluation.perplexity import Perplexity, perplexity
+from gecasmo.logs import ClickLog
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Impossible, Model
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What `model.evaluate(log)` found.
+
+    `log_likelihood` is per session and `log_likelihood_per_result` per shown result, both natural
+    logarithms. `marginal` perplexity knows no clicks, `conditional` those above each result.
+    """
+
+    model: str
+    n_sessions: int
+    n_results: int
+    n_impossible: int
+    impossible: str
+    log_likelihood: float
+    log_likelihood_per_result: float
+    marginal: Perplexity
+    conditional: Perplexity
+
+    @property
+    def by_rank(self) -> pl.DataFrame:
+        """Marginal and conditional perplexity per rank."""
+        marginal, conditional = self.marginal.by_rank, self.conditional.by_rank
+        return pl.DataFrame(
+            {
+                "rank": marginal["rank"],
+                "results": marginal["results"],
+                "marginal": marginal["perplexity"],
+                "conditional": conditional["perplexity"],
+            }
+        )
+
+    def to_dict(self) -> dict[str, float]:
+        """The overall figures by name."""
+        return {
+            "log_likelihood": self.log_likelihood,
+            "log_likelihood_per_result": self.log_likelihood_per_result,
+            "marginal_perplexity_arithmetic": self.marginal.arithmetic,
+            "marginal_perplexity_pooled": self.marginal.pooled,
+            "conditional_perplexity_arithmetic": self.conditional.arithmetic,
+            "conditional_perplexity_pooled": self.conditional.pooled,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.model} on {self.n_sessions:,} sessions, {self.n_results:,} results"]
+        if self.n_impossible:
+            did = "left out" if self.impossible == "drop" else "an observation counted as 1e-8"
+            lines.append(f"  impossible sessions: {self.n_impossible:,} ({did})")
+        lines += [
+            f"  log-likelihood per session  {self.log_likelihood:10.4f}",
+            f"  log-likelihood per result   {self.log_likelihood_per_result:10.4f}",
+            "",
+            f"  {'perplexity':<12}{'marginal':>12}{'conditional':>14}",
+        ]
+        for name in ("arithmetic", "pooled"):
+            marginal, conditional = getattr(self.marginal, name), getattr(self.conditional, name)
+            lines.append(f"  {name:<12}{marginal:>12.4f}{conditional:>14.4f}")
+        for rank, _, marginal, conditional in self.by_rank.rows():
+            lines.append(f"  rank {rank:<7}{marginal:>12.4f}{conditional:>14.4f}")
+        for name, figures in (("marginal", self.marginal), ("conditional", self.conditional)):
+            if figures.n_infinite:
+                lines.append(
+                    f"  {name} perplexity is infinite: {figures.n_infinite:,} results happened "
+                    "that were given probability 0"
+                )
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> Evaluation:
+    """Log-likelihood and perplexities; pages of probability zero are treated as asked."""
+    import warnings
+
+    from gecasmo.errors import GecasmoWarning
+    from gecasmo.model.answers import marginal_clicks, per_session
+    from gecasmo.model.impossible import FLOOR, Filtered
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GecasmoWarning)  # the table says it
+        filtered = Filtered(model, log, impossible)
+    kept = filtered.kept[log.page]
+    if not filtered.kept.any():
+        raise ImpossibleSessionError(
+            f"All {log.n_sessions:,} sessions are impossible under {model.name}."
+        )
+    weight = log.weight[log.page]
+    marginal = np.asarray(marginal_clicks(model, log))
+    conditional = filtered.click
+    if impossible == "floor":
+        marginal, conditional = (np.clip(p, FLOOR, 1 - FLOOR) for p in (marginal, conditional))
+    click, rank = log.click[kept], log.rank[kept]
+    logs = per_session(log, np.log(filtered.probability))[filtered.kept]
+    weights = log.weight[filtered.kept]
+    n_bad = len(np.unique(log.page[filtered.is_impossible]))
+    total = float((logs * weights).sum())
+    return Evaluation(
+        model=model.name,
+        n_sessions=int(filtered.kept.sum()),
+        n_results=int(kept.sum()),
+        n_impossible=n_bad,
+        impossible=impossible,
+        log_likelihood=total / float(weights.sum()),
+        log_likelihood_per_result=total / float(weight[kept].sum()),
+        marginal=perplexity(click, marginal[kept], rank, weight[kept]),
+        conditional=perplexity(click, conditional[kept], rank, weight[kept]),
+    )

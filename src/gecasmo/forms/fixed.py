@@ -1,0 +1,71 @@
+"""A probability that is given, not estimated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
+from gecasmo.forms.protocol import Floats, as_key
+
+
+class Fixed:
+    """The same probability for every row, never changed by a fit: `Fixed(0.9)`."""
+
+    def __init__(self, value: float, key: str | tuple[str, ...] | None = None) -> None:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+            raise ModelError(
+                f"Fixed({value!r}): a probability between 0 and 1 is wanted. To fix some rows of "
+                "a table: Table(fixed={row: value})."
+            )
+        self.value = float(value)
+        self.key = as_key(key)
+
+    def __repr__(self) -> str:
+        return f"Fixed({self.value:g})"
+
+    def begin(self, rows: Rows, generator: np.random.Generator | None) -> Rows:
+        return rows
+
+    def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: Rows) -> Rows:
+        return previous
+
+    def predict(self, state: Rows, rows: Rows) -> Floats:
+        return np.full(len(rows), self.value)
+
+    def known(self, state: Rows, rows: Rows) -> NDArray[np.bool_]:
+        return np.ones(len(rows), bool)
+
+    def penalty(self, state: Rows) -> float:
+        return 0.0
+
+    def vector(self, state: Rows) -> Floats:
+        return np.zeros(0)
+
+    def from_vector(self, state: Rows, vector: Floats) -> Rows:
+        return state
+
+    def to_frame(self, state: Rows) -> pl.DataFrame:
+        column = pl.Series("probability", np.full(len(state), self.value))
+        return pl.DataFrame([*state.frame.get_columns(), column])
+
+    def to_data(self, state: Rows) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+        data = {
+            "value": self.value,
+            "key": None if self.key is None else list(self.key),
+            "keys": list(state.keys),
+        }
+        return data, {"table": self.to_frame(state)}
+
+    @classmethod
+    def from_data(
+        cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]
+    ) -> tuple[Fixed, Rows]:
+        form = cls(data["value"], None if data["key"] is None else tuple(data["key"]))
+        frame = frames["table"]
+        keys = tuple(data["keys"])
+        return form, Rows(keys, [frame[key] for key in keys], len(frame))

@@ -1,0 +1,217 @@
+"""A free table: every row has a probability of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
+from gecasmo.forms.matching import match, values_by_key
+from gecasmo.forms.protocol import Floats, as_key
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A probability per row; `otherwise` is the answer for rows that are not there."""
+
+    rows: Rows
+    probability: Floats
+    otherwise: float
+    is_fixed: NDArray[np.bool_] | None = None
+
+
+class Table:
+    """One free probability per row, shrunk a little by pseudo-counts.
+
+    Parameters
+    ----------
+    pseudo_counts : (a, b)
+        Heads and tails added to what is expected: a row answers
+        (heads + a) / (heads + tails + a + b), and a row without counts a / (a + b). With (0, 0)
+        such a row keeps its start value.
+    start : float
+        The probability of every row before the first iteration.
+    fixed : dict
+        Rows that are given, not estimated: `{1: 1.0}`, or `{(1, 0): 1.0}` for two keys.
+    key : str or tuple of str
+        Other key columns than those that the model declares.
+    """
+
+    def __init__(
+        self,
+        pseudo_counts: tuple[float, float] = (1.0, 1.0),
+        start: float = 0.5,
+        fixed: Mapping[Any, float] | None = None,
+        key: str | tuple[str, ...] | None = None,
+    ) -> None:
+        try:
+            a, b = map(float, pseudo_counts)
+        except (TypeError, ValueError):
+            raise ModelError(
+                f"pseudo_counts are two numbers (heads, tails), not {pseudo_counts!r}."
+            ) from None
+        if not (0 <= a < np.inf and 0 <= b < np.inf):
+            raise ModelError(f"pseudo_counts must not be negative: {pseudo_counts!r}.")
+        if not 0 < start < 1:
+            raise ModelError(f"start={start!r} must lie strictly between 0 and 1.")
+        self.pseudo_counts = (a, b)
+        self.start = float(start)
+        self.fixed = dict(fixed or {})
+        self.key = as_key(key)
+
+    def __repr__(self) -> str:
+        parts = []
+        if self.pseudo_counts != (1.0, 1.0):
+            parts.append(f"pseudo_counts=({self.pseudo_counts[0]:g}, {self.pseudo_counts[1]:g})")
+        if self.start != 0.5:
+            parts.append(f"start={self.start:g}")
+        if self.fixed:
+            parts.append(f"fixed={self.fixed!r}")
+        if self.key is not None:
+            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
+        return f"Table({', '.join(parts)})"
+
+    @property
+    def otherwise(self) -> float:
+        """The answer for a row that was never seen."""
+        a, b = self.pseudo_counts
+        return a / (a + b) if a + b > 0 else self.start
+
+    def begin(self, rows: Rows, generator: np.random.Generator | None) -> TableState:
+        probability = np.full(len(rows), self.start)
+        if generator is not None:
+            # Coins must differ from each other for mixture components to part; rows barely.
+            logit = np.log(self.start / (1 - self.start)) + generator.normal()
+            probability = _logistic(logit + generator.normal(0, 0.1, len(rows)))
+        is_fixed = None
+        if self.fixed:
+            given, is_fixed = self._fixed_rows(rows)
+            probability = np.where(is_fixed, given, probability)
+        return TableState(rows, probability, self.otherwise, is_fixed)
+
+    def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: TableState) -> TableState:
+        a, b = self.pseudo_counts
+        total = heads + tails
+        if a + b > 0:
+            probability = (heads + a) / (total + (a + b))
+        else:
+            probability = np.divide(heads, total, out=previous.probability.copy(), where=total > 0)
+        if previous.is_fixed is not None:
+            probability = np.where(previous.is_fixed, previous.probability, probability)
+        return replace(previous, probability=probability)
+
+    def predict(self, state: TableState, rows: Rows) -> Floats:
+        if rows is state.rows:
+            return state.probability
+        found = self._find(state, rows)
+        if not len(state.rows):
+            return np.full(len(rows), state.otherwise)
+        return np.where(found >= 0, state.probability[found], state.otherwise)
+
+    def known(self, state: TableState, rows: Rows) -> NDArray[np.bool_]:
+        if rows is state.rows:
+            return np.ones(len(rows), bool)
+        return self._find(state, rows) >= 0
+
+    def penalty(self, state: TableState) -> float:
+        a, b = self.pseudo_counts
+        p = state.probability
+        if state.is_fixed is not None:
+            p = p[~state.is_fixed]
+        with np.errstate(divide="ignore"):
+            total = a * np.log(p).sum() if a else 0.0
+            total += b * np.log1p(-p).sum() if b else 0.0
+        return float(total)
+
+    def vector(self, state: TableState) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(state.probability) - np.log1p(-state.probability)
+
+    def from_vector(self, state: TableState, vector: Floats) -> TableState:
+        probability = _logistic(vector)
+        if state.is_fixed is not None:
+            probability = np.where(state.is_fixed, state.probability, probability)
+        return replace(state, probability=probability)
+
+    def to_frame(self, state: TableState) -> pl.DataFrame:
+        column = pl.Series("probability", state.probability)
+        return pl.DataFrame([*state.rows.frame.get_columns(), column])
+
+    def to_data(self, state: TableState) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+        fixed = list(map(list, _as_items(self.fixed)))
+        data = {
+            "pseudo_counts": list(self.pseudo_counts),
+            "start": self.start,
+            "key": None if self.key is None else list(self.key),
+            "fixed": fixed,
+            "keys": list(state.rows.keys),
+            "otherwise": state.otherwise,
+        }
+        frame = self.to_frame(state)
+        if state.is_fixed is not None:
+            frame = frame.with_columns(pl.Series("*fixed*", state.is_fixed))
+        return data, {"table": frame}
+
+    @classmethod
+    def from_data(
+        cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]
+    ) -> tuple[Table, TableState]:
+        form = cls(
+            pseudo_counts=tuple(data["pseudo_counts"]),
+            start=data["start"],
+            fixed={tuple(key): value for key, value in data["fixed"]},
+            key=None if data["key"] is None else tuple(data["key"]),
+        )
+        frame = frames["table"]
+        keys = tuple(data["keys"])
+        rows = Rows(keys, [frame[key] for key in keys], len(frame))
+        is_fixed = frame["*fixed*"].to_numpy() if "*fixed*" in frame.columns else None
+        probability = frame["probability"].to_numpy().astype(np.float64)
+        return form, TableState(rows, probability, float(data["otherwise"]), is_fixed)
+
+    def given(self, values: Any, keys: tuple[str, ...], coin: str) -> TableState:
+        """A state from numbers that the user knows: one for all rows, or by key."""
+        keys = self.key if self.key is not None else keys
+        if isinstance(values, (int, float)) and not isinstance(values, bool):
+            if not 0 <= values <= 1:
+                raise ModelError(f"{coin}={values!r} is not a probability.")
+            n_rows = 0 if keys else 1
+            empty = [pl.Series(key, [], dtype=pl.Null) for key in keys]
+            return TableState(Rows(keys, empty, n_rows), np.full(n_rows, float(values)), float(values))
+        frame = values_by_key(values, keys, coin)
+        rows = Rows(keys, [frame[key] for key in keys], len(frame))
+        return TableState(rows, frame["probability"].to_numpy(), self.otherwise)
+
+    def _find(self, state: TableState, rows: Rows) -> NDArray[np.int64]:
+        if not rows.keys:
+            return np.zeros(len(rows), np.int64) if len(state.rows) else np.full(len(rows), -1)
+        if not len(state.rows):
+            return np.full(len(rows), -1, np.int64)
+        return match(rows.frame, state.rows.frame, rows.keys)
+
+    def _fixed_rows(self, rows: Rows) -> tuple[Floats, NDArray[np.bool_]]:
+        if not rows.keys:
+            raise ModelError("A coin without key has one row: use Fixed(value) to give it.")
+        given = values_by_key(self.fixed, rows.keys, "fixed")
+        found = match(rows.frame, given, rows.keys)
+        values = given["probability"].to_numpy()
+        return np.where(found >= 0, values[found], 0.5), found >= 0
+
+
+def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:
+    return [
+        (list(key) if isinstance(key, tuple) else [key], float(value))
+        for key, value in fixed.items()
+    ]
+
+
+def _logistic(logit: Any) -> Floats:
+    with np.errstate(over="ignore"):
+        result: Floats = 1 / (1 + np.exp(-logit))
+    return result

@@ -1,0 +1,115 @@
+"""Compile generated source once, and keep the result in a folder of the user's own.
+
+The folder is `$GECASMO_CACHE_DIR`, else the usual per-user cache. A kernel lives there under a
+hash of its source and of the versions that compile it, so an old kernel can never answer for a
+new source. Where the folder cannot be used the kernel is compiled in memory, with a warning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import stat
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gecasmo.errors import KernelCacheWarning
+
+Kernel = Callable[..., None]
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept."""
+    chosen = os.environ.get("GECASMO_CACHE_DIR")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or str(Path.home())
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "gecasmo"
+
+
+def plain_kernel(source: str, name: str) -> Kernel:
+    """The kernel as ordinary Python: slow, and the same numbers."""
+    return _define(source, name, f"<gecasmo {name}>")
+
+
+def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
+    """The kernel compiled for the types of `arguments`, from the cache if it is there."""
+    import numba
+
+    signature = tuple(numba.typeof(argument) for argument in arguments)
+    try:
+        path = _stored(source, name)
+        kernel = numba.njit(nogil=True, cache=True)(_define(source, name, str(path)))
+        kernel.compile(signature)
+    except (OSError, EOFError, ValueError, RuntimeError, AttributeError, ImportError) as error:
+        # Damaged cache entries surface as all of these; a fault of the source would come again.
+        _warn(error)
+        kernel = numba.njit(nogil=True)(_define(source, name, f"<gecasmo {name}>"))
+        kernel.compile(signature)
+    except Exception as error:
+        import pickle
+
+        if not isinstance(error, pickle.UnpicklingError):
+            raise
+        _warn(error)
+        kernel = numba.njit(nogil=True)(_define(source, name, f"<gecasmo {name}>"))
+        kernel.compile(signature)
+    return kernel  # type: ignore[no-any-return]
+
+
+def _define(source: str, name: str, filename: str) -> Kernel:
+    # Only text written by our own generators gets here; it holds integers and fixed names.
+    namespace: dict[str, Any] = {"np": np, "math": math}
+    exec(compile(source, filename, "exec"), namespace)
+    function: Kernel = namespace[name]
+    return function
+
+
+def _stored(source: str, name: str) -> Path:
+    """The source on disk, written if it was not there."""
+    import numba
+
+    folder = cache_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_private(folder)
+    versions = f"{sys.version} {np.__version__} {numba.__version__}"
+    key = hashlib.sha256(f"{versions}\n{source}".encode()).hexdigest()[:32]
+    path = folder / f"{name}_{key}.py"
+    if not path.exists() or path.read_text() != source:
+        # Two processes may write at once: each moves its own complete file into place.
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(source)
+        os.replace(temporary, path)
+    return path
+
+
+def _check_private(folder: Path) -> None:
+    """Compiled code is loaded from here, so nobody else may be able to write to it."""
+    if sys.platform == "win32":
+        return
+    state = folder.stat()
+    if state.st_uid != os.getuid():
+        raise OSError(f"{folder} belongs to another user")
+    if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        folder.chmod(0o700)
+
+
+def _warn(error: Exception) -> None:
+    warnings.warn(
+        f"Compiled kernels cannot be kept in {cache_folder()} ({type(error).__name__}: {error}). "
+        "This process compiles them for itself. Remove the folder if it is damaged, or name "
+        "another one in GECASMO_CACHE_DIR.",
+        KernelCacheWarning,
+        stacklevel=2,
+    )

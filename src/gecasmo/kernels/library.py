@@ -1,0 +1,116 @@
+"""The kernels of one model: sources on demand, compiled on demand, run on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gecasmo.compiler import Automaton, Staircase, full, minimal
+from gecasmo.compiler.prune import prune
+from gecasmo.kernels import source_pages
+from gecasmo.kernels.cache import Kernel, compiled_kernel, plain_kernel
+from gecasmo.kernels.machine import Machine, lower
+from gecasmo.kernels.plan import Plan
+from gecasmo.kernels.source_e_step import e_step_source, is_small, scaled_source
+
+KERNELS = ("e_step", "e_step_scaled", "filter", "marginal", "smooth", "decode", "sample", "stories")
+
+
+class Structure:
+    """An automaton with everything that follows from it alone: staircases and machines."""
+
+    def __init__(self, traced: Automaton) -> None:
+        self.traced = prune(traced)
+
+    @cached_property
+    def minimal(self) -> Staircase:
+        return minimal(self.traced)
+
+    @cached_property
+    def full(self) -> Staircase:
+        return full(self.traced)
+
+    @cached_property
+    def _machines(self) -> dict[tuple[str, bool], Machine]:
+        return {}
+
+    def machine(self, augmentation: str, with_missing: bool = False) -> Machine:
+        """The numbers behind the "minimal" or the "full" automaton."""
+        key = (augmentation, with_missing)
+        if key not in self._machines:
+            staircase = self.minimal if augmentation == "minimal" else self.full
+            self._machines[key] = lower(staircase, with_missing)
+        return self._machines[key]
+
+
+class Library:
+    """Kernels for one structure under one plan.
+
+    `compiled=False` runs the generated source as plain Python, which gives the same numbers.
+    """
+
+    def __init__(self, structure: Structure, plan: Plan, compiled: bool = True) -> None:
+        self.structure = structure
+        self.plan = plan
+        self.compiled = compiled
+        self._kernels: dict[tuple[str, str, bool], Kernel] = {}
+
+    def machine(self, kernel: str, augmentation: str = "minimal", with_missing: bool = False) -> Machine:
+        """The machine that a kernel runs on."""
+        if kernel in ("smooth", "decode", "sample", "stories"):
+            augmentation = "full"
+        return self.structure.machine(augmentation, with_missing)
+
+    def source(self, kernel: str, augmentation: str = "minimal", with_missing: bool = False) -> str:
+        """The generated source of a kernel."""
+        machine = self.machine(kernel, augmentation, with_missing)
+        writers: dict[str, Callable[[], str]] = {
+            "e_step": lambda: e_step_source(machine, self.plan),
+            "e_step_scaled": lambda: scaled_source(machine, self.plan),
+            "filter": lambda: source_pages.filter_source(machine, self.plan),
+            "marginal": lambda: source_pages.marginal_source(machine, self.plan),
+            "smooth": lambda: source_pages.smooth_source(
+                machine, self.plan, self.structure.full.body
+            ),
+            "decode": lambda: source_pages.decode_source(machine, self.plan),
+            "sample": lambda: source_pages.sample_source(machine, self.plan),
+            "stories": lambda: source_pages.stories_source(machine, self.plan),
+        }
+        if kernel not in writers:
+            raise ValueError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")
+        return writers[kernel]()
+
+    def run(
+        self,
+        kernel: str,
+        arguments: list[Any],
+        augmentation: str = "minimal",
+        with_missing: bool = False,
+    ) -> None:
+        """Call a kernel; it writes into the arrays it is given."""
+        self.get(kernel, arguments, augmentation, with_missing)(*arguments)
+
+    def get(
+        self, kernel: str, arguments: list[Any], augmentation: str, with_missing: bool
+    ) -> Kernel:
+        key = (kernel, augmentation, with_missing)
+        if key not in self._kernels:
+            source = self.source(kernel, augmentation, with_missing)
+            name = "e_step" if kernel == "e_step_scaled" else kernel
+            if self.compiled:
+                self._kernels[key] = compiled_kernel(source, name, arguments)
+            else:
+                self._kernels[key] = plain_kernel(source, name)
+        return self._kernels[key]
+
+    def is_small(self, augmentation: str, with_missing: bool) -> bool:
+        """Whether the fast E-step is spelt out, and so may leave pages to the scaled one."""
+        return is_small(self.structure.machine(augmentation, with_missing))
+
+
+def observation_dtype(machine: Machine) -> type[np.unsignedinteger[Any]]:
+    """The smallest integers that can number the machine's observations."""
+    return np.uint8 if machine.n_observations <= 256 else np.uint16

@@ -1,0 +1,86 @@
+"""Source lines that fetch the weights of all coins at a result into the array `v`.
+
+Slot 2 n of `v` is tails and 2 n + 1 heads of variable n of the machine. Coins that are the same
+everywhere are fetched once, coins of a page once a page.
+"""
+
+from __future__ import annotations
+
+from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.plan import Plan
+from gecasmo.kernels.text import Text
+
+
+class Loads:
+    """Fetches for one machine and plan.
+
+    With `lifted`, rows of coins keyed by the click history are not read from codes: `l` (place of
+    the last click, 0 for none) and `c` (clicks above) are loop variables, and the coin's table
+    has one row per (static part of the key, history).
+    """
+
+    def __init__(self, machine: Machine, plan: Plan, lifted: bool = False) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.lifted = lifted
+
+    @property
+    def n_slots(self) -> int:
+        return 2 * len(self.machine.variables)
+
+    def uses(self, *keys: str) -> bool:
+        """Whether some coin's rows depend on one of these parts of the click history."""
+        return self.lifted and any(set(keys) & set(coin.history) for coin in self.plan.coins)
+
+    def everywhere(self, text: Text) -> None:
+        text(f"v = np.empty({max(self.n_slots, 1)})")
+        for number, (coin, _, row) in enumerate(self.machine.variables):
+            if self.plan.scope(self.machine, number) == "global":
+                self._fetch(text, number, coin, str(row or 0))
+
+    def page(self, text: Text) -> None:
+        for number, (coin, _, _) in enumerate(self.machine.variables):
+            if self.plan.scope(self.machine, number) == "page":
+                self._fetch(text, number, coin, f"codes{self.plan.coins[coin].codes}[i]")
+
+    def result(self, text: Text) -> None:
+        for number, (coin, lag, _) in enumerate(self.machine.variables):
+            if self.plan.scope(self.machine, number) != "result":
+                continue
+            if self.lifted and self.plan.coins[coin].history:
+                continue
+            if lag:
+                with text.block("if t > 0:"):
+                    self._fetch(text, number, coin, self.row(coin, lag))
+            else:
+                self._fetch(text, number, coin, self.row(coin, lag))
+
+    def history(self, text: Text) -> None:
+        """Inside the loops over `l` and `c`: the coins keyed by the history."""
+        for number, (coin, lag, _) in enumerate(self.machine.variables):
+            plan = self.plan.coins[coin]
+            if not (self.lifted and plan.history):
+                continue
+            row = self.row(coin, lag)
+            for key in plan.history:
+                row = f"({row}) * {_SIZE[key]} + {_VALUE[key]}"
+            self._fetch(text, number, coin, row)
+
+    def row(self, coin: int, lag: int = 0) -> str:
+        """The row of a coin at result t, as an expression."""
+        plan = self.plan.coins[coin]
+        start = "base" if plan.history and not self.lifted else "row"
+        return f"codes{plan.codes}[{start} + t{f' - {lag}' if lag else ''}]"
+
+    def _fetch(self, text: Text, number: int, coin: int, row: str) -> None:
+        if row.isdigit():
+            text(f"v[{2 * number}] = W{coin}[{row}, 0]")
+            text(f"v[{2 * number + 1}] = W{coin}[{row}, 1]")
+        else:
+            text(f"k = {row}")
+            text(f"v[{2 * number}] = W{coin}[k, 0]")
+            text(f"v[{2 * number + 1}] = W{coin}[k, 1]")
+
+
+_SIZE = {"last_click": "rank_size", "distance": "rank_size", "clicks_above": "count_size"}
+_VALUE = {"last_click": "above", "distance": "(ranks[row + t] - above)", "clicks_above": "c"}

@@ -1,0 +1,254 @@
+"""An automaton in numbers: what the kernel generators read.
+
+Names disappear here, so that no name of a user or a file can reach generated source. What is
+observed at a result (its signals, the case its guards put it in) becomes one small number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from gecasmo.compiler.automaton import Edge, Literal
+from gecasmo.compiler.close import Staircase
+from gecasmo.compiler.merge import Guards, split_by_guards
+from gecasmo.errors import ModelError
+
+MAX_CASES = 1024
+Symbol = tuple[str, ...]
+
+
+class Variable(NamedTuple):
+    """A coin as it is read at a result: `lag` results above, by key or at a fixed row."""
+
+    coin: int
+    lag: int
+    row: int | None
+
+
+class MachineLiteral(NamedTuple):
+    variable: int
+    heads: int
+
+
+class MachineEdge(NamedTuple):
+    source: int
+    target: int
+    literals: tuple[MachineLiteral, ...]
+    multiplicity: float
+    index: int  # its number among the automaton's edges, for those who want its story
+    symbol: Symbol
+
+
+class Observation(NamedTuple):
+    """What a result looks like to the machine: its class of guards, and what was shown.
+
+    `symbol` is MISSING where the signals are not looked at, and IMPOSSIBLE where something was
+    shown that no edge of the class can show.
+    """
+
+    case: int
+    symbol: Symbol
+
+
+MISSING: Symbol = ("*missing*",)
+IMPOSSIBLE: Symbol = ("*impossible*",)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The edges over one result, by observation; `silent` states can only stay quiet for ever."""
+
+    n_sources: int
+    n_targets: int
+    silent_source: int | None
+    silent_target: int | None
+    edges: tuple[tuple[MachineEdge, ...], ...]
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The numbers behind one staircase.
+
+    Observations are numbered quiet ones first (`n_quiet` of them), the impossible ones last.
+    """
+
+    n_coins: int
+    variables: tuple[Variable, ...]
+    observations: tuple[Observation, ...]
+    n_quiet: int
+    cases: tuple[Guards, ...]
+    case_classes: tuple[int, ...]  # which class of like cases each guard case belongs to
+    n_classes: int
+    body: Step
+    closing: tuple[Step, ...]
+    initial: tuple[tuple[MachineEdge, ...], ...]
+    n_states: int
+
+    @property
+    def n_observations(self) -> int:
+        return len(self.observations)
+
+    def is_counted(self, observation: int) -> bool:
+        """Whether coins of this result are counted; not if its signals were not looked at."""
+        return self.observations[observation].symbol != MISSING
+
+    def steps(self) -> tuple[Step, ...]:
+        """All steps, the closing ones first, then the body."""
+        return (*self.closing, self.body)
+
+    @cached_property
+    def edges_by_class(self) -> tuple[tuple[MachineEdge, ...], ...]:
+        """The body's edges of each class, whatever they show."""
+        lists: list[list[MachineEdge]] = [[] for _ in range(self.n_classes)]
+        for observation, edges in zip(self.observations, self.body.edges, strict=True):
+            if observation.symbol != MISSING:
+                lists[observation.case].extend(edges)
+        return tuple(map(tuple, lists))
+
+    @cached_property
+    def n_edges(self) -> int:
+        return max(sum(map(len, step.edges)) for step in self.steps())
+
+
+def lower(staircase: Staircase, with_missing: bool = False) -> Machine:
+    """Turn names into numbers.
+
+    `with_missing` adds, per class of guards, an observation "not looked at": all edges, whatever
+    they show, and no counts.
+    """
+    return _Lowering(staircase, with_missing).machine()
+
+
+class _Tagged(NamedTuple):
+    """An edge, with the step it belongs to and its number there."""
+
+    edge: Edge
+    step: int
+    index: int
+
+
+class _Lowering:
+    def __init__(self, staircase: Staircase, with_missing: bool) -> None:
+        self.staircase = staircase
+        self.with_missing = with_missing
+        self.automaton = staircase.body
+        self.coins = {name: number for number, name in enumerate(self.automaton.parameters)}
+        self.variables: dict[Variable, int] = {}
+        self.steps = [*staircase.closing, staircase.step(len(staircase.closing) + 1)]
+        self.cases, self.case_classes, self.classes = self._split_cases()
+        self.observations, self.n_quiet = self._number_observations()
+
+    def machine(self) -> Machine:
+        initial = tuple(
+            tuple(self._edge(edge, number) for number, edge in enumerate(edges))
+            for edges in self.staircase.initial
+        )
+        body = self._body()
+        closing = self._closing(body.silent_source)
+        return Machine(
+            n_coins=len(self.automaton.parameters),
+            variables=tuple(self.variables),
+            observations=self.observations,
+            n_quiet=self.n_quiet,
+            cases=self.cases,
+            case_classes=self.case_classes,
+            n_classes=len(self.classes),
+            body=body,
+            closing=closing,
+            initial=initial,
+            n_states=self.automaton.n_states,
+        )
+
+    def _split_cases(self) -> tuple[tuple[Guards, ...], tuple[int, ...], list[list[_Tagged]]]:
+        """The guard cases over all steps at once, and the classes of cases with equal edges."""
+        tagged = [
+            _Tagged(edge, number, index)
+            for number, step in enumerate(self.steps)
+            for index, edge in enumerate(step.edges)
+        ]
+        # `split_by_guards` keeps the source: let it carry the place of the edge in `tagged`.
+        carriers = [replace(item.edge, source=place) for place, item in enumerate(tagged)]
+        split = split_by_guards(carriers, self.automaton.page_length)
+        if len(split) > MAX_CASES:
+            raise ModelError(
+                f"The yes/no columns that the program asks for make {len(split):,} different "
+                f"cases at a result; {MAX_CASES:,} are allowed."
+            )
+        numbers: dict[tuple[int, ...], int] = {}
+        for _, edges in split:
+            numbers.setdefault(tuple(edge.source for edge in edges), len(numbers))
+        classes = tuple(numbers[tuple(edge.source for edge in edges)] for _, edges in split)
+        lists = [[tagged[place] for place in places] for places in numbers]
+        return tuple(guards for guards, _ in split), classes, lists
+
+    def _number_observations(self) -> tuple[tuple[Observation, ...], int]:
+        n_classes = len(self.classes)
+        quiet = [Observation(number, ()) for number in range(n_classes)]
+        if self.with_missing:
+            quiet += [Observation(number, MISSING) for number in range(n_classes)]
+        loud = [
+            Observation(number, symbol)
+            for number, items in enumerate(self.classes)
+            for symbol in dict.fromkeys(item.edge.symbol for item in items)
+            if symbol
+        ]
+        loud += [Observation(number, IMPOSSIBLE) for number in range(n_classes)]
+        return (*quiet, *loud), len(quiet)
+
+    def _edges(self, step: int) -> tuple[tuple[MachineEdge, ...], ...]:
+        lists = []
+        for case, symbol in self.observations:
+            found = [
+                self._edge(item.edge, item.index)
+                for item in self.classes[case]
+                if item.step == step and symbol in (MISSING, item.edge.symbol)
+            ]
+            lists.append(tuple(sorted(found, key=lambda edge: (edge.source, edge.index))))
+        return tuple(lists)
+
+    def _body(self) -> Step:
+        edges = self._edges(len(self.steps) - 1)
+        n_states = self.automaton.n_states
+        silent = next((s for s in range(n_states) if self._is_silent(edges, s, s)), None)
+        return Step(n_states, n_states, silent, silent, edges)
+
+    def _closing(self, body_silent: int | None) -> tuple[Step, ...]:
+        closing: list[Step] = []
+        silent_target: int | None = 0  # after the last result nothing is left to be seen
+        for number in range(len(self.steps) - 1):
+            step, edges = self.steps[number], self._edges(number)
+            silent: int | None = None
+            if number == len(self.steps) - 2:
+                silent = body_silent
+            elif silent_target is not None:
+                states = range(step.n_sources)
+                silent = next((s for s in states if self._is_silent(edges, s, silent_target)), None)
+            closing.append(Step(step.n_sources, step.n_targets, silent, silent_target, edges))
+            silent_target = silent
+        return tuple(closing)
+
+    def _is_silent(
+        self, edges: tuple[tuple[MachineEdge, ...], ...], state: int, target: int
+    ) -> bool:
+        """Whether this state only ever goes, for certain and without a flip, to `target`."""
+        for number, listed in enumerate(edges):
+            own = [edge for edge in listed if edge.source == state]
+            if number >= self.n_quiet:
+                if own:
+                    return False
+            elif [(e.target, e.literals, e.multiplicity) for e in own] != [(target, (), 1)]:
+                return False
+        return True
+
+    def _edge(self, edge: Edge, index: int) -> MachineEdge:
+        literals = tuple(map(self._literal, edge.literals))
+        return MachineEdge(
+            edge.source, edge.target, literals, edge.multiplicity, index, edge.symbol
+        )
+
+    def _literal(self, literal: Literal) -> MachineLiteral:
+        variable = Variable(self.coins[literal.parameter], literal.lag, literal.row)
+        number = self.variables.setdefault(variable, len(self.variables))
+        return MachineLiteral(number, int(literal.heads))

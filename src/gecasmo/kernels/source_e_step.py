@@ -1,0 +1,37 @@
+"""Source of the E-step: expected heads and tails of every row, and the log-likelihood.
+
+Three shapes, chosen from the machine and never from the model:
+
+    one live state    the clicks above the last one are certain; only the tail is a chain
+    several           backward over all states first, then the posterior forward
+    scaled            a plain scaled forward-backward that no page underflows
+
+The first two are fast and unscaled. A page too unlikely for them (a long one, say) is flagged
+and left to the third, which is also the shape for machines with very many edges.
+"""
+
+from __future__ import annotations
+
+from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.plan import Plan
+from gecasmo.kernels.source_e_step_chain import chain_source
+from gecasmo.kernels.source_e_step_live import can_be_live_source, live_source
+from gecasmo.kernels.source_e_step_scaled import scaled_source
+from gecasmo.kernels.text import MAX_UNROLLED_EDGES
+
+
+def is_small(machine: Machine) -> bool:
+    """Whether the edges are few enough to be spelt out."""
+    return machine.n_edges <= MAX_UNROLLED_EDGES
+
+
+def e_step_source(machine: Machine, plan: Plan) -> str:
+    """The fastest shape that fits the machine."""
+    if not is_small(machine):
+        return scaled_source(machine, plan)
+    if can_be_live_source(machine):
+        return live_source(machine, plan)
+    return chain_source(machine, plan)
+
+
+__all__ = ["e_step_source", "is_small", "scaled_source"]

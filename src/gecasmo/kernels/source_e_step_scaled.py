@@ -1,0 +1,152 @@
+"""The E-step as a scaled forward-backward pass: plain, for any machine and any page length.
+
+`careful[i]` says which pages to do; everything else leaves them alone.
+"""
+
+from __future__ import annotations
+
+from gecasmo.kernels.e_step_text import e_step_arguments
+from gecasmo.kernels.loads import Loads
+from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.plan import Plan
+from gecasmo.kernels.text import EdgeTable, Text, array
+
+_LITERALS = "for j in range({table}_LITERAL[e], {table}_LITERAL[e + 1]):"
+
+
+def scaled_source(machine: Machine, plan: Plan) -> str:
+    """Source of the scaled E-step."""
+    return _Scaled(machine, plan).source()
+
+
+class _Scaled:
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        self.machine = machine
+        self.plan = plan
+        self.loads = Loads(machine, plan)
+        lists = [edges for step in machine.steps() for edges in step.edges]
+        self.edges = EdgeTable("EDGES", lists, unrolled=False)
+        self.initial = EdgeTable("INITIAL", machine.initial, unrolled=False)
+        self.n_states = max(
+            max(step.n_sources, step.n_targets) for step in machine.steps()
+        )
+
+    def source(self) -> str:
+        machine = self.machine
+        text = Text()
+        text("import math", "", "import numpy as np", "")
+        text(*self.edges.constants(), *self.initial.constants())
+        counted = [machine.is_counted(o) for o in range(machine.n_observations)]
+        text(array("COUNTED", counted), "", "")
+        with text.block(f"def e_step({', '.join(e_step_arguments(self.plan))}):"):
+            self.loads.everywhere(text)
+            text(f"n = np.zeros({max(self.loads.n_slots, 1)})")
+            text(f"a = np.empty((max_length + 1, {self.n_states}))")
+            text("scale = np.empty(max_length + 1)")
+            text(f"b = np.empty({self.n_states})", f"y = np.empty({self.n_states})")
+            with text.block("for bucket in range(first, last):"):
+                for coin in range(machine.n_coins):
+                    text(f"c{coin} = C{coin}[bucket >> shift{coin}]")
+                text("total = 0.0", "impossible = 0")
+                with text.block("for i in range(bucket_start[bucket], bucket_start[bucket + 1]):"):
+                    self._page(text)
+                self._flush(text, "global")
+                text("log_likelihood[bucket] += total", "n_impossible[bucket] += impossible")
+        return str(text)
+
+    def _page(self, text: Text) -> None:
+        with text.block("if careful[i] == 0 or weight[i] == 0.0:"):
+            text("continue")
+        text("base = obs_start[i]", "row = row_start[i]", "length = obs_start[i + 1] - base")
+        with text.block("if length == 0:"):
+            text("continue")
+        self.loads.page(text)
+        self._forward(text)
+        with text.block("if scale[length] <= 0.0:"):
+            text("impossible += 1", "continue")
+        self._backward(text)
+        self._flush(text, "page")
+
+    def _selector(self, text: Text) -> None:
+        n_closing = len(self.machine.closing)
+        text("o = obs[base + t]")
+        text(f"step = min(length - t - 1, {n_closing}) * {self.machine.n_observations} + o")
+
+    def _forward(self, text: Text) -> None:
+        states = f"for s in range({self.n_states}):"
+        with text.block(states):
+            text("a[0, s] = 0.0")
+        text(f"start = min(length, {len(self.machine.initial) - 1})")
+        self.initial.emit(text, "start", "a[0, {target}] += {weight}")
+        text("page = 0.0", "scale[length] = 1.0")
+        with text.block("for t in range(length):"):
+            self._selector(text)
+            self.loads.result(text)
+            with text.block(states):
+                text("a[t + 1, s] = 0.0")
+            self.edges.emit(text, "step", "a[t + 1, {target}] += a[t, {source}] * {weight}")
+            text("z = 0.0")
+            with text.block(states):
+                text("z += a[t + 1, s]")
+            with text.block("if z <= 0.0:"):
+                text("scale[length] = 0.0", "break")
+            text("scale[t] = z", "page += math.log(z)")
+            with text.block(states):
+                text("a[t + 1, s] /= z")
+        # The page's own log-likelihood is added only when its counts are.
+
+    def _backward(self, text: Text) -> None:
+        states = f"for s in range({self.n_states}):"
+        text("q = weight[i]", "total += q * page")
+        with text.block(states):
+            text("b[s] = 1.0")
+        with text.block("for t in range(length - 1, -1, -1):"):
+            self._selector(text)
+            self.loads.result(text)
+            with text.block(states):
+                text("y[s] = 0.0")
+            self.edges.emit(
+                text,
+                "step",
+                "x = {weight} * b[{target}] / scale[t]",
+                "y[{source}] += x",
+                "if COUNTED[o] == 1:",
+                "    x *= q * a[t, {source}]",
+                "    " + _LITERALS.format(table="EDGES"),
+                "        n[EDGES_SLOT[j]] += x",
+            )
+            self._flush(text, "result")
+            with text.block(states):
+                text("b[s] = y[s]")
+        text("z = 0.0")
+        self.initial.emit(text, "start", "z += {weight} * b[{target}]")
+        self.initial.emit(
+            text,
+            "start",
+            "x = q * {weight} * b[{target}] / z",
+            _LITERALS.format(table="INITIAL"),
+            "    n[INITIAL_SLOT[j]] += x",
+        )
+
+    def _flush(self, text: Text, scope: str) -> None:
+        """Move the counts of the variables of one scope into the tables."""
+        for number, (coin, lag, row) in enumerate(self.machine.variables):
+            if self.plan.scope(self.machine, number) != scope:
+                continue
+            if scope == "global":
+                place = str(row or 0)
+            elif scope == "page":
+                place = f"codes{self.plan.coins[coin].codes}[i]"
+            else:
+                place = self.loads.row(coin, lag)
+            if lag:
+                with text.block("if t > 0:"):
+                    self._move(text, number, coin, place)
+            else:
+                self._move(text, number, coin, place)
+
+    def _move(self, text: Text, number: int, coin: int, place: str) -> None:
+        text(f"k = {place}")
+        for side in (0, 1):
+            slot = 2 * number + side
+            text(f"c{coin}[k, {side}] += n[{slot}]", f"n[{slot}] = 0.0")

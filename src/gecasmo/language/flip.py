@@ -1,0 +1,40 @@
+"""`flip`, and the hook through which the compiler decides how each flip comes up."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import Protocol
+
+from gecasmo.language.parameter import Parameter
+from gecasmo.language.place import mistake
+
+
+class Chooser(Protocol):
+    """Whoever runs a program decides here what its flips and its guards are."""
+
+    def flip(self, parameter: Parameter) -> bool: ...
+
+    def guard(self, column: str) -> bool: ...
+
+
+running: ContextVar[Chooser | None] = ContextVar("running", default=None)
+
+
+def flip(parameter: Parameter) -> bool:
+    """Flip the coin `parameter`: True is heads. Each call is an independent flip.
+
+    A model's program calls this; it only means something while the program is being compiled.
+    """
+    chooser = running.get()
+    if chooser is None:
+        raise mistake(
+            "flip() only works inside the browse or start program of a model, "
+            "which the compiler runs; to draw clicks use model.simulate(pages)."
+        )
+    if not isinstance(parameter, Parameter):
+        kind = "a number" if isinstance(parameter, (int, float)) else f"{parameter!r}"
+        raise mistake(
+            f"flip() takes a Parameter of the model, not {kind}.\n"
+            '  Perhaps: patience = Parameter("rank") in the class, then flip(self.patience)'
+        )
+    return chooser.flip(parameter)

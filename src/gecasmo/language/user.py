@@ -1,0 +1,110 @@
+"""The two things a program talks to: the user who browses, and the result being looked at."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from gecasmo.language.flip import Chooser
+from gecasmo.language.place import mistake
+
+_ALLOWED = (bool, int, str, type(None))
+_LARGEST_INT = 2**31
+
+
+class User:
+    """The person in front of the page. Attributes set on it survive to the next result.
+
+    `click()` and `emit(signal)` are observed; attributes are the hidden state; `leave()` means
+    that nothing below is looked at.
+    """
+
+    def __init__(self, state: dict[str, Any], at_start: bool = False) -> None:
+        object.__setattr__(self, "_state", dict(state))
+        object.__setattr__(self, "_signals", set())
+        object.__setattr__(self, "_has_left", False)
+        object.__setattr__(self, "_at_start", at_start)
+
+    def click(self) -> None:
+        """Click on the result."""
+        self.emit("click")
+
+    def emit(self, signal: str) -> None:
+        """Give an observed yes/no signal, such as "purchase"; twice is the same as once."""
+        if not isinstance(signal, str) or not signal:
+            raise mistake(f"A signal is named by a text such as 'purchase', not {signal!r}.")
+        if self._at_start:
+            raise mistake("start() runs before the first result: there is nothing to click on yet.")
+        self._signals.add(signal)
+
+    def leave(self) -> None:
+        """Leave the page: no result below is examined."""
+        object.__setattr__(self, "_has_left", True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.startswith("_") or hasattr(User, name):
+            raise mistake(f"user.{name} is taken; choose another name for the hidden state.")
+        if not isinstance(value, _ALLOWED):
+            raise mistake(
+                f"user.{name} is set to {value!r}. The hidden state holds booleans, small whole "
+                "numbers, texts and None, so that states can be told apart."
+            )
+        if isinstance(value, int) and abs(value) > _LARGEST_INT:
+            raise mistake(f"user.{name} = {value} is too large for a hidden state.")
+        self._state[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self._state:
+            raise mistake(f"user.{name} was never set.")
+        del self._state[name]
+
+    def __getattr__(self, name: str) -> Any:
+        state = object.__getattribute__(self, "_state")
+        if name in state:
+            return state[name]
+        raise mistake(
+            f"user.{name} was never set on this path.\n"
+            f"  Perhaps: def start(self, user): user.{name} = False"
+        )
+
+
+class Result:
+    """The result being looked at; `result.<column>` is a yes/no column of the log."""
+
+    def __init__(self, chooser: Chooser) -> None:
+        object.__setattr__(self, "_chooser", chooser)
+
+    def __getattr__(self, name: str) -> Guard:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Guard(name, object.__getattribute__(self, "_chooser"))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise mistake(
+            f"result.{name} cannot be set: a result is observed. The user remembers: "
+            f"user.{name} = ..."
+        )
+
+
+class Guard:
+    """A yes/no column of the log at the current result, of use only as a truth value."""
+
+    def __init__(self, column: str, chooser: Chooser) -> None:
+        self._column = column
+        self._chooser = chooser
+
+    def __bool__(self) -> bool:
+        return self._chooser.guard(self._column)
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise mistake(
+            f"result.{self._column} is known to the log, not to the program: it can only be asked "
+            f"yes or no (if result.{self._column}: ...).\n"
+            f'  To let a coin depend on its value: Parameter("{self._column}")'
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __neg__ = __abs__ = _refuse
+    __and__ = __or__ = __xor__ = __invert__ = __rand__ = __ror__ = _refuse
+    __int__ = __float__ = __index__ = __len__ = __iter__ = __contains__ = _refuse
+    __getitem__ = __call__ = __hash__ = __str__ = __format__ = _refuse  # type: ignore[assignment]

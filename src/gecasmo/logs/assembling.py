@@ -1,0 +1,192 @@
+"""Putting the checked columns of a table together into a click log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+
+from gecasmo.logs.checks import Bools, note_repeated_sessions, note_shared_ranks, note_varying
+from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.extras import extra_columns
+from gecasmo.logs.faults import Faults
+from gecasmo.logs.ids import check_ids, missing_ids
+from gecasmo.logs.nested import Unrolled, note_misplaced_lists, unroll
+from gecasmo.logs.pages import (
+    PageOf,
+    Ranks,
+    Rows,
+    first_rows,
+    number_by_first_appearance,
+    ranks_by_row_order,
+)
+from gecasmo.logs.roles import Roles
+from gecasmo.logs.values import Floats, check_clicks, check_ranks, check_weights
+
+T = TypeVar("T")
+
+
+def assemble(table: pl.DataFrame, roles: Roles, faults: Faults) -> tuple[ClickLog, list[str]]:
+    """Check a table and make it a click log.
+
+    Parameters
+    ----------
+    table
+        The source, long or nested.
+    roles
+        Which column plays which part.
+    faults
+        Where faults are noted.
+
+    Returns
+    -------
+    log : ClickLog
+    notes : list of str
+        Changes the user should know about.
+
+    Raises
+    ------
+    ClickLogError
+        With every fault found.
+    """
+    nested = roles.is_nested(table.schema)
+    roles.settle(table.columns, nested, faults)
+    if table.height == 0 and table.width > 0:
+        faults.add("there are no rows")
+    if not nested:
+        return _Assembly(table, None, roles, faults).log()
+    note_misplaced_lists(table, roles, faults)
+    unrolled = unroll(table, faults)
+    with faults.naming_rows(unrolled.row_of_result):
+        return _Assembly(unrolled.results, unrolled, roles, faults).log()
+
+
+class _Assembly:
+    """The steps of assembling one log; each reads a part, and notes what is wrong with it."""
+
+    def __init__(
+        self, table: pl.DataFrame, unrolled: Unrolled | None, roles: Roles, faults: Faults
+    ) -> None:
+        self.table = table
+        self.unrolled = unrolled
+        self.roles = roles
+        self.faults = faults
+        self.notes: list[str] = []
+
+    def log(self) -> tuple[ClickLog, list[str]]:
+        page, sessions, placed = self._pages()
+        page_query = self._read("query", check_ids)
+        query = self._spread(page_query, "query", page)
+        doc = self._read("doc", check_ids)
+        rank, order = self._ranks(page, sessions, placed)
+        click = self._read("click", check_clicks)
+        if click is None:
+            click = np.zeros(self.table.height, np.bool_)
+        if query is not None:
+            self._note_several_queries(query, page, sessions, placed)
+        weight = self._weights(page, sessions, placed)
+        extras, left_out = extra_columns(self.table.columns, self.roles)
+        self.notes += left_out
+        self.faults.raise_if_any()
+
+        columns = {"session": sessions.gather(page), "query": query, "doc": doc}
+        columns |= {"rank": pl.Series(rank), "click": pl.Series(click)}
+        columns |= {name: self.table[name] for name in extras}
+        frame = pl.DataFrame([c.alias(name) for name, c in columns.items() if c is not None])
+        pages = self._page_columns(extras, page_query)
+        log = ClickLog(frame, page, sessions.alias("session"), weight, pages=pages, order=order)
+        return log, self.notes
+
+    def _read(self, role: str, check: Callable[[pl.Series, str, Faults], T]) -> T | None:
+        """Check the column of a role; where it has one value a page, a page at a time."""
+        names = list(self.roles.columns[role])
+        if not names:
+            return None
+        title = self.roles.title(role)
+        if self._is_of_pages(role):
+            assert self.unrolled is not None
+            with self.faults.naming_rows(self.unrolled.row_of_page):
+                return check(self._column(self.unrolled.pages, role), title, self.faults)
+        return check(self._column(self.table, role), title, self.faults)
+
+    def _is_of_pages(self, role: str) -> bool:
+        if self.unrolled is None:
+            return False
+        return all(name in self.unrolled.pages.columns for name in self.roles.columns[role])
+
+    def _column(self, table: pl.DataFrame, role: str) -> pl.Series:
+        names = list(self.roles.columns[role])
+        if self.roles.is_struct(role):
+            return table.select(pl.struct(names)).to_series()
+        return table[names[0]]
+
+    def _spread(self, values: pl.Series | None, role: str, page: PageOf) -> pl.Series | None:
+        """Bring values to one a result."""
+        if values is None or not self._is_of_pages(role):
+            return values
+        return values.gather(page)
+
+    def _pages(self) -> tuple[PageOf, pl.Series, Bools]:
+        """Return the page of each result, the id of each page, and which results have a page."""
+        session = self._read("session", check_ids)
+        n_results = self.table.height
+        if self.unrolled is not None:
+            n_pages = self.unrolled.pages.height
+            if session is None:
+                session = pl.Series(np.arange(n_pages, dtype=np.int64))
+            else:
+                with self.faults.naming_rows(self.unrolled.row_of_page):
+                    note_repeated_sessions(session, self.roles.title("session"), self.faults)
+            return self.unrolled.page, session, np.ones(n_results, np.bool_)
+        if session is None:
+            nowhere = np.zeros(n_results, np.uint32)
+            return nowhere, pl.Series([None]), np.zeros(n_results, np.bool_)
+        page, firsts = number_by_first_appearance(session)
+        return page, session.gather(firsts), ~missing_ids(session).to_numpy()
+
+    def _ranks(self, page: PageOf, sessions: pl.Series, placed: Bools) -> tuple[Ranks, Rows | None]:
+        read = self._read("rank", check_ranks)
+        if read is None:
+            return ranks_by_row_order(page, len(sessions)), None
+        numbers, sound = read
+        rank = np.where(sound, numbers, 1).astype(np.int32)
+        title = self.roles.title("rank")
+        order = note_shared_ranks(rank, page, placed & sound, sessions, title, self.faults)
+        if len(rank) and rank.min() == 0:
+            rank += 1
+            self.notes.append(f"{title}: ranks start at 0 here; they were shifted to start at 1.")
+        return rank, order
+
+    def _note_several_queries(
+        self, query: pl.Series, page: PageOf, sessions: pl.Series, placed: Bools
+    ) -> None:
+        names = [*self.roles.columns["session"], *self.roles.columns["query"]]
+        quoted = ", ".join(f'"{name}"' for name in names)
+        fault = f"{self.roles.title('query')}: {{}} with more than one query"
+        advice = f"; if a session covers several searches, try session=[{quoted}]"
+        sound = placed & ~missing_ids(query).to_numpy()
+        note_varying(query, page, sound, sessions, fault, self.faults, advice)
+
+    def _weights(self, page: PageOf, sessions: pl.Series, placed: Bools) -> Floats:
+        weights = self._read("weight", check_weights)
+        if weights is None:
+            return np.ones(len(sessions))
+        if self._is_of_pages("weight"):
+            return weights.copy()  # Polars' own memory is read-only
+        fault = f"{self.roles.title('weight')}: {{}} with more than one weight"
+        sound = placed & np.isfinite(weights)
+        note_varying(pl.Series(weights), page, sound, sessions, fault, self.faults)
+        firsts = first_rows(page, len(sessions))
+        return np.where(firsts < 0, 1.0, weights[firsts]) if len(weights) else np.ones(len(firsts))
+
+    def _page_columns(self, extras: list[str], query: pl.Series | None) -> pl.DataFrame | None:
+        """Return what a nested source had one value a page of, for pages without results."""
+        if self.unrolled is None:
+            return None
+        pages = self.unrolled.pages
+        columns = [pages[name] for name in extras if name in pages.columns]
+        if query is not None and self._is_of_pages("query"):
+            columns.append(query.alias("query"))
+        return pl.DataFrame(columns)

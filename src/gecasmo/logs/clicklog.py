@@ -1,0 +1,317 @@
+"""`ClickLog`: pages with ranked results and clicks, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from gecasmo.errors import ClickLogError
+from gecasmo.logs.pages import (
+    chain_order,
+    first_rows,
+    page_starts,
+    rows_that_differ,
+    shown,
+    values_of_pages,
+)
+from gecasmo.logs.selecting import as_mask, as_signal
+from gecasmo.logs.splitting import in_test_part
+from gecasmo.logs.storing import write_log
+from gecasmo.logs.summary import html_summary, text_summary
+
+
+class ClickLog:
+    """Result pages and the clicks on them; made by `read_log`, and never changed.
+
+    Parameters
+    ----------
+    frame
+        One row a result: "session", "query" (if there are queries), "doc", "rank", "click", and
+        whatever else the source had.
+    page
+        The session of each result; sessions are numbered in order of first appearance.
+    sessions
+        The id of each session.
+    weight
+        The weight of each session.
+    pages
+        Columns with one value a session, for sessions that have no results to hold them.
+    order
+        The rows by session, then rank, when known already.
+
+    Attributes
+    ----------
+    page : ndarray of uint32
+        The session of each result.
+    rank : ndarray of int32
+        The rank of each result, from 1.
+    click : ndarray of bool
+        Whether each result was clicked.
+    sessions : pl.Series
+        The id of each session, in order of first appearance.
+    weight : ndarray of float64
+        The weight of each session.
+    """
+
+    def __init__(
+        self,
+        frame: pl.DataFrame,
+        page: NDArray[np.uint32],
+        sessions: pl.Series,
+        weight: NDArray[np.float64],
+        *,
+        pages: pl.DataFrame | None = None,
+        order: NDArray[np.int64] | None = None,
+    ) -> None:
+        self._frame = frame
+        self._pages = pages
+        self._known_order = order
+        self.page = page
+        # Copies, since kernels compiled for writable arrays would not take Polars' own memory.
+        self.rank: NDArray[np.int32] = np.array(frame["rank"].to_numpy(), dtype=np.int32)
+        self.click: NDArray[np.bool_] = np.array(frame["click"].to_numpy(), dtype=np.bool_)
+        self.sessions = sessions
+        self.weight = weight
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns: the roles first, then all others."""
+        return self._frame.columns
+
+    @property
+    def n_sessions(self) -> int:
+        """Number of sessions, with those that have no results."""
+        return len(self.sessions)
+
+    @property
+    def n_results(self) -> int:
+        """Number of results over all sessions."""
+        return self._frame.height
+
+    @property
+    def has_query(self) -> bool:
+        """Whether the log says which query each page answers."""
+        return "query" in self._frame.columns
+
+    def __len__(self) -> int:
+        return self.n_sessions
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """Row indices by session, then rank."""
+        return chain_order(self.page, self.rank) if self._known_order is None else self._known_order
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where each session starts in `order`, with the number of results at the end."""
+        return page_starts(self.page, self.n_sessions)
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of results of each session."""
+        return np.diff(self.starts)
+
+    @cached_property
+    def _firsts(self) -> NDArray[np.int64]:
+        return first_rows(self.page, self.n_sessions)
+
+    def column(self, name: str) -> pl.Series:
+        """Return a column, one value a result, in the order of the source.
+
+        Parameters
+        ----------
+        name
+            One of `columns`; the roles go by their own names ("query", not what it was called in
+            the source).
+
+        Returns
+        -------
+        pl.Series
+
+        Raises
+        ------
+        ClickLogError
+            When there is no such column.
+        """
+        if name not in self._frame.columns:
+            there = ", ".join(self.columns)
+            raise ClickLogError(f"The log has no column {name!r}. It has: {there}.")
+        return self._frame[name]
+
+    def is_page_constant(self, name: str) -> bool:
+        """Whether all results of a page have the same value of a column, on every page.
+
+        Parameters
+        ----------
+        name
+            One of `columns`.
+
+        Returns
+        -------
+        bool
+        """
+        return len(rows_that_differ(self.column(name), self.page, self._firsts)) == 0
+
+    def session_column(self, name: str) -> pl.Series:
+        """Return a column that has one value a page, one value a session.
+
+        Parameters
+        ----------
+        name
+            One of `columns`.
+
+        Returns
+        -------
+        pl.Series
+            In the order of `sessions`. A session without results has the value that a nested
+            source gave it, else null.
+
+        Raises
+        ------
+        ClickLogError
+            When there is no such column, or it varies on a page.
+        """
+        values = self.column(name)
+        if name == "session":
+            return self.sessions
+        if self._pages is not None and name in self._pages.columns:
+            return self._pages[name]
+        differing = rows_that_differ(values, self.page, self._firsts)
+        if len(differing):
+            page = self.page[differing[0]]
+            one, other = shown(values, self._firsts[page]), shown(values, differing[0])
+            raise ClickLogError(
+                f"The column {name!r} has more than one value on a page: "
+                f"session {shown(self.sessions, page)} has {one} and {other}."
+            )
+        return values_of_pages(values, self._firsts)
+
+    def take(self, sessions: ArrayLike) -> ClickLog:
+        """Return the log of some of the sessions.
+
+        Parameters
+        ----------
+        sessions
+            Which sessions: a boolean for each, or the indices of those wanted, each at most once.
+
+        Returns
+        -------
+        ClickLog
+            Its sessions and rows are in the order of this log, whatever the order of the indices.
+
+        Raises
+        ------
+        ClickLogError
+            When the selection does not fit the log.
+        """
+        wanted = as_mask(sessions, self.n_sessions)
+        rows = wanted[self.page]
+        renumbered = np.cumsum(wanted) - 1
+        mask = pl.Series(wanted, dtype=pl.Boolean)
+        return ClickLog(
+            self._frame.filter(pl.Series(rows, dtype=pl.Boolean)),
+            renumbered[self.page[rows]].astype(np.uint32),
+            self.sessions.filter(mask),
+            self.weight[wanted],
+            pages=None if self._pages is None else self._pages.filter(mask),
+        )
+
+    def with_signals(self, signals: Mapping[str, ArrayLike]) -> ClickLog:
+        """Return the same pages with boolean columns replaced or added.
+
+        Parameters
+        ----------
+        signals
+            A boolean for each result, by name; "click" replaces the clicks.
+
+        Returns
+        -------
+        ClickLog
+
+        Raises
+        ------
+        ClickLogError
+            When a signal does not fit the results, or would replace what makes the pages.
+        """
+        columns = [as_signal(name, values, self.n_results) for name, values in signals.items()]
+        return ClickLog(
+            self._frame.with_columns(columns),
+            self.page,
+            self.sessions,
+            self.weight,
+            pages=None if self._pages is None else self._pages.drop(signals, strict=False),
+            order=self.__dict__.get("order", self._known_order),
+        )
+
+    def split(
+        self, test: float = 0.2, by: str = "session", seed: int = 0, time: str | None = None
+    ) -> tuple[ClickLog, ClickLog]:
+        """Split the sessions into a training part and a test part.
+
+        Parameters
+        ----------
+        test
+            The share of the test part, between 0 and 1: of the groups, or, with `time`, of the
+            sessions. Each part gets at least one.
+        by
+            What stays together: "session", "query", or any column with one value a page.
+        seed
+            Seed of the random choice. The order of the rows plays no part in it.
+        time
+            A column with one value a page. The latest sessions by this column are then the test
+            part. Sessions as late as the last training session stay with it, so the test part can
+            be smaller than asked for, and is later than all of the training part.
+
+        Returns
+        -------
+        train, test : ClickLog
+
+        Raises
+        ------
+        ClickLogError
+            When there is no such split.
+        """
+        in_test = in_test_part(self, test=test, by=by, seed=seed, time=time)
+        return self.take(~in_test), self.take(in_test)
+
+    def to_frame(self) -> pl.DataFrame:
+        """Return the log as a data frame with one row a result.
+
+        Returns
+        -------
+        pl.DataFrame
+            In the order of the source, under canonical names; with a column "weight" unless every
+            session weighs 1. Sessions without results have no row.
+        """
+        if np.all(self.weight == 1):
+            return self._frame
+        return self._frame.with_columns(weight=pl.Series(self.weight[self.page]))
+
+    def write(self, path: str | Path) -> None:
+        """Write the log to a file that `read_log` reads.
+
+        Parameters
+        ----------
+        path
+            Where to; the suffix tells the format: .parquet, .csv or .tsv. Text files do not keep
+            data types (ids such as "12" come back as integers). A log with sessions that have no
+            results is written with one row a page, which only Parquet can hold. When there is a
+            column "weight", pass ``weight="weight"`` to `read_log`.
+
+        Raises
+        ------
+        ClickLogError
+            When the format cannot hold the log, or the file cannot be written.
+        """
+        write_log(self, self._pages, Path(path))
+
+    def __repr__(self) -> str:
+        return text_summary(self)
+
+    def _repr_html_(self) -> str:
+        return html_summary(self)

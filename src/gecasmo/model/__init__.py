@@ -1,0 +1,7 @@
+"""The object a user holds: a model with its forms, its fit and everything it answers."""
+
+from gecasmo.model.base import Model
+from gecasmo.model.click_model import ClickModel
+from gecasmo.model.saving import load
+
+__all__ = ["ClickModel", "Model", "load"]

@@ -1,0 +1,137 @@
+"""Numbers about a log: likelihoods, click probabilities, expected counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding import Rows
+from gecasmo.estimation import Expectation
+from gecasmo.estimation.problem import as_weights
+from gecasmo.logs import ClickLog
+from gecasmo.model.impossible import Filtered
+from gecasmo.model.running import PageRun, result_frame
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Augmentation, Impossible, Model
+
+Floats = NDArray[np.float64]
+
+
+def parameter_frames(model: Model) -> dict[str, pl.DataFrame]:
+    """Per coin its rows with probability, heads and tails."""
+    states = model.states()
+    counts = {} if model.report_ is None else model.report_.counts
+    frames = {}
+    for coin, form in model.forms.items():
+        frame = form.to_frame(states[coin])
+        sides = counts.get(coin, np.zeros((len(frame), 2)))
+        frames[coin] = frame.with_columns(
+            pl.Series("heads", sides[:, 1]), pl.Series("tails", sides[:, 0])
+        )
+    return frames
+
+
+def session_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> Floats:
+    """The log-likelihood of each session that is kept."""
+    filtered = Filtered(model, log, impossible)
+    return per_session(log, np.log(filtered.probability))[filtered.kept]
+
+
+def mean_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> float:
+    """The weighted mean over the sessions that are kept."""
+    filtered = Filtered(model, log, impossible)
+    values = per_session(log, np.log(filtered.probability))[filtered.kept]
+    return float(np.average(values, weights=log.weight[filtered.kept]))
+
+
+def per_session(log: ClickLog, per_result: Floats) -> Floats:
+    """Sums over the results of each session."""
+    return np.bincount(log.page, weights=per_result, minlength=log.n_sessions)
+
+
+def conditional_clicks(
+    model: Model, log: ClickLog, impossible: Impossible, frame: bool
+) -> Floats | pl.DataFrame:
+    """P(click | signals above)."""
+    filtered = Filtered(model, log, impossible)
+    kept = filtered.kept[log.page]
+    answer = filtered.click[kept]
+    return _with_unseen(model, log, answer, kept) if frame else answer
+
+
+def marginal_clicks(model: Model, log: ClickLog, frame: bool = False) -> Floats | pl.DataFrame:
+    """P(click) with no click known."""
+    run = PageRun(model, log, "marginal")
+    answers = np.zeros(run.encoded.n_results)
+    run.run(answers)
+    answer = np.clip(run.results(answers), 0.0, 1.0)
+    if frame:
+        return _with_unseen(model, log, answer, np.ones(log.n_results, bool))
+    return answer
+
+
+def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
+    """Per coin, which results use a row that was not there when the model was fitted."""
+    states = model.states()
+    encoded = model.encode(log, "filter", merge=False)
+    places = encoded.result_places()
+    pages = encoded.page_of_session[log.page]
+    unseen = {}
+    for (coin, form), rows, plan in zip(
+        model.forms.items(), encoded.rows, encoded.plan.coins, strict=True
+    ):
+        is_new = ~form.known(states[coin], rows)
+        if plan.scope == "global":
+            unseen[coin] = np.full(log.n_results, bool(is_new.all()))
+        else:
+            codes = encoded.codes[plan.codes]
+            unseen[coin] = is_new[codes[pages if plan.scope == "page" else places]]
+    return unseen
+
+
+def _with_unseen(
+    model: Model, log: ClickLog, answer: Floats, kept: NDArray[np.bool_]
+) -> pl.DataFrame:
+    by_coin = unseen_coins(model, log)
+    unseen = pl.DataFrame(
+        {coin: np.where(is_new, coin, None).tolist() for coin, is_new in by_coin.items()},
+        schema=dict.fromkeys(by_coin, pl.String),
+    ).select(pl.concat_list(pl.all()).list.drop_nulls().alias("unseen"))
+    frame = result_frame(log).with_columns(unseen["unseen"]).filter(pl.Series(kept))
+    return frame.with_columns(pl.Series("probability", answer))
+
+
+def expected_counts(model: Model, log: ClickLog, augmentation: Augmentation) -> tuple[list[Rows], Any]:
+    """Rows and counts of every coin on a log, at the model's probabilities."""
+    states = model.states()
+    encoded = model.encode(log, "e_step", augmentation)
+    expectation = Expectation(encoded, model.library(encoded.plan), augmentation)
+    weights = [
+        as_weights(np.asarray(form.predict(states[coin], rows), dtype=np.float64))
+        for (coin, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
+    ]
+    counts = expectation.run(weights)
+    if counts.n_impossible:
+        Filtered(model, log, "raise")
+    return encoded.rows, counts
+
+
+def count_frames(
+    model: Model, log: ClickLog, augmentation: Augmentation
+) -> dict[str, pl.DataFrame]:
+    """Expected heads and tails per row of every coin."""
+    rows, counts = expected_counts(model, log, augmentation)
+    return {
+        coin: pl.DataFrame(
+            [
+                *rows[number].frame.get_columns(),
+                pl.Series("heads", counts.heads(number)),
+                pl.Series("tails", counts.tails(number)),
+            ]
+        )
+        for number, coin in enumerate(model.forms)
+    }

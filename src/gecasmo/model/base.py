@@ -1,0 +1,305 @@
+"""What every model can do, however its automaton came about."""
+
+from __future__ import annotations
+
+import copy as copying
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.compiler import Automaton
+from gecasmo.encoding import EncodedLog, encode
+from gecasmo.errors import ModelError, NotFittedError
+from gecasmo.forms import Fixed, Form, FormState, Table
+from gecasmo.kernels.library import Library, Structure
+from gecasmo.kernels.plan import Plan
+from gecasmo.logs import ClickLog, read_log
+
+if TYPE_CHECKING:
+    from gecasmo.estimation import EM
+    from gecasmo.evaluation import Evaluation
+    from gecasmo.model.fitting import FitReport
+
+Impossible = Literal["raise", "drop", "floor"]
+Augmentation = Literal["minimal", "full"]
+Floats = NDArray[np.float64]
+
+
+class Model:
+    """A click model: an automaton, a form per coin and, once fitted, their states.
+
+    Users meet it as `ClickModel` (a program), through `gecasmo.matrices` (the paper's matrices)
+    or from `gecasmo.load` (a file); all of them answer the same questions.
+    """
+
+    relevance: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        name: str,
+        declared_keys: Mapping[str, tuple[str, ...]],
+        forms: Mapping[str, Form | float],
+        program: str = "",
+    ) -> None:
+        self.name = name
+        self.declared_keys = dict(declared_keys)
+        self.program = program
+        self.forms: dict[str, Form] = self._check_forms(forms)
+        self.states_: dict[str, FormState] | None = None
+        self.report_: FitReport | None = None
+        self._structure: Structure | None = None
+        self._libraries: dict[Plan, Library] = {}
+
+    def _check_forms(self, forms: Mapping[str, Form | float]) -> dict[str, Form]:
+        unknown = [name for name in forms if name not in self.declared_keys]
+        if unknown:
+            raise ModelError(
+                f"{self.name} has no coin '{unknown[0]}'. Its coins are: "
+                f"{', '.join(self.declared_keys)}."
+            )
+        checked: dict[str, Form] = {}
+        for coin in self.declared_keys:
+            form = forms.get(coin, Table())
+            if isinstance(form, (int, float)) and not isinstance(form, bool):
+                form = Fixed(form)
+            if not (hasattr(form, "fit") and hasattr(form, "predict")) or isinstance(form, type):
+                raise ModelError(
+                    f"{self.name}({coin}={form!r}): a form is wanted, such as Table(), "
+                    "Table(key='doc') or Fixed(0.9)."
+                )
+            checked[coin] = form
+        return checked
+
+    # -- structure -----------------------------------------------------------------------------
+    def _trace(self) -> Automaton:
+        raise NotImplementedError
+
+    @property
+    def structure(self) -> Structure:
+        """The automaton with all that follows from it."""
+        if self._structure is None:
+            self._structure = Structure(self._trace())
+        return self._structure
+
+    @property
+    def automaton(self) -> Automaton:
+        """The automaton with the fewest states and flips that has the model's likelihood."""
+        return self.structure.minimal.body
+
+    @property
+    def traced_automaton(self) -> Automaton:
+        """The automaton with every flip that the program makes."""
+        return self.structure.traced
+
+    @property
+    def keys(self) -> dict[str, tuple[str, ...]]:
+        """The key columns in force: those of the form where it names some, else the declared."""
+        return {
+            coin: self.declared_keys[coin] if form.key is None else form.key
+            for coin, form in self.forms.items()
+        }
+
+    def source(self, kernel: str = "e_step", augmentation: Augmentation = "minimal") -> str:
+        """The generated source of a kernel, with a legend of what its numbers stand for.
+
+        `kernel` is one of e_step, e_step_scaled, filter, marginal, smooth, decode, sample, stories.
+        """
+        from gecasmo.model.display import explain_source
+
+        return explain_source(self, kernel, augmentation)
+
+    def library(self, plan: Plan) -> Library:
+        if plan not in self._libraries:
+            self._libraries[plan] = Library(self.structure, plan)
+        return self._libraries[plan]
+
+    def encode(
+        self,
+        log: ClickLog,
+        kernel: str,
+        augmentation: Augmentation = "minimal",
+        with_missing: bool = False,
+        **options: Any,
+    ) -> EncodedLog:
+        """The log as the arrays that a kernel of this model reads."""
+        if kernel in ("smooth", "decode", "sample", "stories"):
+            augmentation = "full"
+        machine = self.structure.machine(augmentation, with_missing)
+        return encode(log, self.structure.traced, machine, self.keys, **options)
+
+    # -- fitting -------------------------------------------------------------------------------
+    def fit(
+        self,
+        log: ClickLog,
+        method: EM | None = None,
+        *,
+        start: Model | None = None,
+        threads: int | None = None,
+        progress: bool | None = None,
+        impossible: Impossible = "raise",
+    ) -> Self:
+        """Estimate every coin from a log.
+
+        Parameters
+        ----------
+        log : ClickLog
+            From `read_log`.
+        method : EM, optional
+            How to estimate; `EM()` by default.
+        start : Model, optional
+            Begin at the probabilities of this fitted model (it may be `model` itself).
+        threads : int, optional
+            By default all processors this process may use. The answer does not depend on it.
+        progress : bool, optional
+            Show a progress bar; by default if the output is a terminal.
+        impossible : "raise", "drop" or "floor"
+            What to do with pages of probability zero: refuse, leave them out, or count the
+            impossible observation as 1e-8 and go on as if it had not been looked at.
+
+        Returns
+        -------
+        The model itself.
+        """
+        from gecasmo.model.fitting import fit_model
+
+        fit_model(self, log, method, start, threads, progress, impossible)
+        return self
+
+    @property
+    def is_fitted(self) -> bool:
+        return self.states_ is not None
+
+    def states(self) -> dict[str, FormState]:
+        if self.states_ is None:
+            raise NotFittedError(
+                f"This {self.name} has no probabilities yet: fit it with .fit(log), or give them "
+                f"with {self.name}.with_values(...)."
+            )
+        return self.states_
+
+    @property
+    def history(self) -> pl.DataFrame:
+        """Iteration, objective, log-likelihood and seconds of the fit."""
+        from gecasmo.estimation import Record
+
+        records = [] if self.report_ is None else self.report_.history
+        columns = list(zip(*records, strict=True)) or [()] * len(Record._fields)
+        types = (pl.Int64, pl.Float64, pl.Float64, pl.Float64)
+        return pl.DataFrame(
+            {
+                name: pl.Series(column, dtype=dtype)
+                for name, column, dtype in zip(Record._fields, columns, types, strict=True)
+            }
+        )
+
+    # -- answers -------------------------------------------------------------------------------
+    @property
+    def parameters(self) -> dict[str, pl.DataFrame]:
+        """Per coin a frame: key columns, `probability`, and expected `heads` and `tails`."""
+        from gecasmo.model.answers import parameter_frames
+
+        return parameter_frames(self)
+
+    def log_likelihood(self, log: ClickLog, *, impossible: Impossible = "raise") -> Floats:
+        """The natural logarithm of the probability of each session's signals."""
+        from gecasmo.model.answers import session_log_likelihood
+
+        return session_log_likelihood(self, log, impossible)
+
+    def score(self, log: ClickLog, *, impossible: Impossible = "raise") -> float:
+        """The mean log-likelihood per session (weighted if the log is)."""
+        from gecasmo.model.answers import mean_log_likelihood
+
+        return mean_log_likelihood(self, log, impossible)
+
+    def predict_conditional_clicks(
+        self, log: ClickLog, *, impossible: Impossible = "raise", frame: bool = False
+    ) -> Any:
+        """P(click) of each shown result given the signals above it, in the order of the rows.
+
+        With `frame=True` a data frame that also names the coins whose row was never fitted.
+        """
+        from gecasmo.model.answers import conditional_clicks
+
+        return conditional_clicks(self, log, impossible, frame)
+
+    def predict_clicks(self, log: ClickLog, *, frame: bool = False) -> Any:
+        """P(click) of each shown result when no click is known, in the order of the rows."""
+        from gecasmo.model.answers import marginal_clicks
+
+        return marginal_clicks(self, log, frame)
+
+    def expected_counts(
+        self, log: ClickLog, *, augmentation: Augmentation = "minimal"
+    ) -> dict[str, pl.DataFrame]:
+        """Per coin: key columns with expected `heads` and `tails` on this log."""
+        from gecasmo.model.answers import count_frames
+
+        return count_frames(self, log, augmentation)
+
+    def posterior(self, log: ClickLog) -> pl.DataFrame:
+        """What happened behind each result, given everything seen on its page.
+
+        `reached` is the probability that the user had not left; `<coin>_flipped` and
+        `<coin>_heads` that the coin was flipped, and came up heads, at least once there. Coins
+        flipped before the first result appear as `start_<coin>_...`, the same all over the page.
+        """
+        from gecasmo.model.stories import posterior_frame
+
+        return posterior_frame(self, log)
+
+    def decode(self, log: ClickLog) -> pl.DataFrame:
+        """The most likely story of each page: was a result reached, and how did the coins fall?"""
+        from gecasmo.model.stories import decoded_frame
+
+        return decoded_frame(self, log)
+
+    def sample_stories(self, log: ClickLog, *, seed: int = 0) -> pl.DataFrame:
+        """A random story of each page, drawn given everything seen on it; columns as `decode`."""
+        from gecasmo.model.stories import sampled_frame
+
+        return sampled_frame(self, log, seed)
+
+    def simulate(self, pages: Any, *, seed: int = 0, truth: bool = False) -> Any:
+        """Signals of simulated users on given pages (a ClickLog or a data frame).
+
+        Returns a ClickLog; with `truth=True` also a frame with what was hidden, as `decode`.
+        """
+        from gecasmo.model.stories import simulate
+
+        log = pages if isinstance(pages, ClickLog) else read_log(pages, click=None)
+        return simulate(self, log, seed, truth)
+
+    def evaluate(self, log: ClickLog, *, impossible: Impossible = "raise") -> Evaluation:
+        """Log-likelihood and perplexities of this model on a log; prints as a table."""
+        from gecasmo.evaluation import evaluate
+
+        return evaluate(self, log, impossible)
+
+    # -- keeping -------------------------------------------------------------------------------
+    def save(self, path: Any) -> None:
+        """Write the model to one file, as data only; `gecasmo.load(path)` reads it back."""
+        from gecasmo.model.saving import save_model
+
+        save_model(self, path)
+
+    def copy(self) -> Self:
+        """An independent model with the same forms and the same fit."""
+        twin = copying.copy(self)
+        twin.forms = dict(self.forms)
+        twin.states_ = None if self.states_ is None else dict(self.states_)
+        twin._libraries = {}
+        return twin
+
+    def __repr__(self) -> str:
+        from gecasmo.model.display import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from gecasmo.model.display import as_html
+
+        return as_html(self)

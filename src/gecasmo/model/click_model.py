@@ -1,0 +1,109 @@
+"""A model written as a program: coins, and what a person does at one result."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from typing import Any, Self
+
+from gecasmo.compiler import Automaton, trace
+from gecasmo.errors import ModelError
+from gecasmo.forms import Fixed, Form, Table
+from gecasmo.language import Parameter, Result, User
+from gecasmo.model.base import Model
+
+
+class ClickModel(Model):
+    """Write a click model: name its coins and say what a user does at one result.
+
+    Examples
+    --------
+    >>> from gecasmo import ClickModel, Parameter, flip
+    >>> class Patient(ClickModel):
+    ...     attraction = Parameter("query", "doc")
+    ...     patience = Parameter("rank")
+    ...
+    ...     def browse(self, user, result):
+    ...         if flip(self.attraction):
+    ...             user.click()
+    ...         if not flip(self.patience):
+    ...             user.leave()
+    >>> Patient().automaton.n_states
+    2
+    """
+
+    def __init__(self, **forms: Form | float) -> None:
+        cls = type(self)
+        keys = {name: parameter.keys for name, parameter in cls._parameters().items()}
+        if cls.browse is ClickModel.browse:
+            raise ModelError(
+                f"{cls.__name__} has no browse(self, user, result): what does a user do?"
+            )
+        super().__init__(cls.__name__, keys, forms, _program_text(cls))
+        wrong = [name for name in self.relevance if name not in keys]
+        if wrong:
+            raise ModelError(
+                f"{cls.__name__}.relevance names '{wrong[0]}', which is not one of its coins: "
+                f"{', '.join(keys)}."
+            )
+
+    def browse(self, user: User, result: Result) -> None:
+        """What a user does at one result; every model writes its own."""
+        raise NotImplementedError
+
+    def start(self, user: User) -> None:
+        """What is decided before the first result: intents, classes of users, defaults."""
+
+    @classmethod
+    def _parameters(cls) -> dict[str, Parameter]:
+        """The coins, in the order they are written, those of base classes first."""
+        found: dict[str, Parameter] = {}
+        for owner in reversed(cls.__mro__):
+            for name, value in vars(owner).items():
+                if isinstance(value, Parameter):
+                    found[name] = value
+                elif name in found:
+                    del found[name]  # a subclass put something else in its place
+        return found
+
+    @property
+    def parameters_by_name(self) -> dict[str, Parameter]:
+        return self._parameters()
+
+    def _trace(self) -> Automaton:
+        return trace(self)
+
+    @classmethod
+    def with_values(cls, **values: Any) -> Self:
+        """A model from known numbers instead of a fit.
+
+        Each coin gets a number, a dictionary by key (`{("q1", "d7"): 0.3}`; for a single key
+        both `"q1"` and `("q1",)` name a row), a data frame with the key columns and
+        `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`.
+        """
+        names = list(cls._parameters())
+        missing = [name for name in names if name not in values]
+        if missing:
+            raise ModelError(f"{cls.__name__}.with_values lacks {', '.join(missing)}.")
+        forms: dict[str, Form] = {}
+        for name, value in values.items():
+            given = value[0] if isinstance(value, tuple) else None
+            forms[name] = given if isinstance(given, Table) else Table()
+        model = cls(**forms)
+        states = {}
+        for name in names:
+            value = values[name][1] if isinstance(values[name], tuple) else values[name]
+            form = model.forms[name]
+            assert isinstance(form, Table)
+            if isinstance(value, Fixed):
+                value = value.value
+            states[name] = form.given(value, model.declared_keys[name], name)
+        model.states_ = states
+        return model
+
+
+def _program_text(cls: type) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(cls))
+    except (OSError, TypeError):
+        return ""  # written in a shell: there is no file to read it from

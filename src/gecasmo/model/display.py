@@ -1,0 +1,124 @@
+"""How a model looks: in a terminal, in a notebook, and as generated source."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from gecasmo.kernels.library import Library
+from gecasmo.kernels.plan import CoinPlan, Plan
+from gecasmo.language.parameter import HISTORY_KEYS
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Augmentation, Model
+
+_MAX_EDGES = 24
+_MAX_PROGRAM_LINES = 30
+
+
+def as_text(model: Model) -> str:
+    """Program, coins, automaton and fit, in at most a screenful."""
+    lines = [f"{model.name}: {_summary(model)}", ""]
+    program = model.program.strip().splitlines()
+    if program:
+        lines += ["  " + line for line in program[:_MAX_PROGRAM_LINES]]
+        if len(program) > _MAX_PROGRAM_LINES:
+            lines.append(f"  ... {len(program) - _MAX_PROGRAM_LINES} more lines")
+        lines.append("")
+    lines += ["Coins"] + ["  " + line for line in _coins(model)] + [""]
+    automaton = str(model.automaton).splitlines()
+    lines.append(f"Automaton: {automaton[0]}")
+    lines += automaton[1 : _MAX_EDGES + 1]
+    if len(automaton) > _MAX_EDGES + 1:
+        lines.append(f"  ... {len(automaton) - _MAX_EDGES - 1} more edges")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _summary(model: Model) -> str:
+    report = model.report_
+    if not model.is_fitted:
+        return "not fitted"
+    if report is None:
+        return "with given values"
+    state = "converged" if report.converged else "not converged"
+    if report.interrupted:
+        state = "interrupted"
+    text = (
+        f"fitted to {report.n_sessions:,} sessions in {report.history[-1].iteration} iterations "
+        f"({state}), log-likelihood per session "
+        f"{report.log_likelihood / max(report.n_sessions, 1):.4f}"
+    )
+    if report.n_dropped:
+        text += f"; {report.n_dropped:,} impossible sessions left out"
+    if report.n_floored:
+        text += f"; {report.n_floored:,} impossible observations floored"
+    return text
+
+
+def _coins(model: Model) -> list[str]:
+    width = max(map(len, model.forms), default=0)
+    lines = []
+    for coin, form in model.forms.items():
+        keys = ", ".join(model.keys[coin]) or "one for all"
+        line = f"{coin:<{width}}  by {keys:<18}  {form!r}"
+        if model.states_ is not None:
+            frame = form.to_frame(model.states_[coin])
+            if len(frame) == 1:
+                line += f"  = {frame['probability'][0]:.4f}"
+            elif len(frame) > 1:
+                mean = float(frame["probability"].mean())  # type: ignore[arg-type]
+                line += f"  {len(frame):,} rows, mean {mean:.4f}"
+        lines.append(line)
+    return lines
+
+
+def as_html(model: Model) -> str:
+    """The same for a notebook, with the program folded away."""
+    parts = [
+        f"<b>{html.escape(model.name)}</b>: {html.escape(_summary(model))}",
+        f"<pre>{html.escape(chr(10).join(_coins(model)))}</pre>",
+        f"<details><summary>program</summary><pre>{html.escape(model.program)}</pre></details>",
+        f"<details><summary>automaton</summary><pre>{html.escape(str(model.automaton))}</pre>"
+        "</details>",
+    ]
+    return "".join(parts)
+
+
+def explain_source(model: Model, kernel: str, augmentation: Augmentation) -> str:
+    """A kernel's source under a legend. The legend is for reading; it is never executed."""
+    library = Library(model.structure, _usual_plan(model))
+    machine = library.machine(kernel, augmentation)
+    names = model.structure.traced.parameters
+    legend = [f"# {kernel} of {_safe(model.name)}", "#"]
+    for number, name in enumerate(names):
+        keys = ", ".join(map(_safe, model.keys[name])) or "one row"
+        legend.append(f"# coin {number}: {_safe(name)} ({keys})")
+    for number, (coin, lag, row) in enumerate(machine.variables):
+        place = "" if row is None else f", row {row}"
+        above = ", previous result" if lag else ""
+        legend.append(f"# variable {number}: coin {coin}{above}{place}")
+    for number, (case, symbol) in enumerate(machine.observations):
+        shown = _safe(" + ".join(symbol)) or "nothing"
+        legend.append(f"# observation {number}: {shown}, guards of class {case}")
+    return "\n".join(legend) + "\n\n" + library.source(kernel, augmentation)
+
+
+def _usual_plan(model: Model) -> Plan:
+    """The plan of a log in which only queries and sessions are the same all over a page."""
+    numbers: dict[tuple[str, ...], int] = {}
+    coins = []
+    starting = model.structure.traced.start_parameters()
+    for coin, keys in model.keys.items():
+        if not keys:
+            coins.append(CoinPlan("global"))
+            continue
+        is_page = coin in starting or set(keys) <= {"session", "query", "page_length"}
+        history = tuple(key for key in keys if key in HISTORY_KEYS)
+        number = numbers.setdefault(keys, len(numbers))
+        coins.append(CoinPlan("page" if is_page else "result", number, history))
+    return Plan(tuple(coins))
+
+
+def _safe(name: str) -> str:
+    """A name that cannot break out of a comment."""
+    return "".join(c if c.isprintable() else "?" for c in name)

@@ -1,0 +1,94 @@
+"""Pages that a model says cannot happen: find them, name them, deal with them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.forms import FormState
+from gecasmo.logs import ClickLog
+from gecasmo.model.running import PageRun
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Impossible, Model
+
+FLOOR = 1e-8
+Bools = NDArray[np.bool_]
+
+
+class Filtered:
+    """What the filter says of each result, with impossible observations dealt with.
+
+    `probability` is that of what was shown, `click` that of a click, both given the signals
+    above. `kept` says which sessions are left.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        log: ClickLog,
+        impossible: Impossible,
+        states: Mapping[str, FormState] | None = None,
+        threads: int | None = None,
+    ) -> None:
+        if impossible not in ("raise", "drop", "floor"):
+            raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+        run = PageRun(model, log, "filter", states, threads=threads)
+        probability = np.zeros(run.encoded.n_results)
+        click = np.zeros(run.encoded.n_results)
+        run.run(probability, click)
+        self.probability = run.results(probability)
+        self.click = np.clip(run.results(click), 0.0, 1.0)
+        self.is_impossible: Bools = self.probability <= 0
+        self.kept = np.ones(log.n_sessions, bool)
+        if not self.is_impossible.any():
+            return
+        if impossible == "raise":
+            _refuse(model, log, self.is_impossible)
+        if impossible == "drop":
+            self.kept[log.page[self.is_impossible]] = False
+            warnings.warn(
+                f"{int((~self.kept).sum()):,} of {log.n_sessions:,} sessions are impossible under "
+                f"{model.name} and were left out.",
+                GecasmoWarning,
+                stacklevel=5,
+            )
+        self.probability = np.where(self.is_impossible, FLOOR, self.probability)
+
+
+def find_impossible(
+    model: Model, log: ClickLog, states: Mapping[str, FormState], threads: int | None
+) -> tuple[Bools, Bools]:
+    """Which results show something of probability zero, and which sessions contain one."""
+    filtered = Filtered(model, log, "floor", states, threads)
+    sessions = np.zeros(log.n_sessions, bool)
+    sessions[log.page[filtered.is_impossible]] = True
+    return filtered.is_impossible, sessions
+
+
+def refuse(
+    model: Model, log: ClickLog, states: Mapping[str, FormState], threads: int | None
+) -> NoReturn:
+    """Raise with the number of impossible sessions and the first of them."""
+    results, _ = find_impossible(model, log, states, threads)
+    _refuse(model, log, results)
+
+
+def _refuse(model: Model, log: ClickLog, is_impossible: Bools) -> NoReturn:
+    n_sessions = len(np.unique(log.page[is_impossible]))
+    in_chain = log.order[np.argmax(is_impossible[log.order])]
+    session = log.sessions[int(log.page[in_chain])]
+    shown = "a click" if log.click[in_chain] else "no click"
+    raise ImpossibleSessionError(
+        f"{n_sessions:,} of {log.n_sessions:,} sessions are impossible under {model.name}: they "
+        f"have probability 0.\n"
+        f"  First: session {session!r} shows {shown} at rank {log.rank[in_chain]}, which cannot "
+        "follow what it shows above.\n"
+        "  Perhaps: impossible='drop' leaves such sessions out, impossible='floor' counts the "
+        "observation as 1e-8; or a model that allows it."
+    )

@@ -1,0 +1,116 @@
+"""Run a page kernel of a model over a log and put the answers into the order of its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.estimation.expectation import default_threads, run_jobs
+from gecasmo.estimation.problem import as_weights
+from gecasmo.forms import Form, FormState
+from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.logs import ClickLog
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+Floats = NDArray[np.float64]
+LIFTED = ("marginal", "sample")
+
+
+class PageRun:
+    """One log under one kernel, with the weights of all coins.
+
+    `states` are those of the model unless others are given.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        log: ClickLog,
+        kernel: str,
+        states: Mapping[str, FormState] | None = None,
+        merge: bool = True,
+        threads: int | None = None,
+    ) -> None:
+        self.model, self.log, self.kernel = model, log, kernel
+        self.states = model.states() if states is None else states
+        self.threads = threads or default_threads()
+        self.encoded: EncodedLog = model.encode(
+            log, kernel, merge=merge, lifted=kernel in LIFTED
+        )
+        self.rank_size = int(log.rank.max(initial=0)) + 1
+        self.count_size = int(log.lengths.max(initial=0)) + 1
+        self.weights = self._weights()
+
+    def run(self, *outputs: Any) -> None:
+        """Fill the output arrays of the kernel."""
+        encoded = self.encoded
+        lift = []
+        if self.kernel in LIFTED:
+            lift = [encoded.ranks, self.rank_size, self.count_size]
+        jobs = [
+            [*encoded.page_arguments(first, last), *self.weights, *lift, *outputs]
+            for first, last in self._ranges()
+        ]
+        library = self.model.library(encoded.plan)
+        run_jobs(library.get(self.kernel, jobs[0], "minimal", False), jobs)
+
+    def results(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Answers per encoded result, in the order of the log's rows."""
+        return answers[self.encoded.result_places()]
+
+    def sessions(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Answers per encoded page, in the order of the log's sessions."""
+        return answers[self.encoded.page_of_session]
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        starts = self.encoded.obs_start
+        pieces = 1 if self.encoded.n_results < 20_000 else 2 * self.threads
+        wanted = np.linspace(0, starts[-1], pieces + 1)[1:-1]
+        cuts = np.searchsorted(starts, wanted)
+        borders = sorted({0, self.encoded.n_pages, *map(int, cuts)})
+        return list(zip(borders[:-1], borders[1:], strict=True)) or [(0, 0)]
+
+    def _weights(self) -> list[Floats]:
+        weights = []
+        for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
+            if self.kernel in LIFTED:
+                rows = self._lift(coin, rows)
+            weights.append(as_weights(self._predict(coin, form, rows)))
+        return weights
+
+    def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
+        return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
+
+    def _lift(self, coin: str, rows: Rows) -> Rows:
+        """Every row with every click history it could meet."""
+        keys = self.model.keys[coin]
+        history = [key for key in keys if key in HISTORY_KEYS]
+        if not history:
+            return rows
+        sizes = [
+            self.count_size if key == "clicks_above" else self.rank_size for key in history
+        ]
+        n_histories = int(np.prod(sizes))
+        columns = {
+            key: rows.frame[key].gather(np.repeat(np.arange(len(rows)), n_histories))
+            for key in keys
+            if key not in history
+        }
+        grid = np.indices(sizes).reshape(len(sizes), -1)
+        for key, values in zip(history, grid, strict=True):
+            columns[key] = pl.Series(key, np.tile(values, max(len(rows), 1)))
+        listed = [columns[key] for key in keys]
+        return Rows(keys, listed, len(listed[0]))
+
+
+def result_frame(log: ClickLog) -> pl.DataFrame:
+    """The columns that say which result a row of an answer is about."""
+    names = [name for name in ("session", "query", "doc", "rank", "click") if name in log.columns]
+    return pl.DataFrame([log.column(name).alias(name) for name in names])

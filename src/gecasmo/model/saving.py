@@ -1,0 +1,214 @@
+"""Save a model as data and load it again: JSON and Parquet in one zip file, no code.
+
+    manifest.json    format, version, SHA-256 of every other part
+    model.json       name, automaton, keys, forms, how the fit went, the program's text
+    tables/N.parquet one frame per coin and part
+
+The program's text is kept to be looked at; nothing that is read is ever run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.compiler import automaton_json
+from gecasmo.errors import SavedModelError
+from gecasmo.estimation import Record
+from gecasmo.forms import Fixed, Form, FormState, Table
+from gecasmo.model.automaton_model import AutomatonModel
+from gecasmo.model.fitting import FitReport
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+FORMAT = "gecasmo model"
+VERSION = 1
+FORMS: dict[str, type[Any]] = {"Table": Table, "Fixed": Fixed}
+
+
+def save_model(model: Model, path: Any) -> None:
+    """Write a model to `path`, whole or not at all."""
+    parts = _parts(model)
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()},
+    }
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name + ".")
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            _write(archive, "manifest.json", _json(manifest))
+            for name, data in parts.items():
+                _write(archive, name, data)
+        os.replace(temporary, target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Any) -> AutomatonModel:
+    """Read a model that `save` wrote; the class that made it is not needed."""
+    parts = _read(Path(path))
+    try:
+        data = json.loads(parts["model.json"])
+        return _rebuild(data, parts)
+    except SavedModelError:
+        raise
+    except Exception as error:
+        raise SavedModelError(
+            f"{path} is a gecasmo model, but what it says makes no sense ({error!r})."
+        ) from None
+
+
+def _parts(model: Model) -> dict[str, bytes]:
+    states = model.states()
+    tables: dict[str, bytes] = {}
+    coins = []
+    for number, (name, form) in enumerate(model.forms.items()):
+        kind = type(form).__name__
+        if FORMS.get(kind) is not type(form):
+            raise SavedModelError(
+                f"The form {form!r} of '{name}' cannot be saved: only "
+                f"{' and '.join(FORMS)} have a data format."
+            )
+        data, frames = form.to_data(states[name])
+        files = {}
+        for part, frame in frames.items():
+            files[part] = f"tables/{number}_{part}.parquet"
+            tables[files[part]] = _parquet(frame)
+        counts = None
+        if model.report_ is not None:
+            counts = f"tables/{number}_counts.parquet"
+            table = model.report_.counts[name]
+            tables[counts] = _parquet(pl.DataFrame({"tails": table[:, 0], "heads": table[:, 1]}))
+        coins.append(
+            {
+                "name": name,
+                "declared_keys": list(model.declared_keys[name]),
+                "form": kind,
+                "data": data,
+                "frames": files,
+                "counts": counts,
+            }
+        )
+    described = {
+        "name": model.name,
+        "program": model.program,
+        "relevance": list(model.relevance),
+        "automaton": automaton_json.to_data(model.structure.traced),
+        "coins": coins,
+        "fit": _report_to_data(model.report_),
+    }
+    return {"model.json": _json(described), **tables}
+
+
+def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
+    automaton = automaton_json.from_data(data["automaton"])
+    forms: dict[str, Form] = {}
+    states: dict[str, FormState] = {}
+    keys: dict[str, tuple[str, ...]] = {}
+    counts: dict[str, Any] = {}
+    for coin in data["coins"]:
+        name = coin["name"]
+        if coin["form"] not in FORMS:
+            raise SavedModelError(f"The form {coin['form']!r} is not known to this version.")
+        frames = {part: _frame(parts, file) for part, file in coin["frames"].items()}
+        forms[name], states[name] = FORMS[coin["form"]].from_data(coin["data"], frames)
+        keys[name] = tuple(coin["declared_keys"])
+        if coin["counts"] is not None:
+            table = _frame(parts, coin["counts"])
+            counts[name] = np.column_stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
+    if list(keys) != list(automaton.parameters):
+        raise SavedModelError("The coins of the model and of its automaton differ.")
+    model = AutomatonModel(
+        automaton, keys, forms, name=data["name"], program=data["program"]
+    )
+    model.relevance = tuple(data["relevance"])
+    model.states_ = states
+    model.report_ = _report_from_data(data["fit"], counts)
+    return model
+
+
+def _report_to_data(report: FitReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    names = ("converged", "interrupted", "n_sessions", "n_dropped", "n_floored", "n_evaluations")
+    return {
+        "history": [list(record) for record in report.history],
+        "objective": report.objective,
+        "log_likelihood": report.log_likelihood,
+        **{name: getattr(report, name) for name in names},
+    }
+
+
+def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> FitReport | None:
+    if data is None:
+        return None
+    return FitReport(**{**data, "history": [Record(*r) for r in data["history"]]}, counts=counts)
+
+
+# -- the file ----------------------------------------------------------------------------------
+def _json(data: Any) -> bytes:
+    return json.dumps(data, ensure_ascii=True, indent=1).encode()
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    if not frame.columns:
+        frame = pl.DataFrame({"*rows*": np.zeros(len(frame))})
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _frame(parts: dict[str, bytes], name: str) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(parts[name]))
+
+
+def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+    # A fixed date, so that the same model always gives the same file.
+    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    archive.writestr(entry, data)
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    if not path.is_file():
+        raise SavedModelError(f"There is no file {path}.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if "manifest.json" not in archive.namelist():
+                raise SavedModelError(f"{path} is not a saved gecasmo model.")
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        manifest = json.loads(parts.pop("manifest.json"))
+        is_ours = manifest["format"] == FORMAT
+        version = int(manifest["version"])
+        expected = dict(manifest["sha256"])
+    except SavedModelError:
+        raise
+    except Exception as error:
+        raise SavedModelError(
+            f"{path} is not a saved gecasmo model, or it is damaged ({error})."
+        ) from None
+    if not is_ours:
+        raise SavedModelError(f"{path} is not a saved gecasmo model.")
+    if version > VERSION:
+        raise SavedModelError(
+            f"{path} was written by a newer gecasmo (format {version}; this one reads up to "
+            f"{VERSION}). Upgrade gecasmo to load it."
+        )
+    found = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
+    wrong = [name for name in sorted({*found, *expected}) if found.get(name) != expected.get(name)]
+    if wrong:
+        raise SavedModelError(f"{path} is damaged: {', '.join(wrong)} is not what was saved.")
+    return parts

@@ -1,0 +1,23 @@
+"""Dependent click model. Guo, Liu and Wang, WSDM 2009. Exact; see `counting_dcm` for counts.
+
+    examine --attracted--> click --continues (by rank)--> examine the next, else leave
+    not attracted --> examine the next
+"""
+
+from gecasmo.language import Parameter, Result, User, flip
+from gecasmo.model import ClickModel
+
+
+class DCM(ClickModel):
+    """The user reads downwards and after a click goes on, or not, depending on the rank."""
+
+    attraction = Parameter("query", "doc")
+    continuation = Parameter("rank")
+
+    relevance = ("attraction",)
+
+    def browse(self, user: User, result: Result) -> None:
+        if flip(self.attraction):
+            user.click()
+            if not flip(self.continuation):
+                user.leave()

@@ -1,0 +1,17 @@
+"""Click-through rate by rank: the baseline every click model has to beat.
+
+    every result --click_rate of its rank--> click
+"""
+
+from gecasmo.language import Parameter, Result, User, flip
+from gecasmo.model import ClickModel
+
+
+class RCTR(ClickModel):
+    """Results are clicked by where they stand, whatever they are."""
+
+    click_rate = Parameter("rank")
+
+    def browse(self, user: User, result: Result) -> None:
+        if flip(self.click_rate):
+            user.click()
