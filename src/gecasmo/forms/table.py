@@ -130,8 +130,10 @@ class Table:
         return float(total)
 
     def vector(self, state: TableState) -> Floats:
-        with np.errstate(divide="ignore"):
-            return np.log(state.probability) - np.log1p(-state.probability)
+        from scipy.special import logit  # not at the top: importing gecasmo stays light
+
+        logits: Floats = logit(state.probability)
+        return logits
 
     def from_vector(self, state: TableState, vector: Floats) -> TableState:
         probability = _logistic(vector)
@@ -211,7 +213,8 @@ def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:
     ]
 
 
-def _logistic(logit: Any) -> Floats:
-    with np.errstate(over="ignore"):
-        result: Floats = 1 / (1 + np.exp(-logit))
-    return result
+def _logistic(logits: Any) -> Floats:
+    from scipy.special import expit
+
+    probability: Floats = expit(logits)
+    return probability

@@ -8,11 +8,11 @@ new source. Where the folder cannot be used the kernel is compiled in memory, wi
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import stat
 import sys
 import tempfile
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -47,51 +47,60 @@ def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
     import numba
 
     signature = tuple(numba.typeof(argument) for argument in arguments)
-    try:
-        path = _stored(source, name)
-        kernel = numba.njit(nogil=True, cache=True)(_define(source, name, str(path)))
-        kernel.compile(signature)
-    except (OSError, EOFError, ValueError, RuntimeError, AttributeError, ImportError) as error:
-        # Damaged cache entries surface as all of these; a fault of the source would come again.
-        _warn(error)
-        kernel = numba.njit(nogil=True)(_define(source, name, f"<gecasmo {name}>"))
-        kernel.compile(signature)
-    except Exception as error:
-        import pickle
+    key = (source, signature)
+    if key not in _compiled:
+        try:
+            kernel = numba.njit(nogil=True, cache=True)(_define(source, name, _stored(source)))
+            kernel.compile(signature)
+        except numba.core.errors.NumbaError:
+            raise  # the source itself is at fault: that is a bug of ours
+        except Exception as error:
+            # A folder that cannot be written or read, or a damaged file in it, surfaces as
+            # almost any exception; without the cache none of that matters.
+            _warn(error)
+            kernel = numba.njit(nogil=True)(_define(source, name, f"<gecasmo {name}>"))
+            kernel.compile(signature)
+        _compiled[key] = kernel
+    return _compiled[key]
 
-        if not isinstance(error, pickle.UnpicklingError):
-            raise
-        _warn(error)
-        kernel = numba.njit(nogil=True)(_define(source, name, f"<gecasmo {name}>"))
-        kernel.compile(signature)
-    return kernel  # type: ignore[no-any-return]
+
+_compiled: dict[tuple[str, tuple[Any, ...]], Kernel] = {}
 
 
 def _define(source: str, name: str, filename: str) -> Kernel:
-    # Only text written by our own generators gets here; it holds integers and fixed names.
-    namespace: dict[str, Any] = {"np": np, "math": math}
-    exec(compile(source, filename, "exec"), namespace)
-    function: Kernel = namespace[name]
+    """Run the source in a module of its own and return its function `name`.
+
+    Only text written by our own generators gets here; it holds integers and fixed names. A
+    kernel that comes from the disk is looked up by the name of its module, so the module has to
+    be findable.
+    """
+    module = types.ModuleType(f"gecasmo_kernel_{_digest(source)}")
+    exec(compile(source, filename, "exec"), vars(module))
+    sys.modules[module.__name__] = module
+    function: Kernel = getattr(module, name)
     return function
 
 
-def _stored(source: str, name: str) -> Path:
-    """The source on disk, written if it was not there."""
+def _digest(source: str) -> str:
     import numba
 
+    versions = f"{sys.version} {np.__version__} {numba.__version__}"
+    return hashlib.sha256(f"{versions}\n{source}".encode()).hexdigest()[:32]
+
+
+def _stored(source: str) -> str:
+    """The path of the source on disk, written if it was not there."""
     folder = cache_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_private(folder)
-    versions = f"{sys.version} {np.__version__} {numba.__version__}"
-    key = hashlib.sha256(f"{versions}\n{source}".encode()).hexdigest()[:32]
-    path = folder / f"{name}_{key}.py"
+    path = folder / f"kernel_{_digest(source)}.py"
     if not path.exists() or path.read_text() != source:
         # Two processes may write at once: each moves its own complete file into place.
         handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
         with os.fdopen(handle, "w") as file:
             file.write(source)
         os.replace(temporary, path)
-    return path
+    return str(path)
 
 
 def _check_private(folder: Path) -> None:

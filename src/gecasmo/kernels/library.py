@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
@@ -46,17 +47,22 @@ class Structure:
         return self._machines[key]
 
 
+# Whether kernels are compiled; `gecasmo.testing.plain_python` turns it off for a while.
+compiling: ContextVar[bool] = ContextVar("compiling", default=True)
+
+
 class Library:
     """Kernels for one structure under one plan.
 
-    `compiled=False` runs the generated source as plain Python, which gives the same numbers.
+    `compiled=False` runs the generated source as plain Python, which gives the same numbers;
+    None leaves it to `compiling`.
     """
 
-    def __init__(self, structure: Structure, plan: Plan, compiled: bool = True) -> None:
+    def __init__(self, structure: Structure, plan: Plan, compiled: bool | None = None) -> None:
         self.structure = structure
         self.plan = plan
         self.compiled = compiled
-        self._kernels: dict[tuple[str, str, bool], Kernel] = {}
+        self._kernels: dict[tuple[str, str, bool, bool], Kernel] = {}
 
     def machine(self, kernel: str, augmentation: str = "minimal", with_missing: bool = False) -> Machine:
         """The machine that a kernel runs on."""
@@ -83,24 +89,16 @@ class Library:
             raise ValueError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")
         return writers[kernel]()
 
-    def run(
-        self,
-        kernel: str,
-        arguments: list[Any],
-        augmentation: str = "minimal",
-        with_missing: bool = False,
-    ) -> None:
-        """Call a kernel; it writes into the arrays it is given."""
-        self.get(kernel, arguments, augmentation, with_missing)(*arguments)
-
     def get(
         self, kernel: str, arguments: list[Any], augmentation: str, with_missing: bool
     ) -> Kernel:
-        key = (kernel, augmentation, with_missing)
+        """A kernel ready to be called with such arguments; it writes into the arrays it gets."""
+        is_compiled = compiling.get() if self.compiled is None else self.compiled
+        key = (kernel, augmentation, with_missing, is_compiled)
         if key not in self._kernels:
             source = self.source(kernel, augmentation, with_missing)
             name = "e_step" if kernel == "e_step_scaled" else kernel
-            if self.compiled:
+            if is_compiled:
                 self._kernels[key] = compiled_kernel(source, name, arguments)
             else:
                 self._kernels[key] = plain_kernel(source, name)
