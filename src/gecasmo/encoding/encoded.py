@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import Automaton
@@ -106,18 +107,27 @@ class _Encoder:
         check_lengths(log, automaton)
         self.log, self.automaton, self.machine, self.keys = log, automaton, machine, keys
         self.merge, self.lifted, self.missing = merge, lifted, missing
-        self.coin_of_key = {key: coin for coin, listed in keys.items() for key in listed}
+        self.numbered = _numbered_rows(automaton)
+        self.coin_of_key = {
+            key: coin for coin, listed in keys.items() if coin not in self.numbered for key in listed
+        }
         self._check_start_keys()
 
     def encode(self) -> EncodedLog:
         log = self.log
         observations = observe(log, self.automaton, self.machine, self.missing)[log.order]
         static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
+        shown, seen = [self._chain_codes(key) for key in static], observations
+        history = [k for k in self.coin_of_key if k in HISTORY_KEYS]
+        if history:
+            # Histories are made of ranks and clicks; two odd observations may share a number.
+            shown.append(coded(log, "rank", "").codes[log.order])
+            seen = 2 * observations.astype(np.uint32) + log.click[log.order]
         folded = fold(
             log,
             self._page_hashes(),
-            [self._chain_codes(key) for key in static],
-            observations,
+            shown,
+            seen,
             self.merge and "result" not in static and "session" not in static,
         )
         lengths = log.lengths[folded.kept]
@@ -174,9 +184,9 @@ class _Encoder:
         for coin, keys in self.keys.items():
             history = tuple(key for key in keys if key in HISTORY_KEYS)
             used = tuple(k for k in keys if k not in history) if self.lifted else keys
-            if not keys or self._is_fixed(coin):
+            if not keys or coin in self.numbered:
                 plans.append(CoinPlan("global"))
-                rows.append(self._fixed_rows(coin) or ONE_ROW)
+                rows.append(self.numbered.get(coin, ONE_ROW))
                 shifts.append(_shift(len(rows[-1]), True))
                 continue
             is_page = coin in starting or all(is_page_constant(self.log, key) for key in keys)
@@ -189,25 +199,6 @@ class _Encoder:
             rows.append(tables[number][0])
             shifts.append(tables[number][2])
         return Plan(tuple(plans)), rows, [codes for _, codes, _ in tables], shifts
-
-    def _is_fixed(self, coin: str) -> bool:
-        return self._fixed_rows(coin) is not None
-
-    def _fixed_rows(self, coin: str) -> Rows | None:
-        """The rows of a coin whose edges name their row by number (the paper's matrices)."""
-        import polars as pl
-
-        edges = (*self.automaton.initial, *self.automaton.edges)
-        named = [
-            literal.row
-            for edge in edges
-            for literal in edge.literals
-            if literal.parameter == coin and literal.row is not None
-        ]
-        if not named:
-            return None
-        n_rows = max(named) + 1
-        return Rows(("row",), [pl.Series("row", range(n_rows))], n_rows)
 
     def _table(self, coin: str, keys: Sequence[str], scope: str) -> tuple[Rows, Codes, int]:
         """The row numbers of a key per result (or page), and the rows."""
@@ -251,6 +242,16 @@ class _Encoder:
                         f"The coin '{coin}' is flipped in start(), before any result is seen, so "
                         f"its key must have one value on a page; '{key}' varies within pages."
                     )
+
+
+def _numbered_rows(automaton: Automaton) -> dict[str, Rows]:
+    """The rows of coins whose edges name them by number (the paper's matrices)."""
+    n_rows: dict[str, int] = {}
+    for edge in (*automaton.initial, *automaton.edges):
+        for name, _, _, row in edge.literals:
+            if row is not None:
+                n_rows[name] = max(n_rows.get(name, 0), row + 1)
+    return {name: Rows(("row",), [pl.Series("row", range(n))], n) for name, n in n_rows.items()}
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
 """Source of the kernels that answer questions page by page: filter, marginal, smooth, decode,
 sample and stories (hidden paths drawn given the clicks).
 
-All of them walk a page with arrays `a` (before the result) and `n` (after it) over states; the
-edges are spelt out for small machines and looped over for large ones.
+All of them walk a page with arrays `a` (before the result) and `n` (after it) over states.
+Filter and marginal spell the edges of small machines out; everything else loops over them.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ class _PageKernel:
     """What the kernels of this file share: header, page loop, fetching of weights."""
 
     lifted = False
+    # Kernels with much to say about each edge loop over them: spelt out they compile for long.
+    unrolled: bool | None = False
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         self.machine = machine
         self.loads = Loads(machine, plan, self.lifted)
         self.plan = plan
         self.n_states = machine.n_states
-        self.shown = EdgeTable("SHOWN", machine.body.edges)
-        self.any = EdgeTable("ANY", machine.edges_by_class)
-        self.initial = EdgeTable("INITIAL", [machine.initial[-1]])
+        self.shown = EdgeTable("SHOWN", machine.body.edges, self.unrolled)
+        self.any = EdgeTable("ANY", machine.edges_by_class, self.unrolled)
+        self.initial = EdgeTable("INITIAL", [machine.initial[-1]], self.unrolled)
 
     def text(self, name: str, outputs: list[str], tables: list[EdgeTable]) -> Text:
         text = Text()
@@ -81,6 +83,8 @@ class _PageKernel:
 
 
 class _Filter(_PageKernel):
+    unrolled = None
+
     def source(self) -> str:
         clicks = [[e for e in edges if "click" in e.symbol] for edges in self.any.lists]
         click_table = EdgeTable("CLICKS", clicks)
@@ -119,6 +123,7 @@ class _Filter(_PageKernel):
 
 class _Marginal(_PageKernel):
     lifted = True
+    unrolled = None
 
     def source(self) -> str:
         uses_last = self.loads.uses("last_click", "distance")

@@ -9,7 +9,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
-from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import Filtered
 from gecasmo.model.running import PageRun, result_frame
@@ -63,14 +62,14 @@ def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
 def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     """New signals on the pages of a log; whatever was clicked there plays no part."""
     automaton = model.structure.full.body
-    shown = [signal for signal in automaton.signals if signal != LAST_CLICK]
-    blank = log.with_signals({signal: np.zeros(log.n_results, bool) for signal in shown})
+    none = np.zeros(log.n_results, bool)
+    blank = log.with_signals(dict.fromkeys(automaton.signals, none))
     run = PageRun(model, blank, "sample", merge=False)
     edge, start_edge = _draw(run, seed, n_page_uniforms=1)
     edge, start_edge = run.results(edge), run.sessions(start_edge)
     signals = {
         signal: np.array([signal in e.symbol for e in automaton.edges], bool)[edge]
-        for signal in shown
+        for signal in automaton.signals
     }
     simulated = log.with_signals(signals)
     return (simulated, _told(model, simulated, edge, start_edge)) if truth else simulated

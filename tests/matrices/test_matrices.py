@@ -1,0 +1,161 @@
+"""The paper's CZM and UBM, given as its matrices, are the programs DBN and UBM."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import gecasmo
+from gecasmo import DBN, EM, UBM, Table, matrices
+from gecasmo.errors import ClickLogError, ModelError
+
+FILE = Path(__file__).parent / "matrices.json"
+
+
+def random_log(n_pages, longest, seed):
+    """Pages of 1 to `longest` results with random clicks, documents shown at most once a page."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for page in range(n_pages):
+        docs = rng.permutation(12)[: rng.integers(1, longest + 1)]
+        for rank, doc in enumerate(docs, start=1):
+            rows.append((page, rank, f"d{doc}", int(rng.random() < 0.3)))
+    return gecasmo.read_log(pl.DataFrame(rows, ["session", "rank", "doc", "click"], orient="row"))
+
+
+def by_doc(seed):
+    rng = np.random.default_rng(seed)
+    return {f"d{doc}": float(rng.uniform(0.05, 0.95)) for doc in range(12)}
+
+
+def test_czm_has_the_likelihood_of_dbn():
+    czm = matrices.read(FILE, "czm")
+    log = random_log(300, 10, seed=1)
+    attraction, satisfaction = by_doc(2), by_doc(3)
+    program = DBN.with_values(
+        attraction=(Table(key="doc"), attraction),
+        satisfaction=(Table(key="doc"), satisfaction),
+        continuation=0.83,
+    )
+    matrix = czm.with_values(gamma=0.83, phi_S=satisfaction, phi_A=attraction)
+    np.testing.assert_allclose(
+        matrix.log_likelihood(log), program.log_likelihood(log), atol=1e-10, rtol=0
+    )
+    np.testing.assert_allclose(matrix.predict_clicks(log), program.predict_clicks(log), atol=1e-10)
+
+
+def test_ubm_has_the_likelihood_of_the_program():
+    ubm = matrices.read(FILE, "ubm")
+    log = random_log(300, 4, seed=4)
+    attraction = by_doc(5)
+    rng = np.random.default_rng(6)
+    cells = {(t, click): float(rng.uniform(0.1, 0.9)) for t in range(1, 5) for click in range(t)}
+    program = UBM.with_values(attraction=(Table(key="doc"), attraction), examination=cells)
+    rows = {t * (t - 1) // 2 + click: value for (t, click), value in cells.items()}
+    matrix = ubm.with_values(phi_A=attraction, gamma=rows)
+    np.testing.assert_allclose(
+        matrix.log_likelihood(log), program.log_likelihood(log), atol=1e-10, rtol=0
+    )
+    np.testing.assert_allclose(matrix.predict_clicks(log), program.predict_clicks(log), atol=1e-10)
+
+
+def test_states_after_minimising():
+    assert matrices.read(FILE, "czm").automaton.n_states <= 4
+    assert matrices.read(FILE, "ubm").automaton.n_states <= 4 + 2
+
+
+@pytest.mark.parametrize("augmentation", ["minimal", "full"])
+def test_czm_reaches_the_objective_of_dbn(augmentation):
+    log = random_log(400, 6, seed=7)
+    method = EM(tol=1e-13, max_iter=20_000, augmentation=augmentation)
+    czm = matrices.read(FILE, "czm").fit(log, method)
+    dbn = DBN(attraction=Table(key="doc"), satisfaction=Table(key="doc")).fit(log, method)
+    assert czm.report_.objective == pytest.approx(dbn.report_.objective, abs=1e-8 * 400)
+
+
+def test_ubm_reaches_the_objective_of_the_program():
+    log = random_log(400, 4, seed=8)
+    method = EM(tol=1e-13, max_iter=20_000)
+    matrix = matrices.read(FILE, "ubm").fit(log, method)
+    program = UBM(attraction=Table(key="doc")).fit(log, method)
+    # A page of four has ten cells; the program has rows only for those that occur.
+    assert len(program.parameters["examination"]) == 10
+    assert matrix.report_.objective == pytest.approx(program.report_.objective, abs=1e-8 * 400)
+
+
+def test_matrix_models_simulate_evaluate_save_and_load(tmp_path):
+    log = random_log(200, 4, seed=9)
+    model = matrices.read(FILE, "ubm").fit(log)
+    simulated = model.simulate(log, seed=1)
+    assert simulated.n_results == log.n_results
+    assert model.evaluate(simulated).marginal.pooled > 1
+    model.save(tmp_path / "ubm.gecasmo")
+    again = gecasmo.load(tmp_path / "ubm.gecasmo")
+    np.testing.assert_array_equal(again.log_likelihood(log), model.log_likelihood(log))
+    assert model.posterior(log)["reached"].min() >= 0
+
+
+def test_a_page_longer_than_the_matrices_is_refused():
+    model = matrices.read(FILE, "ubm").with_values(phi_A=0.5, gamma=dict.fromkeys(range(10), 0.5))
+    with pytest.raises(ClickLogError, match="at most 4 results, but session .* has"):
+        model.log_likelihood(random_log(50, 8, seed=10))
+
+
+def definition(name="czm"):
+    return json.loads(FILE.read_text())[name]
+
+
+def test_ties_can_be_an_array():
+    ubm = definition("ubm")
+    words = matrices.automaton(ubm)
+    reader = matrices._Matrices(ubm)
+    ubm["parameters"]["gamma"]["tie"] = reader.ties["gamma"].tolist()
+    assert matrices.automaton(ubm) == words
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda d: d.pop("states"), "lacks states"),
+        (lambda d: d["click_state"].pop(), "must name 11 states"),
+        (lambda d: d.update(initial_state=99), "State 99 does not exist"),
+        (lambda d: d["parameters"]["gamma"].update(var_type="?"), "var_type of 'gamma'"),
+        (lambda d: d["parameters"]["gamma"].update(pos_mat=[[1]]), "pos_mat of 'gamma' must be"),
+        (lambda d: d["parameters"]["phi_S"].update(lag=2), "lag of 'phi_S'"),
+        (lambda d: d["parameters"]["phi_S"].pop("t0_fixed"), "give its t0_fixed"),
+        (
+            lambda d: d["parameters"]["phi_A"]["fixed_mat"][2].__setitem__(2, 1),
+            "from state 2 add up to",
+        ),
+        (
+            lambda d: d["parameters"]["gamma"].update(var_type="pos", tie=[[[0]]]),
+            "must be an array of 10 positions",
+        ),
+    ],
+)
+def test_definitions_that_make_no_sense(change, message):
+    czm = definition()
+    change(czm)
+    with pytest.raises(ModelError, match=message):
+        matrices.read(czm)
+
+
+def test_a_file_that_is_no_definition(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("{")
+    with pytest.raises(ModelError, match="cannot be read as a definition"):
+        matrices.read(path)
+
+
+def test_rows_by_position_and_by_state():
+    czm = definition()
+    czm["parameters"]["gamma"]["var_type"] = "pos"
+    log = random_log(100, 5, seed=11)
+    by_position = matrices.read(czm).fit(log)
+    assert len(by_position.parameters["gamma"]) == 10
+    czm["parameters"]["gamma"]["var_type"] = "state"
+    by_state = matrices.read(czm).fit(log)
+    assert len(by_state.parameters["gamma"]) == 2
+    assert np.isfinite(by_state.score(log))
