@@ -72,8 +72,15 @@ def _definition(source: Any, name: str | None) -> Mapping[str, Any]:
             source = json.loads(path.read_text())
         except (OSError, ValueError) as error:
             raise ModelError(f"{path} cannot be read as a definition in JSON: {error}.") from None
-    definition = source[name] if name is not None and name in source else source
-    wanted = ("states", "list_size", "click_state", "initial_state", "absorbing_state", "parameters")
+    definition: Mapping[str, Any] = source[name] if name is not None and name in source else source
+    wanted = (
+        "states",
+        "list_size",
+        "click_state",
+        "initial_state",
+        "absorbing_state",
+        "parameters",
+    )
     missing = [field for field in wanted if field not in definition]
     if missing:
         found = ", ".join(map(str, definition))
@@ -277,12 +284,8 @@ class _Matrices:
         return tie
 
     def _can_follow(self, state: int, target: int) -> bool:
-        return all(
-            any(float(mat[state, target]) for mat in mats) for mats in self.mats.values()
-        )
+        return all(any(float(mat[state, target]) for mat in mats) for mats in self.mats.values())
 
 
 def _guarded(edge: Edge, guard: AtPosition) -> Edge:
-    return Edge(
-        edge.source, edge.target, edge.symbol, edge.literals, (guard,), edge.multiplicity
-    )
+    return Edge(edge.source, edge.target, edge.symbol, edge.literals, (guard,), edge.multiplicity)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
@@ -78,7 +79,7 @@ def _first_members(blocks: Partition) -> list[int]:
     return [first[block] for block in range(len(first))]
 
 
-def _number(signatures: list[tuple[object, ...]]) -> Partition:
+def _number(signatures: Sequence[tuple[object, ...]]) -> Partition:
     numbers: dict[tuple[object, ...], int] = {}
     return tuple(numbers.setdefault(signature, len(numbers)) for signature in signatures)
 

@@ -40,7 +40,11 @@ class Page:
 
     def value(self, coin: Coin, position: int) -> float:
         name, lag, row = coin
-        return float(self.rows[name][row]) if row is not None else float(self.values[name][position - lag])
+        return (
+            float(self.rows[name][row])
+            if row is not None
+            else float(self.values[name][position - lag])
+        )
 
 
 @dataclass
@@ -84,9 +88,7 @@ def _matrices(staircase: Staircase, page: Page) -> tuple[PageMatrices, Matrix, l
     for position, step in enumerate(matrices.steps):
         coins = {lit.coin for edge in step.edges for lit in edge.literals}
         # A lag at the first result is never meant: no state that asks for it can be there yet.
-        values = {
-            coin: 0.5 if coin[1] > position else page.value(coin, position) for coin in coins
-        }
+        values = {coin: 0.5 if coin[1] > position else page.value(coin, position) for coin in coins}
         guards = page.guards[position] if page.guards else {}
         kept = step.shown(page.shown[position]) * step.possible(guards, position + 1)
         transitions.append(step.transition(values) * kept)

@@ -129,7 +129,7 @@ class _Tracer:
 
     def explore_state(self, source: int) -> None:
         state = self.state_list[source]
-        if state is GONE:
+        if state is None:
             self.edges.append(Edge(source, source))
             return
         attributes = {name: value for name, _, value in state}
@@ -230,7 +230,7 @@ def _outcome(user: User) -> Outcome:
 
 
 def _name(state: State) -> str:
-    if state is GONE:
+    if state is None:
         return "gone"
     return ", ".join(f"{name}={value!r}" for name, _, value in state) or "examining"
 

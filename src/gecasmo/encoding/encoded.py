@@ -109,7 +109,10 @@ class _Encoder:
         self.merge, self.lifted, self.missing = merge, lifted, missing
         self.numbered = _numbered_rows(automaton)
         self.coin_of_key = {
-            key: coin for coin, listed in keys.items() if coin not in self.numbered for key in listed
+            key: coin
+            for coin, listed in keys.items()
+            if coin not in self.numbered
+            for key in listed
         }
         self._check_start_keys()
 
@@ -142,9 +145,7 @@ class _Encoder:
         self.lengths, self.group_lengths = lengths, log.lengths[firsts]
         self.group_buckets = self.buckets[is_first]
         plan, rows, codes, shifts = self._coins()
-        weight = np.bincount(
-            folded.page_of_session, weights=log.weight, minlength=len(folded.kept)
-        )
+        weight = np.bincount(folded.page_of_session, weights=log.weight, minlength=len(folded.kept))
         return EncodedLog(
             log=log,
             plan=plan,
@@ -220,8 +221,7 @@ class _Encoder:
         size = len(parts[0].values)
         for part, codes in zip(parts[1:], chosen[1:], strict=True):
             if size * len(part.values) >= 2**62:
-                combined, _ = dense(combined)
-                combined = combined.astype(np.int64)
+                combined = dense(combined)[0].astype(np.int64)
                 size = int(combined.max()) + 1
             combined = combined * len(part.values) + codes
             size *= len(part.values)

@@ -29,8 +29,11 @@ class Folded(NamedTuple):
 
 
 def fold(
-    log: ClickLog, page_hash: Hashes, columns: list[NDArray[np.unsignedinteger]],
-    observations: NDArray[np.unsignedinteger], merge: bool,
+    log: ClickLog,
+    page_hash: Hashes,
+    columns: list[NDArray[np.unsignedinteger]],
+    observations: NDArray[np.unsignedinteger],
+    merge: bool,
 ) -> Folded:
     """Order pages by the hash of their query; fold and group them if that at least halves them.
 

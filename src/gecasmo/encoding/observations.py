@@ -12,7 +12,6 @@ from gecasmo.kernels.library import observation_dtype
 from gecasmo.kernels.machine import IMPOSSIBLE, MISSING, Machine
 from gecasmo.logs import ClickLog
 
-
 # A signal that every log has, made from its clicks unless there is a column of that name:
 # whether a result is the last one clicked on its page.
 LAST_CLICK = "is_last_click"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -37,7 +38,7 @@ class Rows:
 class LazyRows(Rows):
     """Rows whose key values are looked up on demand: value i of a key is `values[codes[i]]`."""
 
-    def __init__(self, keys: Sequence[str], coded: Sequence[tuple[pl.Series, object]], n: int):
+    def __init__(self, keys: Sequence[str], coded: Sequence[tuple[pl.Series, Any]], n: int):
         super().__init__(keys, [], n)
         self._coded = coded
 

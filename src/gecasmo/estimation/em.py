@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
@@ -78,9 +79,7 @@ class EM:
         if not self.tol >= 0:
             raise ModelError(f"EM(tol={self.tol}) must not be negative.")
         if self.augmentation not in ("minimal", "full"):
-            raise ModelError(
-                f"EM(augmentation={self.augmentation!r}): choose 'minimal' or 'full'."
-            )
+            raise ModelError(f"EM(augmentation={self.augmentation!r}): choose 'minimal' or 'full'.")
         if self.restarts is not None and self.restarts < 1:
             raise ModelError(f"EM(restarts={self.restarts}): at least one start is needed.")
 
@@ -97,10 +96,9 @@ class EM:
             climb = _Climb(self, problem, progress)
             solution = climb.run(generator if is_random else None)
             if best is None or solution.best.objective > best.best.objective:
-                interrupted = solution.interrupted
                 best = solution
             if solution.interrupted:
-                best.interrupted = interrupted = True
+                best.interrupted = True
                 break
         assert best is not None
         self._report(best, problem)
@@ -220,4 +218,4 @@ class _Climb:
         gain = (once.objective - start.objective) / max(self.problem.n_pages, 1.0)
         if not gain < tol:
             return False
-        return self.problem.distance(start, once.states) < np.sqrt(tol)
+        return self.problem.distance(start, once.states) < math.sqrt(tol)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -123,7 +124,7 @@ class Expectation:
         cuts = borders[np.searchsorted(starts[borders], wanted)]
         edges = sorted({0, N_BUCKETS, *map(int, cuts)})
         self.n_threads = threads
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))
 
 
 def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:

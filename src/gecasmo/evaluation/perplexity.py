@@ -53,7 +53,7 @@ def perplexity(
     values = np.exp2(by_rank["bits"].to_numpy() / by_rank["weight"].to_numpy())
     values = np.where(by_rank["infinite"].to_numpy() > 0, np.inf, values)
     n_infinite = int(by_rank["infinite"].sum())
-    pooled = np.inf if n_infinite else float(np.exp2(by_rank["bits"].sum() / frame["weight"].sum()))
+    pooled = np.inf if n_infinite else 2 ** (float(by_rank["bits"].sum()) / float(weight.sum()))
     return Perplexity(
         arithmetic=float(values.mean()),
         pooled=float(pooled),

@@ -62,9 +62,7 @@ class Fixed:
         return data, {"table": self.to_frame(state)}
 
     @classmethod
-    def from_data(
-        cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]
-    ) -> tuple[Fixed, Rows]:
+    def from_data(cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> tuple[Fixed, Rows]:
         form = cls(data["value"], None if data["key"] is None else tuple(data["key"]))
         frame = frames["table"]
         keys = tuple(data["keys"])

@@ -46,8 +46,10 @@ def _same_type(a: pl.Series, b: pl.Series, key: str) -> tuple[pl.Series, pl.Seri
 
 def values_by_key(values: Any, keys: Sequence[str], coin: str) -> pl.DataFrame:
     """A frame with the key columns and `probability`, from a dictionary or a frame."""
-    frame = _from_mapping(values, keys, coin) if isinstance(values, Mapping) else _from_frame(
-        values, keys, coin
+    frame = (
+        _from_mapping(values, keys, coin)
+        if isinstance(values, Mapping)
+        else _from_frame(values, keys, coin)
     )
     column = frame["probability"]
     if column.null_count() or not bool(column.is_between(0, 1).all()):
@@ -66,7 +68,7 @@ def _from_mapping(values: Mapping[Any, Any], keys: Sequence[str], coin: str) -> 
     if not keys:
         raise ModelError(f"'{coin}' has no key: give it a single number.")
     rows = []
-    for key, value in values.items():
+    for key in values:
         parts = key if isinstance(key, tuple) else (key,)
         if len(parts) != len(keys):
             raise ModelError(
@@ -99,4 +101,5 @@ def _from_frame(values: Any, keys: Sequence[str], coin: str) -> pl.DataFrame:
             f"The frame for '{coin}' lacks {', '.join(missing)}; it has "
             f"{', '.join(values.columns)}."
         )
-    return values.select(*keys, pl.col("probability").cast(pl.Float64))
+    frame: pl.DataFrame = values
+    return frame.select(*keys, pl.col("probability").cast(pl.Float64))

@@ -185,7 +185,9 @@ class Table:
                 raise ModelError(f"{coin}={values!r} is not a probability.")
             n_rows = 0 if keys else 1
             empty = [pl.Series(key, [], dtype=pl.Null) for key in keys]
-            return TableState(Rows(keys, empty, n_rows), np.full(n_rows, float(values)), float(values))
+            return TableState(
+                Rows(keys, empty, n_rows), np.full(n_rows, float(values)), float(values)
+            )
         frame = values_by_key(values, keys, coin)
         rows = Rows(keys, [frame[key] for key in keys], len(frame))
         return TableState(rows, frame["probability"].to_numpy(), self.otherwise)

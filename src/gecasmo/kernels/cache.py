@@ -46,7 +46,7 @@ def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
     """The kernel compiled for the types of `arguments`, from the cache if it is there."""
     import numba
 
-    signature = tuple(numba.typeof(argument) for argument in arguments)
+    signature = tuple(map(numba.typeof, arguments))
     key = (source, signature)
     if key not in _compiled:
         try:

@@ -52,7 +52,9 @@ class Group:
         return [*self.common, *(literal for rest in self.rests for literal in rest)]
 
 
-def _ordered(wanted: Counter[MachineLiteral], order: Iterable[MachineLiteral]) -> list[MachineLiteral]:
+def _ordered(
+    wanted: Counter[MachineLiteral], order: Iterable[MachineLiteral]
+) -> list[MachineLiteral]:
     left = Counter(wanted)
     kept = []
     for literal in order:

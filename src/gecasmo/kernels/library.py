@@ -64,7 +64,9 @@ class Library:
         self.compiled = compiled
         self._kernels: dict[tuple[str, str, bool, bool], Kernel] = {}
 
-    def machine(self, kernel: str, augmentation: str = "minimal", with_missing: bool = False) -> Machine:
+    def machine(
+        self, kernel: str, augmentation: str = "minimal", with_missing: bool = False
+    ) -> Machine:
         """The machine that a kernel runs on."""
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"

@@ -37,7 +37,7 @@ class MachineEdge(NamedTuple):
     target: int
     literals: tuple[MachineLiteral, ...]
     multiplicity: float
-    index: int  # its number among the automaton's edges, for those who want its story
+    number: int  # its place among the automaton's edges, for those who want its story
     symbol: Symbol
 
 
@@ -126,7 +126,7 @@ class _Tagged(NamedTuple):
 
     edge: Edge
     step: int
-    index: int
+    place: int
 
 
 class _Lowering:
@@ -201,11 +201,11 @@ class _Lowering:
         lists = []
         for case, symbol in self.observations:
             found = [
-                self._edge(item.edge, item.index)
+                self._edge(item.edge, item.place)
                 for item in self.classes[case]
                 if item.step == step and symbol in (MISSING, item.edge.symbol)
             ]
-            lists.append(tuple(sorted(found, key=lambda edge: (edge.source, edge.index))))
+            lists.append(tuple(sorted(found, key=lambda edge: (edge.source, edge.number))))
         return tuple(lists)
 
     def _body(self) -> Step:

@@ -39,9 +39,7 @@ class _Chain(EStepText):
         return str(text)
 
     def _n_shares(self) -> int:
-        return max(
-            1, *(sum(map(len, step.edges)) for step in self.machine.steps())
-        )
+        return max(1, *(sum(map(len, step.edges)) for step in self.machine.steps()))
 
     # -- backward ------------------------------------------------------------------------------
     def _backward(self) -> None:

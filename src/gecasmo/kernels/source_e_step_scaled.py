@@ -27,9 +27,7 @@ class _Scaled:
         lists = [edges for step in machine.steps() for edges in step.edges]
         self.edges = EdgeTable("EDGES", lists, unrolled=False)
         self.initial = EdgeTable("INITIAL", machine.initial, unrolled=False)
-        self.n_states = max(
-            max(step.n_sources, step.n_targets) for step in machine.steps()
-        )
+        self.n_states = max(max(step.n_sources, step.n_targets) for step in machine.steps())
 
     def source(self) -> str:
         machine = self.machine

@@ -45,7 +45,9 @@ class _PageKernel:
         for table in tables:
             text(*table.constants())
         text(array("CLASS", [o.case for o in self.machine.observations]), "", "")
-        self.header = f"def {name}({', '.join([*page_arguments(self.plan, self.lifted), *outputs])}):"
+        self.header = (
+            f"def {name}({', '.join([*page_arguments(self.plan, self.lifted), *outputs])}):"
+        )
         return text
 
     def start_page(self, text: Text) -> None:
@@ -352,9 +354,7 @@ class _Sample(_PageKernel):
                     self.loads.result(text)
                     self.loads.history(text)
                     text("u = uniform[base + t]", "now = s", *begin)
-                    self.any.emit(
-                        text, "kind", *_pick("now == {source}", "{weight}", "{target}")
-                    )
+                    self.any.emit(text, "kind", *_pick("now == {source}", "{weight}", "{target}"))
                     text("edge[base + t] = picked")
                     with text.block("if click == 1:"):
                         text("above = ranks[row + t]", "c += 1")

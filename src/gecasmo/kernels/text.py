@@ -85,7 +85,7 @@ class EdgeTable:
             array(f"{name}_SOURCE", [edge.source for edge in edges]),
             array(f"{name}_TARGET", [edge.target for edge in edges]),
             array(f"{name}_TIMES", [edge.multiplicity for edge in edges], "float64"),
-            array(f"{name}_EDGE", [edge.index for edge in edges]),
+            array(f"{name}_EDGE", [edge.number for edge in edges]),
             array(f"{name}_CLICK", ["click" in edge.symbol for edge in edges]),
             array(f"{name}_LITERAL", literal_firsts),
             array(f"{name}_SLOT", slots),
@@ -123,7 +123,7 @@ class EdgeTable:
                         source=edge.source,
                         target=edge.target,
                         weight=product(factors),
-                        edge=edge.index,
+                        edge=edge.number,
                         click=int("click" in edge.symbol),
                     )
                 )

@@ -107,4 +107,4 @@ class Guard:
     __truediv__ = __rtruediv__ = __floordiv__ = __neg__ = __abs__ = _refuse
     __and__ = __or__ = __xor__ = __invert__ = __rand__ = __ror__ = _refuse
     __int__ = __float__ = __index__ = __len__ = __iter__ = __contains__ = _refuse
-    __getitem__ = __call__ = __hash__ = __str__ = __format__ = _refuse  # type: ignore[assignment]
+    __getitem__ = __call__ = __hash__ = __str__ = __format__ = _refuse

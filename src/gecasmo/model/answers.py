@@ -50,7 +50,8 @@ def mean_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> 
 
 def per_session(log: ClickLog, per_result: Floats) -> Floats:
     """Sums over the results of each session."""
-    return np.bincount(log.page, weights=per_result, minlength=log.n_sessions)
+    sums = np.bincount(log.page, weights=per_result, minlength=log.n_sessions)
+    return sums.astype(np.float64)
 
 
 def conditional_clicks(
@@ -68,7 +69,7 @@ def marginal_clicks(model: Model, log: ClickLog, frame: bool = False) -> Floats 
     run = PageRun(model, log, "marginal")
     answers = np.zeros(run.encoded.n_results)
     run.run(answers)
-    answer = np.clip(run.results(answers), 0.0, 1.0)
+    answer: Floats = np.clip(run.results(answers), 0.0, 1.0)
     if frame:
         return _with_unseen(model, log, answer, np.ones(log.n_results, bool))
     return answer
@@ -98,14 +99,16 @@ def _with_unseen(
 ) -> pl.DataFrame:
     by_coin = unseen_coins(model, log)
     unseen = pl.DataFrame(
-        {coin: np.where(is_new, coin, None).tolist() for coin, is_new in by_coin.items()},
+        {coin: np.where(is_new, coin, "").tolist() for coin, is_new in by_coin.items()},
         schema=dict.fromkeys(by_coin, pl.String),
-    ).select(pl.concat_list(pl.all()).list.drop_nulls().alias("unseen"))
+    ).select(pl.concat_list(pl.all()).list.filter(pl.element() != "").alias("unseen"))
     frame = result_frame(log).with_columns(unseen["unseen"]).filter(pl.Series(kept))
     return frame.with_columns(pl.Series("probability", answer))
 
 
-def expected_counts(model: Model, log: ClickLog, augmentation: Augmentation) -> tuple[list[Rows], Any]:
+def expected_counts(
+    model: Model, log: ClickLog, augmentation: Augmentation
+) -> tuple[list[Rows], Any]:
     """Rows and counts of every coin on a log, at the model's probabilities."""
     states = model.states()
     encoded = model.encode(log, "e_step", augmentation)

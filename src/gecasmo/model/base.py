@@ -62,9 +62,10 @@ class Model:
             )
         checked: dict[str, Form] = {}
         for coin in self.declared_keys:
-            form = forms.get(coin, Table())
-            if isinstance(form, (int, float)) and not isinstance(form, bool):
-                form = Fixed(form)
+            given = forms.get(coin, Table())
+            form: Any = given
+            if isinstance(given, (int, float)) and not isinstance(given, bool):
+                form = Fixed(given)
             if not (hasattr(form, "fit") and hasattr(form, "predict")) or isinstance(form, type):
                 raise ModelError(
                     f"{self.name}({coin}={form!r}): a form is wanted, such as Table(), "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,9 +42,7 @@ class PageRun:
         self.model, self.log, self.kernel = model, log, kernel
         self.states = model.states() if states is None else states
         self.threads = threads or default_threads()
-        self.encoded: EncodedLog = model.encode(
-            log, kernel, merge=merge, lifted=kernel in LIFTED
-        )
+        self.encoded: EncodedLog = model.encode(log, kernel, merge=merge, lifted=kernel in LIFTED)
         self.rank_size = int(log.rank.max(initial=0)) + 1
         self.count_size = int(log.lengths.max(initial=0)) + 1
         self.weights = self._weights()
@@ -75,7 +74,7 @@ class PageRun:
         wanted = np.linspace(0, starts[-1], pieces + 1)[1:-1]
         cuts = np.searchsorted(starts, wanted)
         borders = sorted({0, self.encoded.n_pages, *map(int, cuts)})
-        return list(zip(borders[:-1], borders[1:], strict=True)) or [(0, 0)]
+        return list(pairwise(borders)) or [(0, 0)]
 
     def _weights(self) -> list[Floats]:
         weights = []
@@ -94,9 +93,7 @@ class PageRun:
         history = [key for key in keys if key in HISTORY_KEYS]
         if not history:
             return rows
-        sizes = [
-            self.count_size if key == "clicks_above" else self.rank_size for key in history
-        ]
+        sizes = [self.count_size if key == "clicks_above" else self.rank_size for key in history]
         n_histories = int(np.prod(sizes))
         columns = {
             key: rows.frame[key].gather(np.repeat(np.arange(len(rows)), n_histories))

@@ -131,9 +131,7 @@ def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
             counts[name] = np.column_stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
     if list(keys) != list(automaton.parameters):
         raise SavedModelError("The coins of the model and of its automaton differ.")
-    model = AutomatonModel(
-        automaton, keys, forms, name=data["name"], program=data["program"]
-    )
+    model = AutomatonModel(automaton, keys, forms, name=data["name"], program=data["program"])
     model.relevance = tuple(data["relevance"])
     model.states_ = states
     model.report_ = _report_from_data(data["fit"], counts)

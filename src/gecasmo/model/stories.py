@@ -113,7 +113,9 @@ def _falls(
     columns = []
     for coin in model.forms:
         words = [
-            " ".join("heads" if lit.heads else "tails" for lit in e.literals if lit.parameter == coin)
+            " ".join(
+                "heads" if lit.heads else "tails" for lit in e.literals if lit.parameter == coin
+            )
             for e in edges
         ]
         if any(words):

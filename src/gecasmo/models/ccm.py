@@ -1,9 +1,9 @@
 """Click chain model. Guo et al., WWW 2009.
 
-    examine --not attracted--> continues after skip?
-    examine --attracted--> click --attracted again: satisfied--> continues after satisfaction?
-                                 --not satisfied-->              continues after click?
-    continues --> examine the next, else leave
+examine --not attracted--> continues after skip?
+examine --attracted--> click --attracted again: satisfied--> continues after satisfaction?
+                             --not satisfied-->              continues after click?
+continues --> examine the next, else leave
 """
 
 from gecasmo.language import Parameter, Result, User, flip

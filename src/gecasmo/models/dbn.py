@@ -1,7 +1,7 @@
 """Dynamic Bayesian network. Chapelle and Zhang, WWW 2009 (the paper's CZM).
 
-    examine --attracted--> click --satisfied--> leave
-    not attracted, or not satisfied --continues--> examine the next, else leave
+examine --attracted--> click --satisfied--> leave
+not attracted, or not satisfied --continues--> examine the next, else leave
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,7 +1,7 @@
 """Dependent click model. Guo, Liu and Wang, WSDM 2009. Exact; see `counting_dcm` for counts.
 
-    examine --attracted--> click --continues (by rank)--> examine the next, else leave
-    not attracted --> examine the next
+examine --attracted--> click --continues (by rank)--> examine the next, else leave
+not attracted --> examine the next
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,6 +1,6 @@
 """Click-through rate by document.
 
-    every result --click_rate of its (query, doc)--> click
+every result --click_rate of its (query, doc)--> click
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,6 +1,6 @@
 """Click-through rate by document and rank.
 
-    every result --click_rate of its (query, doc, rank)--> click
+every result --click_rate of its (query, doc, rank)--> click
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,6 +1,6 @@
 """Global click-through rate: the plainest baseline.
 
-    every result --click_rate--> click
+every result --click_rate--> click
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -11,7 +11,7 @@ from gecasmo.model import ClickModel
 
 
 class PBM(ClickModel):
-    """A result is clicked if it is looked at and attracts; ranks differ in how often they are seen."""
+    """A result is clicked if it is looked at and attracts; low ranks are seen less often."""
 
     examination = Parameter("rank")
     attraction = Parameter("query", "doc")

@@ -1,6 +1,6 @@
 """Click-through rate by rank: the baseline every click model has to beat.
 
-    every result --click_rate of its rank--> click
+every result --click_rate of its rank--> click
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,7 +1,7 @@
 """Simplified dynamic Bayesian network. Chapelle and Zhang, WWW 2009. Exact; see `counting_sdbn`.
 
-    examine --attracted--> click --satisfied--> leave
-    not attracted, or not satisfied --> examine the next
+examine --attracted--> click --satisfied--> leave
+not attracted, or not satisfied --> examine the next
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -51,7 +51,7 @@ class _Chooser:
         return self.guards[column]
 
 
-def every_way(model: ClickModel, guards: list[Mapping[str, bool]], chance: Chance) -> list[Way]:
+def every_way(model: ClickModel, guards: Sequence[Mapping[str, bool]], chance: Chance) -> list[Way]:
     """All ways through a page of `len(guards)` results, with their probabilities."""
     ways = []
     outcomes: list[bool] = []
@@ -71,7 +71,7 @@ def every_way(model: ClickModel, guards: list[Mapping[str, bool]], chance: Chanc
 
 
 def _play(
-    model: ClickModel, guards: list[Mapping[str, bool]], chooser: _Chooser
+    model: ClickModel, guards: Sequence[Mapping[str, bool]], chooser: _Chooser
 ) -> tuple[tuple[frozenset[str], ...], tuple[bool, ...]]:
     user = User({}, at_start=True)
     model.start(user)

@@ -159,7 +159,7 @@ class _Exam:
     def ask_score(self) -> tuple[float, float]:
         with plain_python():
             minimal, full = (
-                self.model.expected_counts(self.possible, augmentation=kind)  # type: ignore[arg-type]
+                self.model.expected_counts(self.possible, augmentation=kind)
                 for kind in ("minimal", "full")
             )
         worst = 0.0
@@ -230,7 +230,9 @@ class _Exam:
             found = np.exp(self.model.log_likelihood(self.possible))
         worst = 0.0
         for session in range(self.possible.n_sessions):
-            worst = max(worst, abs(sum(w.probability for w in self._seen(session)) - found[session]))
+            worst = max(
+                worst, abs(sum(w.probability for w in self._seen(session)) - found[session])
+            )
         return worst, TOLERANCE
 
     def ask_marginal(self) -> tuple[float, float]:
@@ -309,7 +311,9 @@ class _Exam:
             "clicks_above": sum(seen),
         }
         values = [
-            pl.Series(key, [known[key]]) if key in known else log.column(key).gather([row]).alias(key)
+            pl.Series(key, [known[key]])
+            if key in known
+            else log.column(key).gather([row]).alias(key)
             for key in keys
         ]
         form, states = self.model.forms[coin], self.model.states()

@@ -1,0 +1,44 @@
+# Everything a developer runs. `make` alone lists the commands.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format soak bench clean
+
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/core: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/dev: pyproject.toml $(VENV)/core
+	$(BIN)/pip install --quiet --editable ".[dev]"
+	@touch $@
+
+demo: $(VENV)/core ## simulate a log, fit three models, compare them
+	$(BIN)/gecasmo demo
+
+test: $(VENV)/dev lint ## lint, type check and all tests with coverage
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term -m "not soak"
+
+lint: $(VENV)/dev ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev ## let ruff tidy up
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+soak: $(VENV)/dev ## the long versions of the property tests
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof
+
+bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what the commands above made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build
