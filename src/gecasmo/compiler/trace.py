@@ -150,12 +150,13 @@ class _Tracer:
                 raise mistake(
                     f"The program has more than {MAX_PATHS:,} paths in all. Fewer flips at one "
                     "result, or fewer hidden states, keep it compilable.",
-                    place or _definition(self.program),
+                    place or _definition(self.program, source),
                 )
             path, outcome = self._run(run, path)
             again, same = self._run(run, path)
             if again != path or same != outcome:
-                raise _not_deterministic(path[-1].place if path else _definition(self.program))
+                place = path[-1].place if path else _definition(self.program, source)
+                raise _not_deterministic(place)
             self._record(source, path, outcome)
             while path and not path[-1].outcome:
                 path.pop()
@@ -173,7 +174,7 @@ class _Tracer:
         except GecasmoError:
             raise
         except Exception as error:
-            raise _crash(error) from error
+            raise _crash(error, _definition(self.program).path) from error
         finally:
             running.reset(token)
         return chooser.path, outcome
@@ -235,8 +236,9 @@ def _name(state: State) -> str:
     return ", ".join(f"{name}={value!r}" for name, _, value in state) or "examining"
 
 
-def _definition(program: Program) -> Place:
-    code = program.browse.__func__.__code__  # type: ignore[attr-defined]
+def _definition(program: Program, source: int = 0) -> Place:
+    function = program.start if source == START else program.browse
+    code = function.__func__.__code__  # type: ignore[attr-defined]
     return Place(code.co_filename, code.co_firstlineno, code.co_name)
 
 
@@ -248,15 +250,16 @@ def _not_deterministic(place: Place) -> ModelError:
     )
 
 
-def _crash(error: Exception) -> ModelError:
-    """The program itself failed: show its own last line."""
-    place = None
+def _crash(error: Exception, path: str) -> ModelError:
+    """The program failed: show its own last line, not that of a library that it calls."""
+    places = []
     step = error.__traceback__
     while step is not None:
         name = step.tb_frame.f_globals.get("__name__", "")
         if not name.startswith(("gecasmo.language", "gecasmo.compiler")):
             code = step.tb_frame.f_code
-            place = Place(code.co_filename, step.tb_lineno, code.co_name)
+            places.append(Place(code.co_filename, step.tb_lineno, code.co_name))
         step = step.tb_next
+    own = [place for place in places if place.path == path] or places
     text = f"The program raised {type(error).__name__}: {error}"
-    return ModelError(f"{place.describe()}\n  {text}" if place else text)
+    return ModelError(f"{own[-1].describe()}\n  {text}" if own else text)

@@ -218,4 +218,4 @@ class _Climb:
         gain = (once.objective - start.objective) / max(self.problem.n_pages, 1.0)
         if not gain < tol:
             return False
-        return self.problem.distance(start, once.states) < math.sqrt(tol)
+        return self.problem.distance(start, once.states) < math.sqrt(tol / 10)

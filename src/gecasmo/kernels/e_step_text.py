@@ -11,9 +11,9 @@ A variable n of the machine with side h (1 heads, 0 tails) is called
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from gecasmo.kernels.machine import Machine, MachineEdge, MachineLiteral
+from gecasmo.kernels.machine import IMPOSSIBLE, Machine, MachineEdge, MachineLiteral
 from gecasmo.kernels.plan import Plan
 from gecasmo.kernels.text import Text, number, product
 
@@ -204,6 +204,22 @@ class EStepText:
                 text("total += math.log(running)", "running = 1.0")
         with text.block("else:"):
             text(f"total += q * math.log({page})")
+
+    def branch(self, observations: Iterable[int], emit: Callable[[int], None]) -> None:
+        """Write what `emit` says for each observation under its own condition on `o`.
+
+        All impossible observations are alike, so one of them stands for the rest.
+        """
+        symbols = [entry.symbol for entry in self.machine.observations]
+        listed = [o for o in observations if symbols[o] != IMPOSSIBLE]
+        listed += [o for o in observations if symbols[o] == IMPOSSIBLE][:1]
+        if len(listed) == 1:
+            emit(listed[0])
+            return
+        for observation in listed:
+            header = f"{'if' if observation == listed[0] else 'elif'} o == {observation}:"
+            with self.text.block("else:" if observation == listed[-1] else header):
+                emit(observation)
 
     def imports(self) -> None:
         self.text("import math", "", "import numpy as np", "", "")

@@ -61,18 +61,10 @@ class _Chain(EStepText):
     def _step_backward(self, step: Step) -> None:
         text = self.text
         text("o = obs[base + t]")
-        for observation, keyword in self._branches():
-            with text.block(keyword):
-                self._weigh(step, observation)
+        self.branch(range(self.machine.n_observations), lambda o: self._weigh(step, o))
         live = [s for s in range(step.n_sources) if s != step.silent_source]
         for state in live:
             text(f"x{state} = y{state}")
-
-    def _branches(self) -> list[tuple[int, str]]:
-        count = self.machine.n_observations
-        keywords = [f"if o == {o}:" if o == 0 else f"elif o == {o}:" for o in range(count)]
-        keywords[-1] = "else:" if count > 1 else "if True:"
-        return list(enumerate(keywords))
 
     def _weigh(self, step: Step, observation: int) -> None:
         text = self.text
@@ -91,7 +83,9 @@ class _Chain(EStepText):
             ]
             common = self.values(group.common)
             if len(terms) == 1:
-                text(f"y{state} = {product([*common, terms[0]])}")
+                edge = group.edges[0]
+                factors = [*self.values(group.common, edge.multiplicity), self._below(step, edge)]
+                text(f"y{state} = {product(factors)}")
                 continue
             for place, term in enumerate(terms):
                 text(f"f{place} = {term}")
@@ -183,9 +177,8 @@ class _Chain(EStepText):
         text = self.text
         text("o = obs[base + t]")
         live = [s for s in range(step.n_targets) if s != step.silent_target]
-        for observation, keyword in self._branches():
-            with text.block(keyword):
-                self._share(step, observation, [] if is_last else live)
+        kept = [] if is_last else live
+        self.branch(range(self.machine.n_observations), lambda o: self._share(step, o, kept))
         if not is_last:
             for state in live:
                 text(f"q{state} = y{state}")

@@ -63,9 +63,7 @@ class _Live(EStepText):
         text = self.text
         with text.block(f"for t in range({end}):"):
             text("o = obs[base + t]")
-            for observation, keyword in self._branches(range(self.machine.n_observations)):
-                with text.block(keyword):
-                    self._certain(observation)
+            self.branch(range(self.machine.n_observations), self._certain)
 
     def _certain(self, observation: int) -> None:
         text = self.text
@@ -117,9 +115,7 @@ class _Live(EStepText):
             text(f"logs = math.log({tail})" if tail else "logs = 0.0")
             with text.block(f"for t in range({end}):"):
                 text("o = obs[base + t]")
-                for observation, keyword in self._branches(range(self.machine.n_observations)):
-                    with text.block(keyword):
-                        self._log_factor(observation)
+                self.branch(range(self.machine.n_observations), self._log_factor)
                 with text.block("if page <= 0.0:"):
                     text("impossible += 1", "logs = 0.0", "break")
                 text("logs += math.log(page)")
@@ -146,17 +142,13 @@ class _Live(EStepText):
         # Backward over the tail; where it stops is the last signal.
         text("t = length - 1", "o = obs[base + t]", "x = 1.0")
         with text.block(f"if o < {machine.n_quiet}:"):
-            for observation, keyword in self._branches(quiet):
-                with text.block(keyword):
-                    self._weigh(last_step, observation)
+            self.branch(quiet, lambda o: self._weigh(last_step, o))
             text("t -= 1")
             with text.block("while t >= 0:"):
                 text("o = obs[base + t]")
                 with text.block(f"if o >= {machine.n_quiet}:"):
                     text("break")
-                for observation, keyword in self._branches(quiet):
-                    with text.block(keyword):
-                        self._weigh(machine.body, observation)
+                self.branch(quiet, lambda o: self._weigh(machine.body, o))
                 text("t -= 1")
         text("signal = t", "page = x", "u = q")
         loud = range(machine.n_quiet, machine.n_observations)
@@ -188,38 +180,21 @@ class _Live(EStepText):
         text = self.text
         with text.block("for t in range(signal + 1, length - 1):"):
             text("o = obs[base + t]")
-            for observation, keyword in self._branches(quiet):
-                with text.block(keyword):
-                    self._share(self.machine.body, observation)
+            self.branch(quiet, lambda o: self._share(self.machine.body, o))
         with text.block("if signal < length - 1:"):
             text("t = length - 1", "o = obs[base + t]")
-            for observation, keyword in self._branches(quiet):
-                with text.block(keyword):
-                    self._share(last_step, observation)
+            self.branch(quiet, lambda o: self._share(last_step, o))
 
     def _weigh_signal(self, step: Step, loud: range) -> None:
         text = self.text
         text("o = obs[base + signal]")
-        for observation, keyword in self._branches(loud):
-            with text.block(keyword):
-                self._weigh(step, observation)
+        self.branch(loud, lambda o: self._weigh(step, o))
         text("page = x")
 
     def _share_signal(self, step: Step, loud: range) -> None:
         text = self.text
         text("t = signal", "o = obs[base + signal]")
-        for observation, keyword in self._branches(loud):
-            with text.block(keyword):
-                self._share(step, observation)
-
-    def _branches(self, observations: range) -> list[tuple[int, str]]:
-        """`if` and `elif` over observations; none where there is only one."""
-        listed = list(observations)
-        if len(listed) == 1:
-            return [(listed[0], "if True:")]
-        keywords = [f"{'if' if o == listed[0] else 'elif'} o == {o}:" for o in listed]
-        keywords[-1] = "else:"
-        return list(zip(listed, keywords, strict=True))
+        self.branch(loud, lambda o: self._share(step, o))
 
     def _live_edges(self, step: Step, observation: int, stay: bool = False) -> list[MachineEdge]:
         edges = [e for e in step.edges[observation] if e.source != step.silent_source]
@@ -242,7 +217,11 @@ class _Live(EStepText):
             for rest, edge in zip(group.rests, edges, strict=True)
         ]
         if len(edges) == 1:
-            text(f"x = {product([*self.values(group.common), terms[0]])}")
+            factors = [
+                *self.values(group.common, edges[0].multiplicity),
+                *self._below(step, edges[0]),
+            ]
+            text(f"x = {product(factors)}")
             return
         place = "signal" if observation >= self.machine.n_quiet else "t"
         for number, term in enumerate(terms):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gecasmo.errors import ModelError
+from gecasmo.language.place import mistake
 
 # Known from the clicks above a result: fixed when clicks are observed, random when they are not.
 HISTORY_KEYS = ("last_click", "distance", "clicks_above")
@@ -47,7 +48,7 @@ class Parameter:
         return f"Parameter({', '.join(map(repr, self.keys))})"
 
     def __bool__(self) -> bool:
-        raise ModelError(
+        raise mistake(
             f"The Parameter '{self.name}' was used as a truth value; "
             f"a coin has to be flipped: if flip(self.{self.name}): ..."
         )

@@ -95,6 +95,9 @@ class Guard:
     def __bool__(self) -> bool:
         return self._chooser.guard(self._column)
 
+    def __repr__(self) -> str:
+        return f"result.{self._column}"
+
     def _refuse(self, *_: object) -> NoReturn:
         raise mistake(
             f"result.{self._column} is known to the log, not to the program: it can only be asked "
@@ -103,8 +106,9 @@ class Guard:
         )
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = _refuse
-    __truediv__ = __rtruediv__ = __floordiv__ = __neg__ = __abs__ = _refuse
-    __and__ = __or__ = __xor__ = __invert__ = __rand__ = __ror__ = _refuse
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _refuse
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __pow__ = __rpow__ = _refuse
+    __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = _refuse
+    __rshift__ = __rrshift__ = __neg__ = __pos__ = __invert__ = __abs__ = __round__ = _refuse
     __int__ = __float__ = __index__ = __len__ = __iter__ = __contains__ = _refuse
     __getitem__ = __call__ = __hash__ = __str__ = __format__ = _refuse

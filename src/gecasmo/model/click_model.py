@@ -40,6 +40,12 @@ class ClickModel(Model):
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
             )
         super().__init__(cls.__name__, keys, forms, _program_text(cls))
+        taken = [name for name in keys if hasattr(ClickModel, name) or name in vars(self)]
+        if taken:
+            raise ModelError(
+                f"{cls.__name__}.{taken[0]} would hide what every model has under that name; "
+                "choose another name for the coin."
+            )
         wrong = [name for name in self.relevance if name not in keys]
         if wrong:
             raise ModelError(
