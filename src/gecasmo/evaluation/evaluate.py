@@ -106,7 +106,7 @@ def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> E
             f"All {log.n_sessions:,} sessions are impossible under {model.name}."
         )
     weight = log.weight[log.page]
-    marginal = np.asarray(marginal_clicks(model, log))
+    marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
     conditional = filtered.click
     if impossible == "floor":
         marginal, conditional = (np.clip(p, FLOOR, 1 - FLOOR) for p in (marginal, conditional))

@@ -11,6 +11,10 @@ from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
 from gecasmo.kernels.text import EdgeTable, Text, array
 
+# A step less likely than this is done again, scaled up; a state less likely is never reached.
+SMALLEST_STEP = 1e-150
+SMALLEST_STATE = 2.3e-308
+
 _LITERALS = "for j in range({table}_LITERAL[e], {table}_LITERAL[e + 1]):"
 
 
@@ -80,17 +84,28 @@ class _Scaled:
         with text.block("for t in range(length):"):
             self._selector(text)
             self.loads.result(text)
-            with text.block(states):
-                text("a[t + 1, s] = 0.0")
-            self.edges.emit(text, "step", "a[t + 1, {target}] += a[t, {source}] * {weight}")
-            text("z = 0.0")
-            with text.block(states):
-                text("z += a[t + 1, s]")
+            text("lift = 1.0")
+            with text.block("while True:"):
+                with text.block(states):
+                    text("a[t + 1, s] = 0.0")
+                self.edges.emit(
+                    text, "step", "a[t + 1, {target}] += a[t, {source}] / lift * {weight}"
+                )
+                text("z = 0.0")
+                with text.block(states):
+                    text("z += a[t + 1, s]")
+                # Very unlikely: products may have underflowed, so look again through a lens.
+                with text.block(f"if z > {SMALLEST_STEP} or z <= 0.0 or lift != 1.0:"):
+                    text("break")
+                text("lift = z")
             with text.block("if z <= 0.0:"):
                 text("scale[length] = 0.0", "break")
-            text("scale[t] = z", "page += math.log(z)")
+            text("scale[t] = z * lift", "page += math.log(z) + math.log(lift)")
             with text.block(states):
                 text("a[t + 1, s] /= z")
+                # What is too small to be divided by is out of reach.
+                with text.block(f"if a[t + 1, s] < {SMALLEST_STATE}:"):
+                    text("a[t + 1, s] = 0.0")
         # The page's own log-likelihood is added only when its counts are.
 
     def _backward(self, text: Text) -> None:
@@ -106,12 +121,13 @@ class _Scaled:
             self.edges.emit(
                 text,
                 "step",
-                "x = {weight} * b[{target}] / scale[t]",
-                "y[{source}] += x",
-                "if COUNTED[o] == 1:",
-                "    x *= q * a[t, {source}]",
-                "    " + _LITERALS.format(table="EDGES"),
-                "        n[EDGES_SLOT[j]] += x",
+                "if a[t, {source}] > 0.0:",  # else x may be infinite, and 0 times that no number
+                "    x = {weight} * b[{target}] / scale[t]",
+                "    y[{source}] += x",
+                "    if COUNTED[o] == 1:",
+                "        x *= q * a[t, {source}]",
+                "        " + _LITERALS.format(table="EDGES"),
+                "            n[EDGES_SLOT[j]] += x",
             )
             self._flush(text, "result")
             with text.block(states):

@@ -11,6 +11,7 @@ from gecasmo.compiler.automaton import Automaton
 from gecasmo.kernels.loads import Loads
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
+from gecasmo.kernels.source_e_step_scaled import SMALLEST_STATE, SMALLEST_STEP
 from gecasmo.kernels.text import EdgeTable, Text, array
 
 _PAGE = ["first", "last", "obs_start", "row_start", "obs"]
@@ -67,21 +68,34 @@ class _PageKernel:
         with text.block("for t in range(length):"):
             text("o = obs[base + t]")
             self.loads.result(text)
-            with text.block(f"for s in range({self.n_states}):"):
-                text("a[t + 1, s] = 0.0")
-            self.shown.emit(text, "o", "a[t + 1, {target}] += a[t, {source}] * {weight}")
-            text("total = 0.0")
-            with text.block(f"for s in range({self.n_states}):"):
-                text("total += a[t + 1, s]")
+            text("lift = 1.0")
+            with text.block("while True:"):
+                with text.block(f"for s in range({self.n_states}):"):
+                    text("a[t + 1, s] = 0.0")
+                step = "a[t + 1, {target}] += a[t, {source}] / lift * {weight}"
+                self.shown.emit(text, "o", step)
+                text("total = 0.0")
+                with text.block(f"for s in range({self.n_states}):"):
+                    text("total += a[t + 1, s]")
+                self.look_again(text)
             with text.block("if total <= 0.0:"):
                 # As the filter does: go on as if this result had not been looked at.
                 text("kind = CLASS[o]")
                 self.any.emit(text, "kind", "a[t + 1, {target}] += a[t, {source}] * {weight}")
-            text("scale[t] = total", "total = 0.0")
+            text("scale[t] = total * lift", "total = 0.0")
             with text.block(f"for s in range({self.n_states}):"):
                 text("total += a[t + 1, s]")
             with text.block(f"for s in range({self.n_states}):"):
                 text("a[t + 1, s] /= total")
+                # What is too small to be divided by is out of reach.
+                with text.block(f"if a[t + 1, s] < {SMALLEST_STATE}:"):
+                    text("a[t + 1, s] = 0.0")
+
+    def look_again(self, text: Text) -> None:
+        """End a loop, unless products may have underflowed: then once more, scaled up."""
+        with text.block(f"if total > {SMALLEST_STEP} or total <= 0.0 or lift != 1.0:"):
+            text("break")
+        text("lift = total")
 
 
 class _Filter(_PageKernel):
@@ -107,12 +121,16 @@ class _Filter(_PageKernel):
                     self.loads.result(text)
                     text("click = 0.0")
                     click_table.emit(text, "kind", "click += a[{source}] * {weight}")
-                    self.clear(text)
-                    self.shown.emit(text, "o", "n[{target}] += a[{source}] * {weight}")
-                    text("total = 0.0")
-                    with text.block(f"for s in range({self.n_states}):"):
-                        text("total += n[s]")
-                    text("probability[base + t] = total", "click_probability[base + t] = click")
+                    text("lift = 1.0")
+                    with text.block("while True:"):
+                        self.clear(text)
+                        self.shown.emit(text, "o", "n[{target}] += a[{source}] / lift * {weight}")
+                        text("total = 0.0")
+                        with text.block(f"for s in range({self.n_states}):"):
+                            text("total += n[s]")
+                        self.look_again(text)
+                    text("probability[base + t] = total * lift")
+                    text("click_probability[base + t] = click")
                     with text.block("if total <= 0.0:"):
                         # An impossible observation: go on as if it had not been looked at.
                         self.any.emit(text, "kind", "n[{target}] += a[{source}] * {weight}")
@@ -225,9 +243,10 @@ class _Smooth(_PageKernel):
         table.emit(
             text,
             selector,
-            "x = {weight} * b[{target}]",
-            "n[{source}] += x",
-            "z += a[t, {source}] * x",
+            "if a[t, {source}] > 0.0:",  # else x may be infinite, and 0 times that no number
+            "    x = {weight} * b[{target}]",
+            "    n[{source}] += x",
+            "    z += a[t, {source}] * x",
         )
 
     def _share(self, text: Text, table: EdgeTable, selector: str, n_coins: int) -> None:
@@ -235,12 +254,13 @@ class _Smooth(_PageKernel):
         table.emit(
             text,
             selector,
-            "x = a[t, {source}] * {weight} * b[{target}] / z",
-            f"if {{source}} != {gone}:",
-            "    reached[base + t] += x",
-            "for j in range(FLIP_FIRST[{edge}], FLIP_FIRST[{edge} + 1]):",
-            "    flipped[base + t - FLIP_LAG[j], FLIP_COIN[j]] += x",
-            "    heads[base + t - FLIP_LAG[j], FLIP_COIN[j]] += x * FLIP_HEADS[j]",
+            "if a[t, {source}] > 0.0:",
+            "    x = a[t, {source}] * ({weight} * b[{target}] / z)",
+            f"    if {{source}} != {gone}:",
+            "        reached[base + t] += x",
+            "    for j in range(FLIP_FIRST[{edge}], FLIP_FIRST[{edge} + 1]):",
+            "        flipped[base + t - FLIP_LAG[j], FLIP_COIN[j]] += x",
+            "        heads[base + t - FLIP_LAG[j], FLIP_COIN[j]] += x * FLIP_HEADS[j]",
         )
 
 
@@ -289,18 +309,22 @@ class _Decode(_PageKernel):
                 with text.block("for t in range(length):"):
                     text("o = obs[base + t]")
                     self.loads.result(text)
-                    self.clear(text)
                     best = (
-                        "x = a[{source}] * {weight}",
+                        "x = a[{source}] / lift * {weight}",
                         "if x > n[{target}]:",
                         "    n[{target}] = x",
                         "    came[t, {target}] = {edge}",
                         "    before[t, {target}] = {source}",
                     )
-                    self.shown.emit(text, "o", *best)
-                    text("top = 0.0")
-                    with text.block(states):
-                        text("top = max(top, n[s])")
+                    text("lift = 1.0")
+                    with text.block("while True:"):
+                        self.clear(text)
+                        self.shown.emit(text, "o", *best)
+                        text("total = 0.0")
+                        with text.block(states):
+                            text("total = max(total, n[s])")
+                        self.look_again(text)
+                    text("top = total")
                     with text.block("if top <= 0.0:"):
                         text("kind = CLASS[o]")
                         self.any.emit(text, "kind", *best)
@@ -383,12 +407,13 @@ class _Stories(_PageKernel):
                     self.loads.result(text)
                     text("now = s", *begin)
                     with text.block("if scale[t] > 0.0:"):
-                        text("z = a[t + 1, now] * scale[t]", "u = uniform[base + t] * z")
-                        pick = _pick("now == {target}", "a[t, {source}] * {weight}", "{source}")
-                        self.shown.emit(text, "o", *pick)
+                        text("u = uniform[base + t] * a[t + 1, now]")
+                        weight = "a[t, {source}] / scale[t] * {weight}"
+                        self.shown.emit(text, "o", *_pick("now == {target}", weight, "{source}"))
                     with text.block("else:"):
                         text("u = uniform[base + t] * a[t + 1, now]")
-                        self.any.emit(text, "kind", *pick)
+                        weight = "a[t, {source}] * {weight}"
+                        self.any.emit(text, "kind", *_pick("now == {target}", weight, "{source}"))
                     text("edge[base + t] = picked")
                 text("now = s", *begin, "u = start_uniform[i] * a[0, now]")
                 self.initial.emit(text, None, *_pick("now == {target}", "{weight}", "{target}"))

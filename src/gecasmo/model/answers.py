@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding import Rows
+from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.problem import as_weights
+from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import Filtered
 from gecasmo.model.running import PageRun, result_frame
@@ -64,9 +65,12 @@ def conditional_clicks(
     return _with_unseen(model, log, answer, kept) if frame else answer
 
 
-def marginal_clicks(model: Model, log: ClickLog, frame: bool = False) -> Floats | pl.DataFrame:
-    """P(click) with no click known."""
-    run = PageRun(model, log, "marginal")
+def marginal_clicks(
+    model: Model, log: ClickLog, frame: bool = False, encoded: EncodedLog | None = None
+) -> Floats | pl.DataFrame:
+    """P(click) with no click known; `encoded` as the filter has it may save work."""
+    depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
+    run = PageRun(model, log, "marginal", encoded=None if depends_on_clicks else encoded)
     answers = np.zeros(run.encoded.n_results)
     run.run(answers)
     answer: Floats = np.clip(run.results(answers), 0.0, 1.0)

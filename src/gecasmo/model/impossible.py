@@ -42,6 +42,7 @@ class Filtered:
         probability = np.zeros(run.encoded.n_results)
         click = np.zeros(run.encoded.n_results)
         run.run(probability, click)
+        self.encoded = run.encoded
         self.probability = run.results(probability)
         self.click = np.clip(run.results(click), 0.0, 1.0)
         self.is_impossible: Bools = self.probability <= 0

@@ -27,7 +27,8 @@ LIFTED = ("marginal", "sample")
 class PageRun:
     """One log under one kernel, with the weights of all coins.
 
-    `states` are those of the model unless others are given.
+    `states` are those of the model unless others are given. `encoded` saves work where another
+    kernel on the same automaton has encoded the log already and no coin depends on clicks above.
     """
 
     def __init__(
@@ -38,11 +39,14 @@ class PageRun:
         states: Mapping[str, FormState] | None = None,
         merge: bool = True,
         threads: int | None = None,
+        encoded: EncodedLog | None = None,
     ) -> None:
         self.model, self.log, self.kernel = model, log, kernel
         self.states = model.states() if states is None else states
         self.threads = threads or default_threads()
-        self.encoded: EncodedLog = model.encode(log, kernel, merge=merge, lifted=kernel in LIFTED)
+        if encoded is None:
+            encoded = model.encode(log, kernel, merge=merge, lifted=kernel in LIFTED)
+        self.encoded = encoded
         self.rank_size = int(log.rank.max(initial=0)) + 1
         self.count_size = int(log.lengths.max(initial=0)) + 1
         self.weights = self._weights()
