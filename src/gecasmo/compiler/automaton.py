@@ -132,6 +132,28 @@ class Automaton:
 
         return PageMatrices.of(self, page_length)
 
+    def to_json(self) -> str:
+        """The automaton as JSON; `Automaton.from_json` reads it back."""
+        import json
+
+        from gecasmo.compiler.automaton_json import to_data
+
+        return json.dumps(to_data(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Automaton:
+        """The automaton that `to_json` described; what makes no sense is refused."""
+        import json
+
+        from gecasmo.compiler.automaton_json import from_data
+        from gecasmo.errors import SavedModelError
+
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise SavedModelError(f"This is not JSON: {error}.") from None
+        return from_data(data)
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 

@@ -7,6 +7,9 @@ from typing import Any
 from gecasmo.compiler.automaton import START, AtPosition, Automaton, Edge, Guard, Literal
 from gecasmo.errors import SavedModelError
 
+# A file must not make us reserve memory for rows that nobody can have meant.
+MAX_ROWS = 2**24
+
 
 def to_data(automaton: Automaton) -> dict[str, Any]:
     """Plain lists and dictionaries that `json.dumps` takes."""
@@ -82,18 +85,41 @@ def _text(value: Any) -> str:
 
 def _check(automaton: Automaton) -> None:
     known = range(automaton.n_states)
-    for edge in automaton.initial + automaton.edges:
-        at_start = edge.source == START
-        faults = [
-            not at_start and edge.source not in known,
-            edge.target not in known,
-            not set(edge.symbol) <= set(automaton.signals),
-            not {literal.parameter for literal in edge.literals} <= set(automaton.parameters),
-            any(literal.lag not in (0, 1) for literal in edge.literals),
-            any(literal.row is not None and literal.row < 0 for literal in edge.literals),
-            not 0 < edge.multiplicity < float("inf"),
-        ]
-        if any(faults):
+    length = automaton.page_length
+    faults = {
+        "The automaton names a state that it does not have": automaton.gone is not None
+        and automaton.gone not in known,
+        "The automaton has no way in": not automaton.initial,
+        "The first signal of an automaton is 'click'": automaton.signals[:1] != ("click",),
+        "The automaton has two signals of one name": _repeats(automaton.signals),
+        "The automaton has two parameters of one name": _repeats(automaton.parameters),
+        "The automaton is for pages without results": length is not None and length < 1,
+    }
+    for fault, is_there in faults.items():
+        if is_there:
+            raise SavedModelError(f"{fault}.")
+    for edge in automaton.initial:
+        if edge.source != START or edge.symbol or edge.guards or not _is_sound(edge, automaton):
+            raise SavedModelError(f"A start edge of the automaton makes no sense: {edge}.")
+        if any(literal.lag for literal in edge.literals):
+            raise SavedModelError(f"A start edge looks at a result above it: {edge}.")
+    for edge in automaton.edges:
+        if edge.source not in known or not _is_sound(edge, automaton):
             raise SavedModelError(f"An edge of the automaton makes no sense: {edge}.")
-    if automaton.gone is not None and automaton.gone not in known:
-        raise SavedModelError("The automaton names a state that it does not have.")
+
+
+def _is_sound(edge: Edge, automaton: Automaton) -> bool:
+    positions = [guard.position for guard in edge.guards if isinstance(guard, AtPosition)]
+    return (
+        edge.target in range(automaton.n_states)
+        and set(edge.symbol) <= set(automaton.signals)
+        and {literal.parameter for literal in edge.literals} <= set(automaton.parameters)
+        and all(literal.lag in (0, 1) for literal in edge.literals)
+        and all(literal.row is None or 0 <= literal.row < MAX_ROWS for literal in edge.literals)
+        and all(1 <= position <= (automaton.page_length or 0) for position in positions)
+        and 0 < edge.multiplicity < float("inf")
+    )
+
+
+def _repeats(names: tuple[str, ...]) -> bool:
+    return len(set(names)) < len(names)

@@ -43,6 +43,9 @@ class Fixed:
     def penalty(self, state: Rows) -> float:
         return 0.0
 
+    def remarks(self, state: Rows, heads: Floats, tails: Floats) -> list[str]:
+        return []
+
     def vector(self, state: Rows) -> Floats:
         return np.zeros(0)
 

@@ -38,6 +38,9 @@ class Form(Protocol):
     def penalty(self, state: FormState) -> float:
         """What the form adds to the objective: the logarithm of its prior."""
 
+    def remarks(self, state: FormState, heads: Floats, tails: Floats) -> list[str]:
+        """What a user should know about a finished fit, in words; usually nothing."""
+
     def to_frame(self, state: FormState) -> pl.DataFrame:
         """Key columns and `probability`, for people."""
 

@@ -110,9 +110,13 @@ class Table:
         if rows is state.rows:
             return state.probability
         found = self._find(state, rows)
-        if not len(state.rows):
-            return np.full(len(rows), state.otherwise)
-        return np.where(found >= 0, state.probability[found], state.otherwise)
+        answer = np.full(len(rows), state.otherwise)
+        seen = found >= 0
+        answer[seen] = state.probability[found[seen]]
+        if self.fixed and not seen.all():
+            given, is_fixed = self._fixed_rows(rows)
+            answer = np.where(is_fixed & ~seen, given, answer)
+        return answer
 
     def known(self, state: TableState, rows: Rows) -> NDArray[np.bool_]:
         if rows is state.rows:
@@ -128,6 +132,21 @@ class Table:
             total = a * np.log(p).sum() if a else 0.0
             total += b * np.log1p(-p).sum() if b else 0.0
         return float(total)
+
+    def remarks(self, state: TableState, heads: Floats, tails: Floats) -> list[str]:
+        """What a user should know about a finished fit."""
+        if sum(self.pseudo_counts) > 0:
+            return []
+        idle = (heads + tails) <= 0
+        if state.is_fixed is not None:
+            idle &= ~state.is_fixed
+        if not idle.any():
+            return []
+        first = dict(zip(state.rows.keys, state.rows.frame.row(int(np.argmax(idle))), strict=True))
+        return [
+            f"{int(idle.sum()):,} of {len(idle):,} rows were never flipped and, without "
+            f"pseudo-counts, keep their start value {self.start:g} (first: {first})"
+        ]
 
     def vector(self, state: TableState) -> Floats:
         from scipy.special import logit  # not at the top: importing gecasmo stays light

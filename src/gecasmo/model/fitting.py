@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
-from gecasmo.errors import ClickLogError, ImpossibleSessionError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError
 from gecasmo.estimation import EM, Coin, Counts, Expectation, Problem, Record, Solution
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import FLOOR, find_impossible, refuse
@@ -167,6 +168,11 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -
         log_likelihood=best.log_likelihood,
         counts=dict(zip(names, best.counts.tables, strict=True)),
     )
+
+    for number, (name, form) in enumerate(model.forms.items()):
+        heads, tails = best.counts.heads(number), best.counts.tails(number)
+        for remark in form.remarks(best.states[number], heads, tails):
+            warnings.warn(f"The coin '{name}': {remark}.", GecasmoWarning, stacklevel=4)
 
 
 class _bar:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 LIFTED = ("marginal", "sample")
+_ROWS_AT_ONCE = 2_000_000
 
 
 class PageRun:
@@ -83,32 +84,41 @@ class PageRun:
     def _weights(self) -> list[Floats]:
         weights = []
         for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
-            if self.kernel in LIFTED:
-                rows = self._lift(coin, rows)
-            weights.append(as_weights(self._predict(coin, form, rows)))
+            history = [key for key in self.model.keys[coin] if key in HISTORY_KEYS]
+            if self.kernel in LIFTED and history:
+                weights.append(self._lifted_weights(coin, form, rows, history))
+            else:
+                weights.append(as_weights(self._predict(coin, form, rows)))
         return weights
 
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
         return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
 
-    def _lift(self, coin: str, rows: Rows) -> Rows:
-        """Every row with every click history it could meet."""
-        keys = self.model.keys[coin]
-        history = [key for key in keys if key in HISTORY_KEYS]
-        if not history:
-            return rows
+    def _lifted_weights(self, coin: str, form: Form, rows: Rows, history: list[str]) -> Floats:
+        """The weights of every row under every click history it could meet.
+
+        There are as many of these as rows times histories, so they are made a part at a time.
+        """
         sizes = [self.count_size if key == "clicks_above" else self.rank_size for key in history]
         n_histories = int(np.prod(sizes))
-        columns = {
-            key: rows.frame[key].gather(np.repeat(np.arange(len(rows)), n_histories))
-            for key in keys
-            if key not in history
-        }
         grid = np.indices(sizes).reshape(len(sizes), -1)
-        for key, values in zip(history, grid, strict=True):
-            columns[key] = pl.Series(key, np.tile(values, max(len(rows), 1)))
-        listed = [columns[key] for key in keys]
-        return Rows(keys, listed, len(listed[0]))
+        keys = self.model.keys[coin]
+        weights = np.empty((max(len(rows), 1) * n_histories, 2))
+        at_once = max(1, _ROWS_AT_ONCE // n_histories)
+        for first in range(0, max(len(rows), 1), at_once):
+            numbers = np.arange(first, min(first + at_once, max(len(rows), 1)))
+            columns = {
+                key: pl.Series(key, np.tile(values, len(numbers)))
+                for key, values in zip(history, grid, strict=True)
+            }
+            repeated = np.repeat(numbers, n_histories)
+            for key in keys:
+                if key not in history:
+                    columns[key] = rows.frame[key].gather(repeated)
+            part = Rows(keys, [columns[key] for key in keys], len(repeated))
+            place = slice(first * n_histories, first * n_histories + len(repeated))
+            weights[place] = as_weights(self._predict(coin, form, part))
+        return weights
 
 
 def result_frame(log: ClickLog) -> pl.DataFrame:
