@@ -238,7 +238,7 @@ def _name(state: State) -> str:
 
 def _definition(program: Program, source: int = 0) -> Place:
     function = program.start if source == START else program.browse
-    code = function.__code__  # type: ignore[attr-defined]
+    code = function.__code__
     return Place(code.co_filename, code.co_firstlineno, code.co_name)
 
 

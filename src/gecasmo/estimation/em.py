@@ -94,7 +94,13 @@ class EM:
         best: Solution | None = None
         for generator in generators:
             climb = _Climb(self, problem, progress)
-            solution = climb.run(generator if is_random else None)
+            try:
+                solution = climb.run(generator if is_random else None)
+            except KeyboardInterrupt:
+                if best is None:
+                    raise  # not even the start has been looked at: there is nothing to keep
+                best.interrupted = True
+                break
             if best is None or solution.best.objective > best.best.objective:
                 best = solution
             if solution.interrupted:
@@ -111,7 +117,7 @@ class EM:
                 f"EM was interrupted after {done} iterations. The model has the best parameters "
                 "so far; go on with fit(log, start=model).",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         elif not solution.converged and self.tol > 0:
             gain = 0.0
@@ -123,7 +129,7 @@ class EM:
                 f"{gain:.2g} in objective per page (tol={self.tol:g}). Continue with "
                 "fit(log, start=model), or raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
@@ -153,7 +159,7 @@ class _Climb:
         extrapolation = Extrapolation(self.problem)
         while self.n_steps < self.method.max_iter:
             start = self.best
-            once = self._em_step(start)
+            once = self._step(start, self._maximise(start))
             if once is None:
                 return True
             if self._is_settled(start, once):
@@ -169,12 +175,12 @@ class _Climb:
                 if accepted:
                     self._accept(there)
                     continue
-            self._accept(self._evaluate(twice))
+            if self._step(once, twice) is None:
+                return True
         return False
 
-    def _em_step(self, start: Evaluation) -> Evaluation | None:
-        """A plain EM step; None if nothing can be improved any more."""
-        states = self._maximise(start)
+    def _step(self, start: Evaluation, states: list[object]) -> Evaluation | None:
+        """Take a plain EM step to `states`; None if nothing can be improved any more."""
         there = self._evaluate(states)
         opaque = [n for n, coin in enumerate(self.problem.coins) if not is_vector(coin.form)]
         if opaque and self._is_lower(there, start):
@@ -186,7 +192,7 @@ class _Climb:
                 warnings.warn(
                     "No form could improve the objective any more; the fit stops here.",
                     ConvergenceWarning,
-                    stacklevel=6,
+                    stacklevel=7,
                 )
                 return None
         self._accept(there)

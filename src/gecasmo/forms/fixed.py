@@ -12,12 +12,14 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.protocol import Floats, as_key
 
+NUMBERS = (int, float, np.integer, np.floating)
+
 
 class Fixed:
     """The same probability for every row, never changed by a fit: `Fixed(0.9)`."""
 
     def __init__(self, value: float, key: str | tuple[str, ...] | None = None) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        if isinstance(value, bool) or not isinstance(value, NUMBERS) or not 0 <= value <= 1:
             raise ModelError(
                 f"Fixed({value!r}): a probability between 0 and 1 is wanted. To fix some rows of "
                 "a table: Table(fixed={row: value})."
@@ -26,7 +28,8 @@ class Fixed:
         self.key = as_key(key)
 
     def __repr__(self) -> str:
-        return f"Fixed({self.value:g})"
+        key = self.key[0] if self.key is not None and len(self.key) == 1 else self.key
+        return f"Fixed({self.value:g})" if key is None else f"Fixed({self.value:g}, key={key!r})"
 
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> Rows:
         return rows

@@ -76,10 +76,15 @@ def _from_mapping(values: Mapping[Any, Any], keys: Sequence[str], coin: str) -> 
                 f"{len(parts)} part{'s' if len(parts) != 1 else ''}."
             )
         rows.append(parts)
-    columns = {
-        name: pl.Series(name, [row[number] for row in rows], strict=True)
-        for number, name in enumerate(keys)
-    }
+    try:
+        columns = {
+            name: pl.Series(name, [row[number] for row in rows], strict=True)
+            for number, name in enumerate(keys)
+        }
+    except (TypeError, pl.exceptions.PolarsError):
+        raise ModelError(
+            f"The keys of '{coin}' must be of one type in each of its columns ({', '.join(keys)})."
+        ) from None
     try:
         numbers = [float(value) for value in values.values()]
     except (TypeError, ValueError):
@@ -102,4 +107,6 @@ def _from_frame(values: Any, keys: Sequence[str], coin: str) -> pl.DataFrame:
             f"{', '.join(values.columns)}."
         )
     frame: pl.DataFrame = values
+    if not frame["probability"].dtype.is_numeric() and frame["probability"].dtype != pl.Null:
+        raise ModelError(f"The values of '{coin}' must be numbers.")
     return frame.select(*keys, pl.col("probability").cast(pl.Float64))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.matching import match, values_by_key
 from gecasmo.forms.protocol import Floats, as_key
 
@@ -194,12 +195,15 @@ class Table:
         rows = Rows(keys, [frame[key] for key in keys], len(frame))
         is_fixed = frame["*fixed*"].to_numpy() if "*fixed*" in frame.columns else None
         probability = frame["probability"].to_numpy().astype(np.float64)
-        return form, TableState(rows, probability, float(data["otherwise"]), is_fixed)
+        otherwise = float(data["otherwise"])
+        if not np.all((np.r_[probability, otherwise] >= 0) & (np.r_[probability, otherwise] <= 1)):
+            raise ModelError("a table holds numbers that are no probabilities")
+        return form, TableState(rows, probability, otherwise, is_fixed)
 
     def given(self, values: Any, keys: tuple[str, ...], coin: str) -> TableState:
         """A state from numbers that the user knows: one for all rows, or by key."""
         keys = self.key if self.key is not None else keys
-        if isinstance(values, (int, float)) and not isinstance(values, bool):
+        if isinstance(values, NUMBERS) and not isinstance(values, bool):
             if not 0 <= values <= 1:
                 raise ModelError(f"{coin}={values!r} is not a probability.")
             n_rows = 0 if keys else 1

@@ -114,7 +114,14 @@ def _check_private(folder: Path) -> None:
         folder.chmod(0o700)
 
 
+_warned: set[Path] = set()
+
+
 def _warn(error: Exception) -> None:
+    """Say it once, however many kernels there are to compile."""
+    if cache_folder() in _warned:
+        return
+    _warned.add(cache_folder())
     warnings.warn(
         f"Compiled kernels cannot be kept in {cache_folder()} ({type(error).__name__}: {error}). "
         "This process compiles them for itself. Remove the folder if it is damaged, or name "

@@ -33,7 +33,8 @@ class Loads:
         return self.lifted and any(set(keys) & set(coin.history) for coin in self.plan.coins)
 
     def everywhere(self, text: Text) -> None:
-        text(f"v = np.empty({max(self.n_slots, 1)})")
+        # Zeros, since a coin of the result above is not fetched at the first result.
+        text(f"v = np.zeros({max(self.n_slots, 1)})")
         for number, (coin, _, row) in enumerate(self.machine.variables):
             if self.plan.scope(self.machine, number) == "global":
                 self._fetch(text, number, coin, str(row or 0))

@@ -84,12 +84,12 @@ class _Scaled:
         with text.block("for t in range(length):"):
             self._selector(text)
             self.loads.result(text)
-            text("lift = 1.0")
+            text("lift = 1.0", "lens = 1.0")
             with text.block("while True:"):
                 with text.block(states):
                     text("a[t + 1, s] = 0.0")
                 self.edges.emit(
-                    text, "step", "a[t + 1, {target}] += a[t, {source}] / lift * {weight}"
+                    text, "step", "a[t + 1, {target}] += a[t, {source}] * lens * {weight}"
                 )
                 text("z = 0.0")
                 with text.block(states):
@@ -97,7 +97,7 @@ class _Scaled:
                 # Very unlikely: products may have underflowed, so look again through a lens.
                 with text.block(f"if z > {SMALLEST_STEP} or z <= 0.0 or lift != 1.0:"):
                     text("break")
-                text("lift = z")
+                text(f"lift = max(z, {SMALLEST_STATE})", "lens = 1.0 / lift")
             with text.block("if z <= 0.0:"):
                 text("scale[length] = 0.0", "break")
             text("scale[t] = z * lift", "page += math.log(z) + math.log(lift)")

@@ -91,11 +91,14 @@ class _PageKernel:
                 with text.block(f"if a[t + 1, s] < {SMALLEST_STATE}:"):
                     text("a[t + 1, s] = 0.0")
 
-    def look_again(self, text: Text) -> None:
+    def look_again(self, text: Text, in_place: bool = False) -> None:
         """End a loop, unless products may have underflowed: then once more, scaled up."""
         with text.block(f"if total > {SMALLEST_STEP} or total <= 0.0 or lift != 1.0:"):
             text("break")
-        text("lift = total")
+        text(f"lift = max(total, {SMALLEST_STATE})")
+        if in_place:
+            with text.block(f"for s in range({self.n_states}):"):
+                text("a[s] /= lift")
 
 
 class _Filter(_PageKernel):
@@ -124,11 +127,11 @@ class _Filter(_PageKernel):
                     text("lift = 1.0")
                     with text.block("while True:"):
                         self.clear(text)
-                        self.shown.emit(text, "o", "n[{target}] += a[{source}] / lift * {weight}")
+                        self.shown.emit(text, "o", "n[{target}] += a[{source}] * {weight}")
                         text("total = 0.0")
                         with text.block(f"for s in range({self.n_states}):"):
                             text("total += n[s]")
-                        self.look_again(text)
+                        self.look_again(text, in_place=True)
                     text("probability[base + t] = total * lift")
                     text("click_probability[base + t] = click")
                     with text.block("if total <= 0.0:"):
@@ -310,7 +313,7 @@ class _Decode(_PageKernel):
                     text("o = obs[base + t]")
                     self.loads.result(text)
                     best = (
-                        "x = a[{source}] / lift * {weight}",
+                        "x = a[{source}] * {weight}",
                         "if x > n[{target}]:",
                         "    n[{target}] = x",
                         "    came[t, {target}] = {edge}",
@@ -323,7 +326,7 @@ class _Decode(_PageKernel):
                         text("total = 0.0")
                         with text.block(states):
                             text("total = max(total, n[s])")
-                        self.look_again(text)
+                        self.look_again(text, in_place=True)
                     text("top = total")
                     with text.block("if top <= 0.0:"):
                         text("kind = CLASS[o]")

@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.errors import ImpossibleSessionError
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.problem import as_weights
 from gecasmo.language.parameter import HISTORY_KEYS
@@ -45,6 +46,10 @@ def session_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) 
 def mean_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> float:
     """The weighted mean over the sessions that are kept."""
     filtered = Filtered(model, log, impossible)
+    if not filtered.kept.any():
+        raise ImpossibleSessionError(
+            f"All {log.n_sessions:,} sessions are impossible under {model.name}."
+        )
     values = per_session(log, np.log(filtered.probability))[filtered.kept]
     return float(np.average(values, weights=log.weight[filtered.kept]))
 

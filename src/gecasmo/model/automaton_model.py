@@ -42,6 +42,7 @@ class AutomatonModel(Model):
         missing = [name for name in self.forms if name not in values]
         if missing:
             raise ModelError(f"{self.name}.with_values lacks {', '.join(missing)}.")
+        self._check_names(values)
         twin = self.copy()
         twin.states_ = {}
         for name, value in values.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy as copying
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -14,6 +14,7 @@ from gecasmo.compiler import Automaton
 from gecasmo.encoding import EncodedLog, encode
 from gecasmo.errors import ModelError, NotFittedError
 from gecasmo.forms import Fixed, Form, FormState, Table
+from gecasmo.forms.fixed import NUMBERS
 from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs import ClickLog, read_log
@@ -54,17 +55,12 @@ class Model:
         self._libraries: dict[Plan, Library] = {}
 
     def _check_forms(self, forms: Mapping[str, Form | float]) -> dict[str, Form]:
-        unknown = [name for name in forms if name not in self.declared_keys]
-        if unknown:
-            raise ModelError(
-                f"{self.name} has no coin '{unknown[0]}'. Its coins are: "
-                f"{', '.join(self.declared_keys)}."
-            )
+        self._check_names(forms)
         checked: dict[str, Form] = {}
         for coin in self.declared_keys:
             given = forms.get(coin, Table())
             form: Any = given
-            if isinstance(given, (int, float)) and not isinstance(given, bool):
+            if isinstance(given, NUMBERS) and not isinstance(given, bool):
                 form = Fixed(given)
             if not (hasattr(form, "fit") and hasattr(form, "predict")) or isinstance(form, type):
                 raise ModelError(
@@ -73,6 +69,14 @@ class Model:
                 )
             checked[coin] = form
         return checked
+
+    def _check_names(self, coins: Iterable[str]) -> None:
+        unknown = [name for name in coins if name not in self.declared_keys]
+        if unknown:
+            raise ModelError(
+                f"{self.name} has no coin '{unknown[0]}'. Its coins are: "
+                f"{', '.join(self.declared_keys)}."
+            )
 
     # -- structure -----------------------------------------------------------------------------
     def _trace(self) -> Automaton:

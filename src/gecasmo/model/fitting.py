@@ -45,7 +45,9 @@ def fit_model(
     impossible: Impossible,
 ) -> None:
     """Fit `model` in place; it keeps its old fit if anything goes wrong."""
-    method = method or EM()
+    method = EM() if method is None else method
+    if not hasattr(method, "solve") or isinstance(method, type):
+        raise ModelError(f"method={method!r}: a method is an object such as EM(max_iter=50).")
     if not isinstance(log, ClickLog):
         raise ClickLogError("fit() takes a ClickLog: gecasmo.read_log(source) makes one.")
     if log.n_results == 0:
@@ -54,6 +56,8 @@ def fit_model(
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
     if threads is not None and threads < 1:
         raise ModelError(f"threads={threads}: at least one is needed.")
+    if start is not None and not hasattr(start, "states"):
+        raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     build = _Builder(model, log, method, start, threads, impossible)
     problem = build.problem()
     with _bar(model.name, progress) as show:
@@ -171,7 +175,8 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -
 
     for number, (name, form) in enumerate(model.forms.items()):
         heads, tails = best.counts.heads(number), best.counts.tails(number)
-        for remark in form.remarks(best.states[number], heads, tails):
+        remarks = getattr(form, "remarks", None)  # forms of other people need not have any
+        for remark in remarks(best.states[number], heads, tails) if remarks else ():
             warnings.warn(f"The coin '{name}': {remark}.", GecasmoWarning, stacklevel=4)
 
 

@@ -57,7 +57,7 @@ class Filtered:
                 f"{int((~self.kept).sum()):,} of {log.n_sessions:,} sessions are impossible under "
                 f"{model.name} and were left out.",
                 GecasmoWarning,
-                stacklevel=5,
+                stacklevel=4,
             )
         self.probability = np.where(self.is_impossible, FLOOR, self.probability)
 

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,15 +45,15 @@ def save_model(model: Model, path: Any) -> None:
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()},
     }
     target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent or ".", prefix=target.name + ".")
+    temporary = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
     try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
             _write(archive, "manifest.json", _json(manifest))
             for name, data in parts.items():
                 _write(archive, name, data)
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -63,8 +63,8 @@ def load(path: Any) -> AutomatonModel:
     try:
         data = json.loads(parts["model.json"])
         return _rebuild(data, parts)
-    except SavedModelError:
-        raise
+    except SavedModelError as error:
+        raise SavedModelError(f"{path} cannot be loaded. {error}") from None
     except Exception as error:
         raise SavedModelError(
             f"{path} is a gecasmo model, but what it says makes no sense ({error!r})."
@@ -129,8 +129,14 @@ def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
         if coin["counts"] is not None:
             table = _frame(parts, coin["counts"])
             counts[name] = np.column_stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
+            if len(counts[name]) != len(forms[name].to_frame(states[name])):
+                raise SavedModelError(f"The counts of '{name}' do not belong to its table.")
     if list(keys) != list(automaton.parameters):
         raise SavedModelError("The coins of the model and of its automaton differ.")
+    if not (isinstance(data["name"], str) and isinstance(data["program"], str)):
+        raise SavedModelError("The name and the program of a model are texts.")
+    if not set(data["relevance"]) <= set(keys):
+        raise SavedModelError("What the model calls relevance is none of its coins.")
     model = AutomatonModel(automaton, keys, forms, name=data["name"], program=data["program"])
     model.relevance = tuple(data["relevance"])
     model.states_ = states
@@ -181,6 +187,8 @@ def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
 
 
 def _read(path: Path) -> dict[str, bytes]:
+    if path.is_dir():
+        raise SavedModelError(f"{path} is a folder, not a saved gecasmo model.")
     if not path.is_file():
         raise SavedModelError(f"There is no file {path}.")
     try:

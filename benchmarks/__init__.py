@@ -1,0 +1,1 @@
+"""How fast is gecasmo? `python -m benchmarks` from the root of the repository says."""

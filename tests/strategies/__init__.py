@@ -1,0 +1,1 @@
+"""Random programs, random logs and random probabilities, for laws that hold for all of them."""

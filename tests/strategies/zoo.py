@@ -1,0 +1,92 @@
+"""Small random logs for the models of the zoo, with the oracle's view of each page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gecasmo import ClickLog, read_log
+from gecasmo.models import CATALOGUE
+from oracle.brute_force import Oracle
+from oracle.stories import ZOO, Shown
+from strategies.cases import Values
+
+
+@dataclass
+class ZooCase:
+    """A model of the zoo with known probabilities, and pages whose clicks it can produce."""
+
+    name: str
+    seed: int
+    n_pages: int = 12
+    max_results: int = 4
+    extremes: bool = False
+
+    @cached_property
+    def values(self) -> Values:
+        return Values(self.seed, self.extremes)
+
+    @cached_property
+    def pages(self) -> list[Shown]:
+        generator = np.random.default_rng(self.seed)
+        pages = []
+        for _ in range(self.n_pages):
+            length = int(generator.integers(1, self.max_results + 1))
+            docs = tuple(map(int, generator.integers(0, 4, length)))  # documents may repeat
+            ranks = tuple(map(int, np.cumsum(generator.choice([1, 1, 1, 2], length))))
+            pages.append(Shown(f"q{generator.integers(2)}", docs, ranks))
+        return pages
+
+    @cached_property
+    def oracles(self) -> list[Oracle]:
+        return [Oracle(ZOO[self.name](page), self.values) for page in self.pages]
+
+    @cached_property
+    def shown(self) -> list[tuple[frozenset, ...]]:
+        """Patterns of positive probability, the rarer ones as often as the common ones."""
+        generator = np.random.default_rng(self.seed + 1)
+        chosen = []
+        for oracle in self.oracles:
+            patterns = sorted(oracle.patterns, key=lambda s: [sorted(x) for x in s])
+            if self.name.startswith("Counting"):
+                # The log says itself which click is the last: only such patterns can be read.
+                patterns = [p for p in patterns if _last_click_is_marked(p)]
+            chosen.append(patterns[generator.integers(len(patterns))])
+        return chosen
+
+    @cached_property
+    def table(self) -> dict[str, list[Any]]:
+        rows = [
+            (number, page.query, doc, rank, "click" in signals)
+            for number, (page, shown) in enumerate(zip(self.pages, self.shown, strict=True))
+            for doc, rank, signals in zip(page.docs, page.ranks, shown, strict=True)
+        ]
+        names = ("session", "query", "doc", "rank", "click")
+        return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+    @cached_property
+    def log(self) -> ClickLog:
+        return read_log(self.table)
+
+    def model(self) -> Any:
+        cls = CATALOGUE[self.name]
+        rows: dict[str, dict[Any, float]] = {coin: {} for coin in cls._parameters()}
+        for oracle in self.oracles:
+            for told in oracle.stories:
+                for fall in told.falls:
+                    rows[fall.coin][fall.row] = self.values(fall.coin, fall.row)
+        return cls.with_values(
+            **{
+                coin: rows[coin] if parameter.keys and rows[coin] else self.values(coin, ())
+                for coin, parameter in cls._parameters().items()
+            }
+        )
+
+
+def _last_click_is_marked(pattern: tuple[frozenset, ...]) -> bool:
+    clicks = [signals for signals in pattern if "click" in signals]
+    marked = ["is_last_click" in signals for signals in clicks]
+    return not clicks or (marked[-1] and not any(marked[:-1]))

@@ -1,0 +1,152 @@
+"""What the package shows, what importing it does, and which module may know which."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gecasmo
+from gecasmo.models import CATALOGUE
+
+ROOT = Path(gecasmo.__file__).parent
+
+# From the bottom up: a module imports at its top only what stands in its own layer or before it.
+LAYERS = (
+    ("errors",),
+    ("language", "logs"),
+    ("compiler",),
+    ("kernels",),
+    ("encoding",),
+    ("forms",),
+    ("estimation",),
+    ("model",),
+    ("matrices", "models"),
+    ("evaluation",),
+    ("simulation", "testing"),
+    ("cli",),
+)
+LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
+APART = [("language", "logs"), ("errors", "language"), ("kernels", "logs"), ("forms", "logs")]
+
+
+def unit(path: Path) -> str:
+    """The folder or module of the package that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def top_imports(path: Path) -> set[str]:
+    """Parts of the package that a file imports when it is imported itself."""
+    found = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gecasmo."):
+            found.add((node.module or "").split(".")[1])
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("gecasmo.")}
+    return found
+
+
+MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_one_way(path: Path) -> None:
+    own = unit(path)
+    upward = {name for name in top_imports(path) if LAYER[name] > LAYER[own]}
+    assert not upward, f"{own} must not know {upward}"
+
+
+def test_neighbours_that_must_not_know_each_other() -> None:
+    for path in MODULES:
+        for first, second in APART:
+            assert not (unit(path) == first and second in top_imports(path)), path
+
+
+def test_every_part_of_the_package_has_a_layer() -> None:
+    assert {unit(path) for path in MODULES} == set(LAYER)
+
+
+def test_the_catalogue_has_every_file_of_the_zoo() -> None:
+    files = {path.stem for path in (ROOT / "models").glob("*.py")} - {"__init__"}
+    modules = {model.__module__.rsplit(".", 1)[1] for model in CATALOGUE.values()}
+    assert modules == files
+    assert len(CATALOGUE) == len(files)
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_zoo_file_holds_a_program_and_nothing_else(name: str) -> None:
+    model = CATALOGUE[name]
+    own = {key for key in vars(model) if not key.startswith("__")}
+    assert own <= {*model._parameters(), "browse", "relevance"}
+    assert model.__doc__
+
+
+NAMES = ["ClickModel", "Parameter", "flip", "EM", "Table", "Fixed", "ClickLog", "read_log", "load"]
+ZOO = [
+    "GCTR",
+    "RCTR",
+    "DCTR",
+    "DRCTR",
+    "PBM",
+    "CM",
+    "DCM",
+    "SDBN",
+    "DBN",
+    "CZM",
+    "CCM",
+    "UBM",
+    "CountingDCM",
+    "CountingSDBN",
+]
+
+
+@pytest.mark.parametrize("name", NAMES + ZOO)
+def test_public_names(name: str) -> None:
+    assert name in gecasmo.__all__
+    assert hasattr(gecasmo, name)
+
+
+def test_all_names_exist_and_the_zoo_is_complete() -> None:
+    assert all(hasattr(gecasmo, name) for name in gecasmo.__all__)
+    assert set(CATALOGUE) <= set(gecasmo.__all__)
+    assert gecasmo.CZM is gecasmo.DBN
+    assert gecasmo.__version__ == "1.0.0.dev0"
+    assert (ROOT / "py.typed").exists()
+
+
+def test_importing_is_light_and_changes_nothing(tmp_path: Path) -> None:
+    code = """
+import json, os, sys, threading, warnings
+import numpy, polars
+filters, environment = list(warnings.filters), dict(os.environ)
+threads = threading.active_count()
+import gecasmo
+heavy = [n for n in ("numba", "llvmlite", "scipy", "typer", "rich", "pandas", "pyarrow")
+         if n in sys.modules]
+print(json.dumps({
+    "heavy": heavy,
+    "filters": filters == list(warnings.filters),
+    "environment": environment == dict(os.environ),
+    "threads": threads == threading.active_count(),
+}))
+"""
+    environment = os.environ | {
+        "HOME": str(tmp_path),
+        "XDG_CACHE_HOME": str(tmp_path / "xdg"),
+        "GECASMO_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    )
+    said = json.loads(done.stdout)
+    assert said == {"heavy": [], "filters": True, "environment": True, "threads": True}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_coverage_exemptions() -> None:
+    assert not [path for path in MODULES if "pragma: no cover" in path.read_text()]
