@@ -18,6 +18,7 @@ from benchmarks.timing import Seconds, time_in_turns
 from gecasmo import ClickLog
 from gecasmo.encoding import EncodedLog
 from gecasmo.estimation import Counts, Expectation
+from gecasmo.estimation.problem import as_weights
 
 Floats = NDArray[np.float64]
 AGREEMENT = 1e-9
@@ -105,10 +106,9 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
 
 
 def random_weights(encoded: EncodedLog) -> list[Floats]:
-    """Two weights per row, tails and heads, of random probabilities."""
+    """Weights of random probabilities, as the kernels want them."""
     rng = np.random.default_rng(0)
-    heads = [rng.uniform(0.05, 0.95, len(rows)) for rows in encoded.rows]
-    return [np.column_stack([1 - p, p]) for p in heads]
+    return [as_weights(rng.uniform(0.05, 0.95, len(rows))) for rows in encoded.rows]
 
 
 def _expectation(model: gecasmo.ClickModel, encoded: EncodedLog, threads: int) -> Expectation:

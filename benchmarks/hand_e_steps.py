@@ -23,9 +23,9 @@ class HandEStep(ABC):
         self.clicks = encoded.obs  # 0 is a skip and 1 a click, as the models have one signal
         self.codes = [encoded.codes[coin.codes] for coin in encoded.plan.coins]
         self.longest = encoded.max_length
-        self.probability = [np.ascontiguousarray(weight[:, 1]) for weight in weights]
-        self.heads = [np.zeros(len(weight)) for weight in weights]
-        self.tails = [np.zeros(len(weight)) for weight in weights]
+        self.probability = [weight[1].copy() for weight in weights]
+        self.heads = [np.zeros(weight.shape[1]) for weight in weights]
+        self.tails = [np.zeros(weight.shape[1]) for weight in weights]
 
     def run(self) -> float:
         """One E-step from cleared counts; returns the log-likelihood."""

@@ -236,10 +236,9 @@ def filter_floored(oracle: Oracle, shown: Signals) -> Floored:
 
 
 def floored_counts(floored: Floored) -> dict[tuple[str, Row], list[float]]:
-    """Expected [heads, tails], without the flips at results that were not looked at."""
+    """Expected [heads, tails], where results that were not looked at are missing data."""
     counts: dict[tuple[str, Row], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for share, told in floored.stories:
         for fall in told.falls:
-            if fall.place is None or not floored.missing[fall.place]:
-                counts[fall.coin, fall.row][0 if fall.heads else 1] += share
+            counts[fall.coin, fall.row][0 if fall.heads else 1] += share
     return dict(counts)

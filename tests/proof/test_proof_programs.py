@@ -59,7 +59,7 @@ def counts_of(case: Case, augmentation: str, kernel: str) -> tuple[dict[Any, Any
     found = {}
     for number, (coin, rows) in enumerate(zip(model.forms, encoded.rows, strict=True)):
         names = rows.frame.rows() if rows.keys else [()]
-        for name, (tails, heads) in zip(names, counts.tables[number], strict=True):
+        for name, (tails, heads) in zip(names, counts.tables[number].T, strict=True):
             found[coin, name] = (heads, tails)
     return found, counts.log_likelihood
 

@@ -68,7 +68,7 @@ def test_many_empty_pages_do_not_mislead_the_continuation_of_dbn() -> None:
 
 
 # -- every global coin of every identifiable model -------------------------------------------------
-N_SEEDS, N_PAGES, N_DOCS, LENGTH = 20, 4_000, 6, 4
+N_SEEDS, N_PAGES, N_DOCS, LENGTH = 20, 20_000, 6, 4
 
 
 @dataclass

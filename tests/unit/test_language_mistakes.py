@@ -478,9 +478,10 @@ def test_a_key_is_a_name(key: object) -> None:
         Parameter(key)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "name", ["fit", "parameters", "name", "keys", "browse", "save", "relevance"]
-)
+TAKEN = ["fit", "parameters", "name", "keys", "browse", "save", "relevance", "click", "reached"]
+
+
+@pytest.mark.parametrize("name", TAKEN)
 def test_a_coin_cannot_take_the_name_of_a_method(name: str) -> None:
     def browse(self, user, result):
         flip(getattr(type(self), name))
@@ -488,6 +489,12 @@ def test_a_coin_cannot_take_the_name_of_a_method(name: str) -> None:
     body = {"coin": Parameter(), "browse": browse, name: Parameter("doc")}
     with pytest.raises(ModelError, match=f"{name}.*another name"):
         type("Clash", (ClickModel,), body)()
+
+
+@pytest.mark.parametrize("key", ["probability", "heads", "tails"])
+def test_a_key_cannot_take_the_name_of_a_column_of_the_table(key: str) -> None:
+    with pytest.raises(ModelError, match="rename that column"):
+        Parameter(key)
 
 
 def test_relevance_names_coins() -> None:

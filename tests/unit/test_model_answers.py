@@ -415,6 +415,15 @@ def test_simulated_signals_and_guards() -> None:
     assert np.isfinite(model.log_likelihood(simulated)).all()
 
 
+def test_pages_and_clicks_made_with_one_seed_are_independent() -> None:
+    """People use the same seed twice; both must not draw the same numbers."""
+    n = 2000
+    quality = np.random.default_rng(5).random(n)
+    columns = {"session": range(n), "doc": range(n), "rank": [1] * n}
+    log = GCTR.with_values(click_rate=0.5).simulate(read_log(columns, click=None), seed=5)
+    assert abs(np.corrcoef(quality, log.click)[0, 1]) < 0.1
+
+
 def test_simulation_agrees_with_marginals() -> None:
     log = pages(3000, 3)
     model = Tired.with_values(is_easily_tired=0.5, attraction=0.5, patience=0.1)

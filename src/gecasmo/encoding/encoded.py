@@ -43,7 +43,7 @@ class EncodedLog:
     weight: NDArray[np.float64]
     bucket_start: NDArray[np.int64]
     shifts: list[int]
-    ranks: NDArray[np.int64]
+    ranks: NDArray[np.int32]  # only where the kernel adds the click history
     page_of_session: NDArray[np.int64]
 
     @property
@@ -157,7 +157,7 @@ class _Encoder:
             weight=weight.astype(np.float64),
             bucket_start=bucket_starts(folded.hashes),
             shifts=shifts,
-            ranks=log.rank[log.order][group_places].astype(np.int64),
+            ranks=log.rank[log.order][group_places] if self.lifted else np.zeros(0, np.int32),
             page_of_session=folded.page_of_session,
         )
 

@@ -24,7 +24,7 @@ _SMALLEST_FACTOR = 1e-200
 
 @dataclass
 class Counts:
-    """Expected heads and tails of every coin: `tables[coin][row, side]`, side 1 is heads.
+    """Expected heads and tails of every coin: `tables[coin][side, row]`, side 1 is heads.
 
     Counts of two sets of pages add up to the counts of their union.
     """
@@ -34,10 +34,12 @@ class Counts:
     n_impossible: int
 
     def heads(self, coin: int) -> Floats:
-        return self.tables[coin][:, 1]
+        heads: Floats = self.tables[coin][1]
+        return heads
 
     def tails(self, coin: int) -> Floats:
-        return self.tables[coin][:, 0]
+        tails: Floats = self.tables[coin][0]
+        return tails
 
 
 def default_threads() -> int:
@@ -65,23 +67,27 @@ class Expectation:
         self.machine = library.structure.machine(augmentation, with_missing)
         self.is_small = library.is_small(augmentation, with_missing)
         self.tables = [
-            np.zeros((256 >> shift, len(rows), 2))
+            np.zeros((256 >> shift, 2, len(rows)))
             for shift, rows in zip(encoded.shifts, encoded.rows, strict=True)
         ]
         self.careful = np.zeros(max(encoded.n_pages, 1), np.uint8)
         self.log_likelihood = np.zeros(N_BUCKETS)
         self.n_impossible = np.zeros(N_BUCKETS, np.int64)
+        self.n_unshowable = self._count_unshowable()
         self.ranges = self._ranges(threads or default_threads())
         n_literals = [len(e.literals) for s in self.machine.steps() for o in s.edges for e in o]
         self.smallest = _SMALLEST_FACTOR ** (1 / max(1, *n_literals, 1))
 
     def run(self, weights: Sequence[Floats]) -> Counts:
-        """Expected counts at these weights, `weights[coin][row, side]`."""
+        """Expected counts at these weights, `weights[coin][side, row]`."""
         for table in self.tables:
             table[:] = 0.0
         self.log_likelihood[:] = 0.0
         self.n_impossible[:] = 0
-        if self.is_small and not self._has_tiny(weights):
+        if self.n_unshowable:
+            # No probabilities can make these pages possible, and kernels do not look for them.
+            self.n_impossible[0] = self.n_unshowable
+        elif self.is_small and not self._has_tiny(weights):
             self.careful[:] = 0
             self._run("e_step", weights)
             if self.careful.any():
@@ -95,6 +101,12 @@ class Expectation:
             float(self.log_likelihood.sum()),
             int(self.n_impossible.sum()),
         )
+
+    def _count_unshowable(self) -> int:
+        """Pages that show something which no edge can show."""
+        unshowable = self.encoded.obs >= self.machine.first_impossible
+        pages = np.searchsorted(self.encoded.obs_start, np.flatnonzero(unshowable), side="right")
+        return len(np.unique(pages))
 
     def _has_tiny(self, weights: Sequence[Floats]) -> bool:
         return any(bool(np.any((w > 0) & (w < self.smallest))) for w in weights)

@@ -99,16 +99,18 @@ class Problem:
         for number, coin in enumerate(self.coins):
             before = coin.form.predict(a.states[number], coin.rows)
             after = coin.form.predict(b[number], coin.rows)
-            flips = a.counts.tables[number].sum(axis=1)
+            flips = a.counts.tables[number].sum(axis=0)
             spread = np.maximum(before * (1 - before), 1e-12)
             total += float((flips * (after - before) ** 2 / spread).sum())
         return float(np.sqrt(total / max(self.n_pages, 1.0)))
 
 
 def as_weights(probability: Floats) -> Floats:
-    weights = np.empty((len(probability), 2))
-    weights[:, 1] = probability
-    np.subtract(1.0, probability, out=weights[:, 0])
+    """The weights of a coin, `[side, row]`: a side is read on its own more often than with the
+    other, so each stands together."""
+    weights = np.empty((2, len(probability)))
+    weights[1] = probability
+    np.subtract(1.0, probability, out=weights[0])
     return weights
 
 

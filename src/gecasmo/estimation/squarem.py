@@ -67,7 +67,7 @@ class Extrapolation:
         if not len(a):
             return a, a, a, a
         probability = form.predict(once.states[n], coin.rows)
-        flips = once.counts.tables[n].sum(axis=1)
+        flips = once.counts.tables[n].sum(axis=0)
         with np.errstate(invalid="ignore"):
             first, second = b - a, (c - b) - (b - a)
         usable = np.isfinite(first) & np.isfinite(second)

@@ -50,7 +50,9 @@ def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
     key = (source, signature)
     if key not in _compiled:
         try:
-            kernel = numba.njit(nogil=True, cache=True)(_define(source, name, _stored(source)))
+            kernel = numba.njit(nogil=True, error_model="numpy", cache=True)(
+                _define(source, name, _stored(source))
+            )
             kernel.compile(signature)
         except numba.core.errors.NumbaError:
             raise  # the source itself is at fault: that is a bug of ours
@@ -58,7 +60,9 @@ def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
             # A folder that cannot be written or read, or a damaged file in it, surfaces as
             # almost any exception; without the cache none of that matters.
             _warn(error)
-            kernel = numba.njit(nogil=True)(_define(source, name, f"<gecasmo {name}>"))
+            kernel = numba.njit(nogil=True, error_model="numpy")(
+                _define(source, name, f"<gecasmo {name}>")
+            )
             kernel.compile(signature)
         _compiled[key] = kernel
     return _compiled[key]

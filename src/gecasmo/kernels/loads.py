@@ -75,12 +75,12 @@ class Loads:
 
     def _fetch(self, text: Text, number: int, coin: int, row: str) -> None:
         if row.isdigit():
-            text(f"v[{2 * number}] = W{coin}[{row}, 0]")
-            text(f"v[{2 * number + 1}] = W{coin}[{row}, 1]")
+            text(f"v[{2 * number}] = W{coin}[0, {row}]")
+            text(f"v[{2 * number + 1}] = W{coin}[1, {row}]")
         else:
             text(f"k = {row}")
-            text(f"v[{2 * number}] = W{coin}[k, 0]")
-            text(f"v[{2 * number + 1}] = W{coin}[k, 1]")
+            text(f"v[{2 * number}] = W{coin}[0, k]")
+            text(f"v[{2 * number + 1}] = W{coin}[1, k]")
 
 
 _SIZE = {"last_click": "rank_size", "distance": "rank_size", "clicks_above": "count_size"}

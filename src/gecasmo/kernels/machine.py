@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from gecasmo.compiler.automaton import Edge, Literal
 from gecasmo.compiler.close import Staircase
-from gecasmo.compiler.merge import Guards, split_by_guards
+from gecasmo.compiler.merge import Guards, merge_edges, split_by_guards
 from gecasmo.errors import ModelError
 
 MAX_CASES = 1024
@@ -90,9 +90,10 @@ class Machine:
     def n_observations(self) -> int:
         return len(self.observations)
 
-    def is_counted(self, observation: int) -> bool:
-        """Whether coins of this result are counted; not if its signals were not looked at."""
-        return self.observations[observation].symbol != MISSING
+    @property
+    def first_impossible(self) -> int:
+        """Observations from this number on cannot be shown by any edge."""
+        return len(self.observations) - self.n_classes
 
     def steps(self) -> tuple[Step, ...]:
         """All steps, the closing ones first, then the body."""
@@ -116,7 +117,7 @@ def lower(staircase: Staircase, with_missing: bool = False) -> Machine:
     """Turn names into numbers.
 
     `with_missing` adds, per class of guards, an observation "not looked at": all edges, whatever
-    they show, and no counts.
+    they show.
     """
     return _Lowering(staircase, with_missing).machine()
 
@@ -200,13 +201,24 @@ class _Lowering:
     def _edges(self, step: int) -> tuple[tuple[MachineEdge, ...], ...]:
         lists = []
         for case, symbol in self.observations:
-            found = [
-                self._edge(item.edge, item.place)
-                for item in self.classes[case]
-                if item.step == step and symbol in (MISSING, item.edge.symbol)
-            ]
+            here = [item for item in self.classes[case] if item.step == step]
+            if symbol == MISSING:
+                found = self._unseen([item.edge for item in here])
+            else:
+                found = [
+                    self._edge(item.edge, item.place) for item in here if item.edge.symbol == symbol
+                ]
             lists.append(tuple(sorted(found, key=lambda edge: (edge.source, edge.number))))
         return tuple(lists)
+
+    def _unseen(self, edges: list[Edge]) -> list[MachineEdge]:
+        """The edges of a result whose signals are not looked at: all of them, whatever they
+        show, with only those flips left that decide where they lead."""
+        by_source: dict[int, list[Edge]] = {}
+        for edge in edges:
+            by_source.setdefault(edge.source, []).append(replace(edge, symbol=(), guards=()))
+        merged = [e for listed in by_source.values() for e in merge_edges(listed, self.automaton)]
+        return [self._edge(edge, number) for number, edge in enumerate(merged)]
 
     def _body(self) -> Step:
         edges = self._edges(len(self.steps) - 1)

@@ -60,7 +60,7 @@ class _Chain(EStepText):
 
     def _step_backward(self, step: Step) -> None:
         text = self.text
-        text("o = obs[base + t]")
+        text("o = obs[base + index(t)]")
         self.branch(range(self.machine.n_observations), lambda o: self._weigh(step, o))
         live = [s for s in range(step.n_sources) if s != step.silent_source]
         for state in live:
@@ -93,7 +93,7 @@ class _Chain(EStepText):
             text("r = 1.0 / z if z > 0.0 else 0.0")
             stored = 1 if len(terms) == 2 else len(terms)
             for place in range(stored):
-                text(f"share[t, {slot + place}] = f{place} * r")
+                text(f"share[index(t), {slot + place}] = f{place} * r")
             text(f"y{state} = {product([*common, 'z'])}")
         if observation >= self.machine.n_quiet:
             text("quiet = 0.0")
@@ -175,7 +175,7 @@ class _Chain(EStepText):
 
     def _step_forward(self, step: Step, is_last: bool = False) -> None:
         text = self.text
-        text("o = obs[base + t]")
+        text("o = obs[base + index(t)]")
         live = [s for s in range(step.n_targets) if s != step.silent_target]
         kept = [] if is_last else live
         self.branch(range(self.machine.n_observations), lambda o: self._share(step, o, kept))
@@ -186,9 +186,7 @@ class _Chain(EStepText):
     def _share(self, step: Step, observation: int, live: list[int]) -> None:
         text = self.text
         groups = self._groups(step, observation)
-        is_counted = self.machine.is_counted(observation)
-        if is_counted:
-            self.fetch_rows([literal for _, group, _ in groups for literal in group.literals()])
+        self.fetch_rows([literal for _, group, _ in groups for literal in group.literals()])
         into: dict[int, list[str]] = {state: [] for state in live}
         amounts: list[tuple[MachineLiteral, str]] = []
         for state, group, slot in groups:
@@ -198,14 +196,13 @@ class _Chain(EStepText):
             if len(group.edges) > 1:
                 names = [f"f{slot + place}" for place in range(len(group.edges))]
                 for place in range(len(group.edges) - (len(group.edges) == 2)):
-                    text(f"{names[place]} = {posterior} * share[t, {slot + place}]")
+                    text(f"{names[place]} = {posterior} * share[index(t), {slot + place}]")
                 if len(group.edges) == 2:
                     text(f"{names[1]} = {posterior} - {names[0]}")
             for name, rest, edge in zip(names, group.rests, group.edges, strict=True):
                 amounts += [(literal, name) for literal in rest]
                 if edge.target in into:
                     into[edge.target].append(name)
-        if is_counted:
-            self.count_all(amounts)
+        self.count_all(amounts)
         for state in live:
             text(f"y{state} = {' + '.join(into[state]) or '0.0'}")

@@ -62,7 +62,7 @@ class _Live(EStepText):
         """Count and multiply over results that were certainly looked at."""
         text = self.text
         with text.block(f"for t in range({end}):"):
-            text("o = obs[base + t]")
+            text("o = obs[base + index(t)]")
             self.branch(range(self.machine.n_observations), self._certain)
 
     def _certain(self, observation: int) -> None:
@@ -75,15 +75,13 @@ class _Live(EStepText):
         literals = group.literals()
         self.fetch_rows(literals)
         self.fetch_weights(literals)
-        is_counted = self.machine.is_counted(observation)
         amounts: list[tuple[MachineLiteral, str]] = [(literal, "q") for literal in group.common]
         if len(edges) == 1:
             text(f"page *= {product(self.values(group.common, edges[0].multiplicity))}")
         else:
             amounts += self._split(group, "q", [None] * len(edges))
             text(f"page *= {product([*self.values(group.common), 'z'])}")
-        if is_counted:
-            self.count_all(amounts)
+        self.count_all(amounts)
 
     def _split(
         self, group: Group, posterior: str, below: list[str | None]
@@ -114,7 +112,7 @@ class _Live(EStepText):
         with text.block("else:"):
             text(f"logs = math.log({tail})" if tail else "logs = 0.0")
             with text.block(f"for t in range({end}):"):
-                text("o = obs[base + t]")
+                text("o = obs[base + index(t)]")
                 self.branch(range(self.machine.n_observations), self._log_factor)
                 with text.block("if page <= 0.0:"):
                     text("impossible += 1", "logs = 0.0", "break")
@@ -140,12 +138,12 @@ class _Live(EStepText):
         last_step = machine.closing[0] if machine.closing else machine.body
         quiet = range(machine.n_quiet)
         # Backward over the tail; where it stops is the last signal.
-        text("t = length - 1", "o = obs[base + t]", "x = 1.0")
+        text("t = length - 1", "o = obs[base + index(t)]", "x = 1.0")
         with text.block(f"if o < {machine.n_quiet}:"):
             self.branch(quiet, lambda o: self._weigh(last_step, o))
             text("t -= 1")
             with text.block("while t >= 0:"):
-                text("o = obs[base + t]")
+                text("o = obs[base + index(t)]")
                 with text.block(f"if o >= {machine.n_quiet}:"):
                     text("break")
                 self.branch(quiet, lambda o: self._weigh(machine.body, o))
@@ -179,21 +177,21 @@ class _Live(EStepText):
         """Forward below the last signal: `u` is the posterior of being there."""
         text = self.text
         with text.block("for t in range(signal + 1, length - 1):"):
-            text("o = obs[base + t]")
+            text("o = obs[base + index(t)]")
             self.branch(quiet, lambda o: self._share(self.machine.body, o))
         with text.block("if signal < length - 1:"):
-            text("t = length - 1", "o = obs[base + t]")
+            text("t = length - 1", "o = obs[base + index(t)]")
             self.branch(quiet, lambda o: self._share(last_step, o))
 
     def _weigh_signal(self, step: Step, loud: range) -> None:
         text = self.text
-        text("o = obs[base + signal]")
+        text("o = obs[base + index(signal)]")
         self.branch(loud, lambda o: self._weigh(step, o))
         text("page = x")
 
     def _share_signal(self, step: Step, loud: range) -> None:
         text = self.text
-        text("t = signal", "o = obs[base + signal]")
+        text("t = signal", "o = obs[base + index(signal)]")
         self.branch(loud, lambda o: self._share(step, o))
 
     def _live_edges(self, step: Step, observation: int, stay: bool = False) -> list[MachineEdge]:
@@ -229,7 +227,7 @@ class _Live(EStepText):
         text(f"z = {' + '.join(f'f{number}' for number in range(len(terms)))}")
         text("r = 1.0 / z if z > 0.0 else 0.0")
         for number in range(len(terms) - (len(terms) == 2)):
-            text(f"share[{place}, {number}] = f{number} * r")
+            text(f"share[index({place}), {number}] = f{number} * r")
         text(f"x = {product([*self.values(group.common), 'z'])}")
 
     def _below(self, step: Step, edge: MachineEdge) -> list[str]:
@@ -247,15 +245,14 @@ class _Live(EStepText):
         if len(edges) > 1:
             names = [f"f{number}" for number in range(len(edges))]
             for number in range(len(edges) - (len(edges) == 2)):
-                text(f"{names[number]} = u * share[t, {number}]")
+                text(f"{names[number]} = u * share[index(t), {number}]")
             if len(edges) == 2:
                 text(f"{names[1]} = u - {names[0]}")
-        if self.machine.is_counted(observation):
-            self.fetch_rows(group.literals())
-            amounts = [(literal, "u") for literal in group.common]
-            for name, rest in zip(names, group.rests, strict=True):
-                amounts += [(literal, name) for literal in rest]
-            self.count_all(amounts)
+        self.fetch_rows(group.literals())
+        amounts = [(literal, "u") for literal in group.common]
+        for name, rest in zip(names, group.rests, strict=True):
+            amounts += [(literal, name) for literal in rest]
+        self.count_all(amounts)
         staying = [
             name
             for name, edge in zip(names, edges, strict=True)

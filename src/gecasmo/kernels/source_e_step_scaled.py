@@ -9,7 +9,7 @@ from gecasmo.kernels.e_step_text import e_step_arguments
 from gecasmo.kernels.loads import Loads
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.text import EdgeTable, Text, array
+from gecasmo.kernels.text import EdgeTable, Text
 
 # A step less likely than this is done again, scaled up; a state less likely is never reached.
 SMALLEST_STEP = 1e-150
@@ -38,8 +38,7 @@ class _Scaled:
         text = Text()
         text("import math", "", "import numpy as np", "")
         text(*self.edges.constants(), *self.initial.constants())
-        counted = [machine.is_counted(o) for o in range(machine.n_observations)]
-        text(array("COUNTED", counted), "", "")
+        text("", "")
         with text.block(f"def e_step({', '.join(e_step_arguments(self.plan))}):"):
             self.loads.everywhere(text)
             text(f"n = np.zeros({max(self.loads.n_slots, 1)})")
@@ -124,10 +123,9 @@ class _Scaled:
                 "if a[t, {source}] > 0.0:",  # else x may be infinite, and 0 times that no number
                 "    x = {weight} * b[{target}] / scale[t]",
                 "    y[{source}] += x",
-                "    if COUNTED[o] == 1:",
-                "        x *= q * a[t, {source}]",
-                "        " + _LITERALS.format(table="EDGES"),
-                "            n[EDGES_SLOT[j]] += x",
+                "    x *= q * a[t, {source}]",
+                "    " + _LITERALS.format(table="EDGES"),
+                "        n[EDGES_SLOT[j]] += x",
             )
             self._flush(text, "result")
             with text.block(states):
@@ -163,4 +161,4 @@ class _Scaled:
         text(f"k = {place}")
         for side in (0, 1):
             slot = 2 * number + side
-            text(f"c{coin}[k, {side}] += n[{slot}]", f"n[{slot}] = 0.0")
+            text(f"c{coin}[{side}, k] += n[{slot}]", f"n[{slot}] = 0.0")

@@ -10,6 +10,9 @@ HISTORY_KEYS = ("last_click", "distance", "clicks_above")
 # Made from the page itself, so no log needs to carry them as columns.
 POSITION_KEYS = ("rank", "page_length", "result")
 
+# What a table of parameters says of each row, beside its keys.
+TABLE_COLUMNS = ("probability", "heads", "tails")
+
 
 class Parameter:
     """A coin with a table of probabilities, one row per distinct key.
@@ -60,6 +63,10 @@ def check_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
         if not isinstance(key, str) or not key:
             raise ModelError(
                 f"A key is the name of a column, such as 'query' or 'rank', not {key!r}."
+            )
+        if key in TABLE_COLUMNS:
+            raise ModelError(
+                f"The key '{key}' would be mistaken for the {key} of a row; rename that column."
             )
     if len(set(keys)) < len(keys):
         raise ModelError(f"A key is named twice: {', '.join(keys)}.")

@@ -30,9 +30,9 @@ def parameter_frames(model: Model) -> dict[str, pl.DataFrame]:
     frames = {}
     for coin, form in model.forms.items():
         frame = form.to_frame(states[coin])
-        sides = counts.get(coin, np.zeros((len(frame), 2)))
+        sides = counts.get(coin, np.zeros((2, len(frame))))
         frames[coin] = frame.with_columns(
-            pl.Series("heads", sides[:, 1]), pl.Series("tails", sides[:, 0])
+            pl.Series("heads", sides[1]), pl.Series("tails", sides[0])
         )
     return frames
 

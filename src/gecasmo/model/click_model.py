@@ -12,6 +12,9 @@ from gecasmo.forms import Fixed, Form, Table
 from gecasmo.language import Parameter, Result, User
 from gecasmo.model.base import Model
 
+# Columns of what a model tells about each result; a coin gets one of its own there.
+_RESULT_COLUMNS = ("session", "query", "doc", "rank", "click", "reached")
+
 
 class ClickModel(Model):
     """Write a click model: name its coins and say what a user does at one result.
@@ -40,7 +43,11 @@ class ClickModel(Model):
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
             )
         super().__init__(cls.__name__, keys, forms, _program_text(cls))
-        taken = [name for name in keys if hasattr(ClickModel, name) or name in vars(self)]
+        taken = [
+            name
+            for name in keys
+            if hasattr(ClickModel, name) or name in vars(self) or name in _RESULT_COLUMNS
+        ]
         if taken:
             raise ModelError(
                 f"{cls.__name__}.{taken[0]} would hide what every model has under that name; "

@@ -103,7 +103,7 @@ class PageRun:
         n_histories = int(np.prod(sizes))
         grid = np.indices(sizes).reshape(len(sizes), -1)
         keys = self.model.keys[coin]
-        weights = np.empty((max(len(rows), 1) * n_histories, 2))
+        weights = np.empty((2, max(len(rows), 1) * n_histories))
         at_once = max(1, _ROWS_AT_ONCE // n_histories)
         for first in range(0, max(len(rows), 1), at_once):
             numbers = np.arange(first, min(first + at_once, max(len(rows), 1)))
@@ -117,7 +117,7 @@ class PageRun:
                     columns[key] = rows.frame[key].gather(repeated)
             part = Rows(keys, [columns[key] for key in keys], len(repeated))
             place = slice(first * n_histories, first * n_histories + len(repeated))
-            weights[place] = as_weights(self._predict(coin, form, part))
+            weights[:, place] = as_weights(self._predict(coin, form, part))
         return weights
 
 

@@ -91,7 +91,7 @@ def _parts(model: Model) -> dict[str, bytes]:
         if model.report_ is not None:
             counts = f"tables/{number}_counts.parquet"
             table = model.report_.counts[name]
-            tables[counts] = _parquet(pl.DataFrame({"tails": table[:, 0], "heads": table[:, 1]}))
+            tables[counts] = _parquet(pl.DataFrame({"tails": table[0], "heads": table[1]}))
         coins.append(
             {
                 "name": name,
@@ -128,8 +128,8 @@ def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
         keys[name] = tuple(coin["declared_keys"])
         if coin["counts"] is not None:
             table = _frame(parts, coin["counts"])
-            counts[name] = np.column_stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
-            if len(counts[name]) != len(forms[name].to_frame(states[name])):
+            counts[name] = np.stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
+            if counts[name].shape[1] != len(forms[name].to_frame(states[name])):
                 raise SavedModelError(f"The counts of '{name}' do not belong to its table.")
     if list(keys) != list(automaton.parameters):
         raise SavedModelError("The coins of the model and of its automaton differ.")

@@ -16,6 +16,8 @@ from gecasmo.model.running import PageRun, result_frame
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
+_STREAM = 0x636C6963
+
 
 def posterior_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     """Per result: reached, and flipped and heads of every coin."""
@@ -80,7 +82,8 @@ def _draw(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Run a sampling kernel with uniforms that belong to the log's rows, not to its encoding."""
     log, encoded = run.log, run.encoded
-    generator = np.random.default_rng(seed)
+    # People use one seed for their pages and for the clicks on them: the streams must differ.
+    generator = np.random.default_rng([seed, _STREAM])
     in_order = generator.random(log.n_results)
     by_session = generator.random((n_page_uniforms, log.n_sessions))
     uniform = np.empty(encoded.n_results)
