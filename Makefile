@@ -35,7 +35,7 @@ format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff format .
 
 soak: $(VENV)/dev ## the long versions of the property tests
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof
+	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks

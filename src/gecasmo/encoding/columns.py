@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -30,6 +30,17 @@ def coded(log: ClickLog, name: str, coin: str) -> Coded:
     if name not in known:
         known[name] = _code(log, name, coin)
     return known[name]
+
+
+def in_chain(log: ClickLog, values: NDArray[Any]) -> NDArray[Any]:
+    """Values per row of the log, page by page and rank by rank."""
+    if log not in _is_sorted:
+        order = log.order
+        _is_sorted[log] = bool((order == np.arange(len(order))).all())
+    return values if _is_sorted[log] else values[log.order]
+
+
+_is_sorted: WeakKeyDictionary[ClickLog, bool] = WeakKeyDictionary()
 
 
 def is_page_constant(log: ClickLog, name: str) -> bool:

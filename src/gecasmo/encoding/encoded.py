@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import Automaton
-from gecasmo.encoding.columns import coded, dense, is_page_constant
+from gecasmo.encoding.columns import coded, dense, in_chain, is_page_constant
 from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
 from gecasmo.encoding.hashing import Hashes, hash_values, mix
 from gecasmo.encoding.observations import check_lengths, observe
@@ -65,9 +65,8 @@ class EncodedLog:
         """Where the answer for each result stands, in the order of the log's rows."""
         log = self.log
         place = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
-        in_chain = np.repeat(self.obs_start[self.page_of_session], log.lengths) + place
         places = np.empty(log.n_results, np.int64)
-        places[log.order] = in_chain
+        places[log.order] = np.repeat(self.obs_start[self.page_of_session], log.lengths) + place
         return places
 
 
@@ -118,14 +117,14 @@ class _Encoder:
 
     def encode(self) -> EncodedLog:
         log = self.log
-        observations = observe(log, self.automaton, self.machine, self.missing)[log.order]
+        observations = in_chain(log, observe(log, self.automaton, self.machine, self.missing))
         static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
         shown, seen = [self._chain_codes(key) for key in static], observations
         history = [k for k in self.coin_of_key if k in HISTORY_KEYS]
         if history:
             # Histories are made of ranks and clicks; two odd observations may share a number.
-            shown.append(coded(log, "rank", "").codes[log.order])
-            seen = 2 * observations.astype(np.uint32) + log.click[log.order]
+            shown.append(in_chain(log, coded(log, "rank", "").codes))
+            seen = 2 * observations.astype(np.uint32) + in_chain(log, log.click)
         folded = fold(
             log,
             self._page_hashes(),
@@ -157,7 +156,7 @@ class _Encoder:
             weight=weight.astype(np.float64),
             bucket_start=bucket_starts(folded.hashes),
             shifts=shifts,
-            ranks=log.rank[log.order][group_places] if self.lifted else np.zeros(0, np.int32),
+            ranks=in_chain(log, log.rank)[group_places] if self.lifted else np.zeros(0, np.int32),
             page_of_session=folded.page_of_session,
         )
 
@@ -174,7 +173,7 @@ class _Encoder:
         return result
 
     def _chain_codes(self, key: str) -> Codes:
-        return coded(self.log, key, self.coin_of_key[key]).codes[self.log.order]
+        return in_chain(self.log, coded(self.log, key, self.coin_of_key[key]).codes)
 
     # -- coins ---------------------------------------------------------------------------------
     def _coins(self) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
@@ -216,7 +215,7 @@ class _Encoder:
         if not keys or not self.log.n_results:
             return ONE_ROW, np.zeros(len(places), np.uint32), 0
         parts = [coded(self.log, key, coin) for key in keys]
-        chosen = [part.codes[self.log.order][places] for part in parts]
+        chosen = [in_chain(self.log, part.codes)[places] for part in parts]
         combined = chosen[0].astype(np.int64)
         size = len(parts[0].values)
         for part, codes in zip(parts[1:], chosen[1:], strict=True):

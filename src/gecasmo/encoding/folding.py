@@ -12,6 +12,7 @@ from gecasmo.logs import ClickLog
 
 Integers = NDArray[np.int64]
 N_BUCKETS = 256
+_ODD = np.array([0x9E3779B97F4A7C15], np.uint64)
 
 
 class Folded(NamedTuple):
@@ -89,10 +90,12 @@ def _inverse(order: Integers) -> Integers:
 def _hash_pages(log: ClickLog, columns: list[NDArray[np.unsignedinteger]]) -> Hashes:
     """One number per page from the codes of its results in order."""
     place = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
-    combined = mix(place)
+    combined = place.astype(np.uint64) * _ODD
+    factor = _ODD
     for column in columns:
-        combined = mix(combined + column)
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(combined)])
+        factor = factor * _ODD  # arithmetic modulo 2**64, on purpose
+        combined += column * factor
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(combined))])
     return mix((total[log.starts[1:]] - total[log.starts[:-1]]) + log.lengths.astype(np.uint64))
 
 

@@ -52,7 +52,8 @@ class Extrapolation:
         if accepted and self._used == self.longest:
             self.longest *= 4
         elif not accepted:
-            self.longest = max(2.0, self.longest / 4)
+            # Halved where growth is fourfold: long steps are worth a failure now and then.
+            self.longest = max(2.0, self.longest / 2)
 
     def _move(
         self, n: int, start: Evaluation, once: Evaluation, twice: list[FormState]
