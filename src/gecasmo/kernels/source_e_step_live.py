@@ -16,6 +16,9 @@ from gecasmo.kernels.e_step_text import SMALLEST_PAGE, EStepText, Group, product
 from gecasmo.kernels.machine import Machine, MachineEdge, MachineLiteral, Step
 from gecasmo.kernels.plan import Plan
 
+# Added to a weight that may be 0 and else is far larger: cheaper than asking before dividing.
+NOTHING = 1e-300
+
 
 def can_be_live_source(machine: Machine) -> bool:
     """Whether the machine has this shape, with nothing to decide before the first result."""
@@ -93,7 +96,7 @@ class _Live(EStepText):
             factors = self.values(rest, edge.multiplicity) + ([weight] if weight else [])
             text(f"{name} = {product(factors)}")
         text(f"z = {' + '.join(names)}")
-        text(f"r = {posterior} / z if z > 0.0 else 0.0")
+        text(f"r = {posterior} / (z + {NOTHING})")
         if len(names) == 2:
             text(f"{names[0]} *= r", f"{names[1]} = {posterior} - {names[0]}")
         else:
@@ -149,26 +152,14 @@ class _Live(EStepText):
                 self.branch(quiet, lambda o: self._weigh(machine.body, o))
                 text("t -= 1")
         text("signal = t", "page = x", "u = q")
-        loud = range(machine.n_quiet, machine.n_observations)
-        with text.block("if signal >= 0:"):
-            if machine.closing:
-                with text.block("if signal == length - 1:"):
-                    self._weigh_signal(last_step, loud)
-                with text.block("else:"):
-                    self._weigh_signal(machine.body, loud)
-            else:
-                self._weigh_signal(machine.body, loud)
-        with text.block(f"if page < {SMALLEST_PAGE}:"):
-            text("careful[i] = 1", "continue")
+        with text.block("if signal < 0:"):
+            self._leave_if_unlikely()
+        if machine.closing:
+            with text.block("elif signal == length - 1:"):
+                self._last_signal(last_step)
+        with text.block("else:"):
+            self._last_signal(machine.body)
         text("tail = page")
-        with text.block("if signal >= 0:"):
-            if machine.closing:
-                with text.block("if signal == length - 1:"):
-                    self._share_signal(last_step, loud)
-                with text.block("else:"):
-                    self._share_signal(machine.body, loud)
-            else:
-                self._share_signal(machine.body, loud)
         self._tail(last_step, quiet)
         self._prefix("signal")
         self._add_page("signal", "tail")
@@ -183,16 +174,35 @@ class _Live(EStepText):
             text("t = length - 1", "o = obs[base + index(t)]")
             self.branch(quiet, lambda o: self._share(last_step, o))
 
-    def _weigh_signal(self, step: Step, loud: range) -> None:
-        text = self.text
-        text("o = obs[base + index(signal)]")
-        self.branch(loud, lambda o: self._weigh(step, o))
-        text("page = x")
+    def _last_signal(self, step: Step) -> None:
+        machine = self.machine
+        self.text("o = obs[base + index(t)]")
+        loud = range(machine.n_quiet, machine.n_observations)
+        self.branch(loud, lambda o: self._divide_signal(step, o))
 
-    def _share_signal(self, step: Step, loud: range) -> None:
+    def _divide_signal(self, step: Step, observation: int) -> None:
+        """Weigh the page, divide `u` over the edges, count, and keep what stays."""
         text = self.text
-        text("t = signal", "o = obs[base + index(signal)]")
-        self.branch(loud, lambda o: self._share(step, o))
+        edges = self._live_edges(step, observation)
+        group = Group(edges)
+        self.fetch_rows(group.literals())
+        self.fetch_weights(group.literals())
+        names = [f"f{number}" for number in range(len(edges))]
+        for name, rest, edge in zip(names, group.rests, edges, strict=True):
+            factors = self.values(rest, edge.multiplicity) + self._below(step, edge)
+            text(f"{name} = {product(factors)}")
+        text(f"z = {' + '.join(names)}")
+        text(f"page = {product([*self.values(group.common), 'z'])}")
+        self._leave_if_unlikely()
+        if len(edges) == 1:
+            names = ["u"]
+        else:
+            text("r = u / z", *(f"{name} *= r" for name in names))
+        self._count_shares(step, group, names)
+
+    def _leave_if_unlikely(self) -> None:
+        with self.text.block(f"if page < {SMALLEST_PAGE}:"):
+            self.text("careful[i] = 1", "continue")
 
     def _live_edges(self, step: Step, observation: int, stay: bool = False) -> list[MachineEdge]:
         edges = [e for e in step.edges[observation] if e.source != step.silent_source]
@@ -221,13 +231,12 @@ class _Live(EStepText):
             ]
             text(f"x = {product(factors)}")
             return
-        place = "signal" if observation >= self.machine.n_quiet else "t"
         for number, term in enumerate(terms):
             text(f"f{number} = {term}")
         text(f"z = {' + '.join(f'f{number}' for number in range(len(terms)))}")
-        text("r = 1.0 / z if z > 0.0 else 0.0")
+        text(f"r = 1.0 / (z + {NOTHING})")
         for number in range(len(terms) - (len(terms) == 2)):
-            text(f"share[index({place}), {number}] = f{number} * r")
+            text(f"share[index(t), {number}] = f{number} * r")
         text(f"x = {product([*self.values(group.common), 'z'])}")
 
     def _below(self, step: Step, edge: MachineEdge) -> list[str]:
@@ -249,14 +258,18 @@ class _Live(EStepText):
             if len(edges) == 2:
                 text(f"{names[1]} = u - {names[0]}")
         self.fetch_rows(group.literals())
+        self._count_shares(step, group, names)
+
+    def _count_shares(self, step: Step, group: Group, names: list[str]) -> None:
+        """Count the edges of a group by the posteriors called `names`; `u` is what stays."""
         amounts = [(literal, "u") for literal in group.common]
         for name, rest in zip(names, group.rests, strict=True):
             amounts += [(literal, name) for literal in rest]
         self.count_all(amounts)
         staying = [
             name
-            for name, edge in zip(names, edges, strict=True)
+            for name, edge in zip(names, group.edges, strict=True)
             if edge.target != step.silent_target
         ]
         if staying != ["u"]:
-            text(f"u = {' + '.join(staying) or '0.0'}")
+            self.text(f"u = {' + '.join(staying) or '0.0'}")
