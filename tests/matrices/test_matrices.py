@@ -99,7 +99,7 @@ def test_matrix_models_simulate_evaluate_save_and_load(tmp_path):
 
 def test_a_page_longer_than_the_matrices_is_refused():
     model = matrices.read(FILE, "ubm").with_values(phi_A=0.5, gamma=dict.fromkeys(range(10), 0.5))
-    with pytest.raises(ClickLogError, match="at most 4 results, but session .* has"):
+    with pytest.raises(ClickLogError, match=r"at most 4 results, but session .* has"):
         model.log_likelihood(random_log(50, 8, seed=10))
 
 

@@ -24,7 +24,7 @@ def random_pages(
     Queries follow a zipf law. Document d of query q has `quality[q, d]`; a page shows the best
     `length` documents of its query by quality plus normal noise, drawn anew for each page.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 1])  # a stream of its own, whoever else uses the seed
     popularity = np.arange(1, n_queries + 1, dtype=float) ** -zipf
     query = rng.choice(n_queries, size=n_pages, p=popularity / popularity.sum())
     score = quality[query] + noise * rng.standard_normal((n_pages, quality.shape[1]))
@@ -43,7 +43,7 @@ def demo_log(n_pages: int, seed: int) -> tuple[ClickLog, ClickModel]:
     """A simulated log and the model that made it, a DBN with continuation 0.9."""
     from gecasmo.models import DBN
 
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, 2])
     n_queries, n_docs = max(1, n_pages // 50), 20
     attraction = rng.beta(1.0, 3.0, (n_queries, n_docs))
     satisfaction = rng.beta(2.0, 2.0, (n_queries, n_docs))
