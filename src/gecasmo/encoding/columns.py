@@ -63,7 +63,7 @@ def _code(log: ClickLog, name: str, coin: str) -> Coded:
     if name == "page_length":
         return code_integers(name, log.lengths[log.page])
     if name in HISTORY_KEYS:
-        return code_integers(name, history(log)[name])
+        return code_integers(name, history(log, name))
     if name not in log.columns:
         others = [c for c in log.columns if c not in ("click", "rank", "session")]
         example = "doc" if "doc" in others and name != "doc" else (others or ["rank"])[0]
@@ -114,25 +114,24 @@ def dense(values: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.i
     return codes.to_numpy().astype(np.uint32), found["value"].to_numpy()
 
 
-def history(log: ClickLog) -> dict[str, NDArray[np.int64]]:
+def history(log: ClickLog, key: str) -> NDArray[np.integer]:
     """What the clicks above each result say, per result in the order of the log's rows."""
-    order, starts = log.order, log.starts
-    click = log.click[order]
-    place = np.arange(len(order))
-    first = np.repeat(starts[:-1], log.lengths)  # where each result's page begins
-    last = np.maximum.accumulate(np.where(click, place, -1)) if len(order) else place
-    above = np.concatenate([[-1], last[:-1]]) if len(order) else place
-    rank = log.rank[order].astype(np.int64)
-    last_click = np.where(above >= first, rank[np.maximum(above, 0)], 0)
-    total = np.concatenate([[0], np.cumsum(click)])
-    clicks_above = total[place] - total[first] if len(order) else place
-    in_chain = {
-        "last_click": last_click,
-        "distance": rank - last_click,
-        "clicks_above": clicks_above,
-    }
-    as_given = {}
-    for name, values in in_chain.items():
-        as_given[name] = np.empty(len(order), np.int64)
-        as_given[name][order] = values
+    size = np.int32 if log.n_results < 2**31 else np.int64
+    click = in_chain(log, log.click)
+    first = np.repeat(log.starts[:-1].astype(size), log.lengths)  # where each result's page begins
+    if key == "clicks_above":
+        total: NDArray[Any] = np.zeros(len(click) + 1, size)
+        np.cumsum(click, out=total[1:])
+        values = np.subtract(total[:-1], total[first])
+    else:
+        rank = in_chain(log, log.rank)
+        above = np.full(len(click) + 1, -1, size)  # place of the last click before each result
+        above[1:][click] = np.flatnonzero(click)
+        np.maximum.accumulate(above, out=above)
+        above = above[:-1]
+        values = np.where(above >= first, rank[above], 0)
+        if key == "distance":
+            values = rank - values
+    as_given = np.empty_like(values)
+    as_given[log.order] = values
     return as_given
