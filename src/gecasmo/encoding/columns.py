@@ -132,6 +132,6 @@ def history(log: ClickLog, key: str) -> NDArray[np.integer]:
         values = np.where(above >= first, rank[above], 0)
         if key == "distance":
             values = rank - values
-    as_given = np.empty_like(values)
+    as_given: NDArray[np.integer] = np.empty_like(values)
     as_given[log.order] = values
     return as_given
