@@ -11,11 +11,11 @@ import numpy as np
 
 from gecasmo.compiler import Automaton, Staircase, full, minimal
 from gecasmo.compiler.prune import prune
-from gecasmo.kernels import source_pages
+from gecasmo.kernels import page
 from gecasmo.kernels.cache import Kernel, compiled_kernel, plain_kernel
+from gecasmo.kernels.e_step import e_step_source, is_small, scaled_source
 from gecasmo.kernels.machine import Machine, lower
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.source_e_step import e_step_source, is_small, scaled_source
 
 KERNELS = ("e_step", "e_step_scaled", "filter", "marginal", "smooth", "decode", "sample", "stories")
 
@@ -78,14 +78,12 @@ class Library:
         writers: dict[str, Callable[[], str]] = {
             "e_step": lambda: e_step_source(machine, self.plan),
             "e_step_scaled": lambda: scaled_source(machine, self.plan),
-            "filter": lambda: source_pages.filter_source(machine, self.plan),
-            "marginal": lambda: source_pages.marginal_source(machine, self.plan),
-            "smooth": lambda: source_pages.smooth_source(
-                machine, self.plan, self.structure.full.body
-            ),
-            "decode": lambda: source_pages.decode_source(machine, self.plan),
-            "sample": lambda: source_pages.sample_source(machine, self.plan),
-            "stories": lambda: source_pages.stories_source(machine, self.plan),
+            "filter": lambda: page.Filter(machine, self.plan).source(),
+            "marginal": lambda: page.Marginal(machine, self.plan).source(),
+            "smooth": lambda: page.Smooth(machine, self.plan, self.structure.full.body).source(),
+            "decode": lambda: page.Decode(machine, self.plan).source(),
+            "sample": lambda: page.Sample(machine, self.plan).source(),
+            "stories": lambda: page.Stories(machine, self.plan).source(),
         }
         if kernel not in writers:
             raise ValueError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")

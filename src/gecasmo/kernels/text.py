@@ -12,6 +12,10 @@ from gecasmo.kernels.machine import MachineEdge
 # minute for 200.
 MAX_UNROLLED_EDGES = 64
 
+# A step less likely than this is done again, scaled up; a state less likely is never reached.
+SMALLEST_STEP = 1e-150
+SMALLEST_STATE = 2.3e-308
+
 
 class Text:
     """Lines of source with indentation."""

@@ -13,14 +13,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import reference
-from gecasmo.encoding import Rows
 from gecasmo.errors import ConvergenceWarning, GecasmoError
 from gecasmo.estimation import EM
-from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel, Model, load
-from gecasmo.testing.enumeration import Way, every_way
 from gecasmo.testing.plain import plain_python
-from gecasmo.testing.small_logs import every_pattern, random_log, with_random_values
+from gecasmo.testing.small_logs import every_pattern
+from gecasmo.testing.subject import Subject
 
 TOLERANCE = 1e-10
 Floats = NDArray[np.float64]
@@ -96,17 +94,8 @@ def check_model(model: type[Model] | Model, *, seed: int = 0, compiled: bool = T
     return report
 
 
-class _Exam:
-    def __init__(self, model: Model, seed: int, compiled: bool) -> None:
-        self.blank, self.seed, self.compiled = model, seed, compiled
-        longest = model.traced_automaton.page_length or 3
-        self.longest = min(longest, 3 if len(model.traced_automaton.signals) == 1 else 2)
-        lengths = [1 + number % self.longest for number in range(12)]
-        self.log = random_log(model, lengths, seed)
-        self.model = with_random_values(model, self.log, seed + 1)
-        with plain_python():
-            # Random clicks may be impossible under the model; what it simulates never is.
-            self.possible: ClickLog = self.model.simulate(self.log, seed=seed)
+class _Exam(Subject):
+    """The questions; each answers with the largest error it found and what is allowed."""
 
     def questions(self) -> list[tuple[str, Callable[[], tuple[float, float]]]]:
         listed = [
@@ -144,7 +133,7 @@ class _Exam:
             found = self.model.log_likelihood(log)
         for staircase in (self.model.structure.minimal, self.model.structure.full):
             for session in range(log.n_sessions):
-                expected = reference.e_step(staircase, self._page(log, session)).log_likelihood
+                expected = reference.e_step(staircase, self.page(log, session)).log_likelihood
                 worst = max(worst, abs(expected - found[session]))
         return worst, TOLERANCE
 
@@ -164,7 +153,7 @@ class _Exam:
             )
         worst = 0.0
         for coin in self.model.forms:
-            theta = self._values(coin, minimal[coin])
+            theta = self.values(coin, minimal[coin])
             scores = [
                 f["heads"].to_numpy() * (1 - theta) - f["tails"].to_numpy() * theta
                 for f in (minimal[coin], full[coin])
@@ -177,9 +166,9 @@ class _Exam:
             before = self.model.predict_conditional_clicks(self.possible, impossible="floor")
             worst = 0.0
             for place in range(self.longest):
-                rows = self.possible.order[self._places(self.possible) == place]
+                rows = self.possible.order[self.places(self.possible) == place]
                 flipped = self.possible.click.copy()
-                below = np.isin(self._row_places(self.possible), range(place, self.longest))
+                below = np.isin(self.row_places(self.possible), range(place, self.longest))
                 flipped[below] = ~flipped[below]
                 changed = self.possible.with_signals({"click": flipped})
                 after = self.model.predict_conditional_clicks(changed, impossible="floor")
@@ -230,9 +219,7 @@ class _Exam:
             found = np.exp(self.model.log_likelihood(self.possible))
         worst = 0.0
         for session in range(self.possible.n_sessions):
-            worst = max(
-                worst, abs(sum(w.probability for w in self._seen(session)) - found[session])
-            )
+            worst = max(worst, abs(sum(w.probability for w in self.seen(session)) - found[session]))
         return worst, TOLERANCE
 
     def ask_marginal(self) -> tuple[float, float]:
@@ -240,8 +227,8 @@ class _Exam:
             found = self.model.predict_clicks(self.possible)
         worst = 0.0
         for session in range(self.possible.n_sessions):
-            ways = self._ways(session)
-            for place, row in enumerate(self._rows(self.possible, session)):
+            ways = self.ways(session)
+            for place, row in enumerate(self.rows(self.possible, session)):
                 clicked = sum(w.probability for w in ways if "click" in w.signals[place])
                 worst = max(worst, abs(clicked - found[row]))
         return worst, TOLERANCE
@@ -253,7 +240,7 @@ class _Exam:
         for coin in self.model.forms:
             heads = tails = 0.0
             for session in range(self.possible.n_sessions):
-                ways = self._seen(session)
+                ways = self.seen(session)
                 total = sum(way.probability for way in ways)
                 for way in ways:
                     falls = [outcome for name, _, outcome in way.flips if name == coin]
@@ -268,104 +255,9 @@ class _Exam:
             found = self.model.posterior(self.possible)
         worst = 0.0
         for session in range(self.possible.n_sessions):
-            ways = self._seen(session)
+            ways = self.seen(session)
             total = sum(way.probability for way in ways)
-            for place, row in enumerate(self._rows(self.possible, session)):
+            for place, row in enumerate(self.rows(self.possible, session)):
                 there = sum(way.probability for way in ways if way.reached[place]) / total
                 worst = max(worst, abs(there - found["reached"][int(row)]))
         return worst, TOLERANCE
-
-    # -- help ----------------------------------------------------------------------------------
-    def _rows(self, log: ClickLog, session: int) -> NDArray[np.int64]:
-        return log.order[log.starts[session] : log.starts[session + 1]]
-
-    def _places(self, log: ClickLog) -> NDArray[np.int64]:
-        return np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
-
-    def _row_places(self, log: ClickLog) -> NDArray[np.int64]:
-        places = np.empty(log.n_results, np.int64)
-        places[log.order] = self._places(log)
-        return places
-
-    def _values(self, coin: str, frame: pl.DataFrame) -> Floats:
-        keys = [c for c in frame.columns if c not in ("heads", "tails")]
-        rows = Rows(keys, [frame[key] for key in keys], len(frame))
-        form, states = self.model.forms[coin], self.model.states()
-        return form.predict(states[coin], rows)
-
-    def _value(self, coin: str, row: int, log: ClickLog, clicks: Sequence[bool] | None) -> float:
-        """The probability of a coin at a result, given the clicks above it."""
-        keys = self.model.keys[coin]
-        session = int(log.page[row])
-        rows = self._rows(log, session)
-        place = int(np.flatnonzero(rows == row)[0])
-        seen = list(log.click[rows[:place]] if clicks is None else clicks[:place])
-        ranks = [int(log.rank[r]) for r, click in zip(rows, seen, strict=False) if click]
-        last = ranks[-1] if ranks else 0
-        known = {
-            "rank": int(log.rank[row]),
-            "page_length": len(rows),
-            "result": row,
-            "last_click": last,
-            "distance": int(log.rank[row]) - last,
-            "clicks_above": sum(seen),
-        }
-        values = [
-            pl.Series(key, [known[key]])
-            if key in known
-            else log.column(key).gather([row]).alias(key)
-            for key in keys
-        ]
-        form, states = self.model.forms[coin], self.model.states()
-        return float(form.predict(states[coin], Rows(keys, values, 1))[0])
-
-    def _ways(self, session: int) -> list[Way]:
-        log = self.possible
-        rows = self._rows(log, session)
-        columns = self.model.traced_automaton.guard_columns()
-        guards = [{c: bool(log.column(c)[int(row)]) for c in columns} for row in rows]
-        cache: dict[tuple[str, int, tuple[bool, ...]], float] = {}
-
-        def chance(coin: str, position: int | None, clicks: Sequence[bool]) -> float:
-            place = position or 0
-            key = (coin, place, tuple(clicks[:place]))
-            if key not in cache:
-                cache[key] = self._value(coin, int(rows[place]), log, list(clicks))
-            return cache[key]
-
-        assert isinstance(self.blank, ClickModel)
-        return every_way(self.blank, guards, chance)
-
-    def _seen(self, session: int) -> list[Way]:
-        """The ways that show what the log shows."""
-        log = self.possible
-        signals = self.model.traced_automaton.signals
-        shown = tuple(
-            frozenset(s for s in signals if bool(log.column(s)[int(row)]))
-            for row in self._rows(log, session)
-        )
-        return [way for way in self._ways(session) if way.signals == shown]
-
-    def _page(self, log: ClickLog, session: int) -> reference.Page:
-        automaton = self.model.traced_automaton
-        rows = self._rows(log, session)
-        values = {}
-        for coin in self.model.forms:
-            if self.model.keys[coin] != ("row",):
-                values[coin] = np.array([self._value(coin, int(r), log, None) for r in rows])
-        return reference.Page(
-            shown=[
-                tuple(s for s in automaton.signals if bool(log.column(s)[int(row)])) for row in rows
-            ],
-            values=values,
-            guards=[
-                {c: bool(log.column(c)[int(row)]) for c in automaton.guard_columns()}
-                for row in rows
-            ],
-            start={coin: float(v[0]) for coin, v in values.items()},
-            rows={
-                coin: self.model.states()[coin].probability
-                for coin, keys in self.model.keys.items()
-                if keys == ("row",)
-            },
-        )

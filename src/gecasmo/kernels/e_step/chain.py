@@ -9,7 +9,7 @@ which is 1 as long as nothing is shown below.
 
 from __future__ import annotations
 
-from gecasmo.kernels.e_step_text import SMALLEST_PAGE, EStepText, Group, product
+from gecasmo.kernels.e_step.text import SMALLEST_PAGE, EStepText, Group, product
 from gecasmo.kernels.machine import Machine, MachineEdge, MachineLiteral, Step
 from gecasmo.kernels.plan import Plan
 from gecasmo.kernels.text import number

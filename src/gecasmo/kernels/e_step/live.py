@@ -12,7 +12,7 @@ Without a silent state there is no chain at all and the whole page is prefix.
 
 from __future__ import annotations
 
-from gecasmo.kernels.e_step_text import SMALLEST_PAGE, EStepText, Group, product
+from gecasmo.kernels.e_step.text import SMALLEST_PAGE, EStepText, Group, product
 from gecasmo.kernels.machine import Machine, MachineEdge, MachineLiteral, Step
 from gecasmo.kernels.plan import Plan
 

@@ -5,15 +5,11 @@
 
 from __future__ import annotations
 
-from gecasmo.kernels.e_step_text import e_step_arguments
+from gecasmo.kernels.e_step.text import e_step_arguments
 from gecasmo.kernels.loads import Loads
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.text import EdgeTable, Text
-
-# A step less likely than this is done again, scaled up; a state less likely is never reached.
-SMALLEST_STEP = 1e-150
-SMALLEST_STATE = 2.3e-308
+from gecasmo.kernels.text import SMALLEST_STATE, SMALLEST_STEP, EdgeTable, Text
 
 _LITERALS = "for j in range({table}_LITERAL[e], {table}_LITERAL[e + 1]):"
 

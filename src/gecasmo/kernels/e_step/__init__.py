@@ -12,11 +12,11 @@ and left to the third, which is also the shape for machines with very many edges
 
 from __future__ import annotations
 
+from gecasmo.kernels.e_step.chain import chain_source
+from gecasmo.kernels.e_step.live import can_be_live_source, live_source
+from gecasmo.kernels.e_step.scaled import scaled_source
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.source_e_step_chain import chain_source
-from gecasmo.kernels.source_e_step_live import can_be_live_source, live_source
-from gecasmo.kernels.source_e_step_scaled import scaled_source
 from gecasmo.kernels.text import MAX_UNROLLED_EDGES
 
 
