@@ -226,10 +226,10 @@ class _Encoder:
             size *= len(part.values)
         numbers, distinct = dense(combined)
         n_rows = len(distinct)
-        first = np.empty(n_rows, np.int64)
-        first[numbers[::-1]] = np.arange(len(numbers))[::-1]
-        values = [(p.values, codes[first]) for p, codes in zip(parts, chosen, strict=True)]
-        spans = bool((buckets[first][numbers] != buckets).any())
+        example = np.empty(n_rows, np.int64)  # some place where each row occurs
+        example[numbers] = np.arange(len(numbers))
+        values = [(p.values, codes[example]) for p, codes in zip(parts, chosen, strict=True)]
+        spans = bool((buckets[example][numbers] != buckets).any())
         return LazyRows(keys, values, n_rows), numbers, _shift(n_rows, spans)
 
     def _check_start_keys(self) -> None:

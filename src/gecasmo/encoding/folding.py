@@ -12,6 +12,7 @@ from gecasmo.logs import ClickLog
 
 Integers = NDArray[np.int64]
 N_BUCKETS = 256
+_FEW_PAGES = 50_000
 _ODD = np.array([0x9E3779B97F4A7C15], np.uint64)
 
 
@@ -42,11 +43,11 @@ def fold(
     `observations` what it shows; both must agree for two pages to be the same.
     """
     n_sessions = log.n_sessions
-    if not merge:
+    if not (merge and _is_promising(log, page_hash, columns, observations)):
         kept = np.argsort(page_hash, kind="stable")
         return Folded(kept, _inverse(kept), np.arange(n_sessions), page_hash[kept])
-    shown = _hash_pages(log, columns)
-    seen = _hash_pages(log, [observations])
+    shown = _hash_pages(columns, log.lengths)
+    seen = _hash_pages([observations], log.lengths)
     half = np.uint64(0xFFFFFFFF)
     key = (page_hash & ~half) | (shown & half)
     kept = np.lexsort((seen, key))
@@ -87,16 +88,37 @@ def _inverse(order: Integers) -> Integers:
     return inverse
 
 
-def _hash_pages(log: ClickLog, columns: list[NDArray[np.unsignedinteger]]) -> Hashes:
-    """One number per page from the codes of its results in order."""
-    place = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
+def _is_promising(
+    log: ClickLog,
+    page_hash: Hashes,
+    columns: list[NDArray[np.unsignedinteger]],
+    observations: NDArray[np.unsignedinteger],
+) -> bool:
+    """Whether a sixteenth of the queries says that merging may halve the pages."""
+    if log.n_sessions < _FEW_PAGES:
+        return True
+    sample = np.flatnonzero(page_hash >> np.uint64(56) < 16)
+    places = chain_places(log.starts, log.lengths, sample)
+    picked = [column[places] for column in columns]
+    shown = _hash_pages(picked, log.lengths[sample])
+    both = _hash_pages([*picked, observations[places]], log.lengths[sample])
+    n_shown, n_both = (len(np.unique(h ^ page_hash[sample])) for h in (shown, both))
+    # A little more than half: the rest of the queries may repeat more.
+    return len(sample) == 0 or n_both < 0.75 * len(sample) or n_shown < 0.75 * n_both
+
+
+def _hash_pages(columns: list[NDArray[np.unsignedinteger]], lengths: Integers) -> Hashes:
+    """One number per page from the codes of its results in order, pages one after the other."""
+    ends = np.cumsum(lengths)
+    starts = ends - lengths
+    place = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(starts, lengths)
     combined = place.astype(np.uint64) * _ODD
     factor = _ODD
     for column in columns:
         factor = factor * _ODD  # arithmetic modulo 2**64, on purpose
         combined += column * factor
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(combined))])
-    return mix((total[log.starts[1:]] - total[log.starts[:-1]]) + log.lengths.astype(np.uint64))
+    return mix((total[ends] - total[starts]) + lengths.astype(np.uint64))
 
 
 def _same_as_before(
