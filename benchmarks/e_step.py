@@ -112,7 +112,7 @@ def random_weights(encoded: EncodedLog) -> list[Floats]:
 
 
 def _expectation(model: gecasmo.ClickModel, encoded: EncodedLog, threads: int) -> Expectation:
-    return Expectation(encoded, model.library(encoded.plan), threads=threads)
+    return Expectation(encoded, model.library(encoded.plan, counting=True), threads=threads)
 
 
 def kernel_alone(expectation: Expectation, weights: Sequence[Floats]) -> Callable[[], object]:

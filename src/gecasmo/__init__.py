@@ -2,6 +2,7 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from gecasmo import errors, matrices
 from gecasmo.estimation import EM
 from gecasmo.forms import Fixed, Table
 from gecasmo.language import Parameter, flip
@@ -50,7 +51,9 @@ __all__ = [
     "Fixed",
     "Parameter",
     "Table",
+    "errors",
     "flip",
     "load",
+    "matrices",
     "read_log",
 ]

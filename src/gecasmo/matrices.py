@@ -38,6 +38,7 @@ from gecasmo.model.automaton_model import AutomatonModel
 
 _KEYS = {"item": ("doc",), "session": (), "pos": ("row",), "state": ("row",)}
 _ROUNDING = 1e-9
+_BY_LAST_CLICK = "(positiont,fromblockt',to)->row(t,t')"
 
 
 class _Term(NamedTuple):
@@ -84,7 +85,11 @@ def _definition(source: Any, name: str | None) -> Mapping[str, Any]:
     missing = [field for field in wanted if field not in definition]
     if missing:
         found = ", ".join(map(str, definition))
-        raise ModelError(f"The definition lacks {', '.join(missing)}; it has: {found}.")
+        hint = f'\n  Perhaps one of these: read(..., "{next(iter(definition), "")}")'
+        raise ModelError(
+            f"The definition lacks {', '.join(missing)}; it has: {found}."
+            + (hint if len(missing) == len(wanted) else "")
+        )
     for parameter, spec in definition["parameters"].items():
         if spec.get("var_type") not in _KEYS:
             raise ModelError(
@@ -249,6 +254,11 @@ class _Matrices:
             rows = np.arange(self.length)[:, None, None]
             return np.broadcast_to(rows, shape).astype(np.int64)
         if isinstance(tie, str):
+            if "".join(tie.split()) != _BY_LAST_CLICK:
+                raise ModelError(
+                    f"The tie of '{name}' is not understood: {tie!r}. It is an array, or the words "
+                    "of the paper's UBM: (position t, from block t', to) -> row (t, t')."
+                )
             return self._tie_by_last_click()
         array = np.asarray(tie, dtype=np.int64)
         if array.shape != shape:
@@ -256,6 +266,8 @@ class _Matrices:
                 f"The tie of '{name}' must be an array of {shape[0]} positions x {shape[1]} x "
                 f"{shape[2]} states."
             )
+        if array.min() < -1:
+            raise ModelError(f"The tie of '{name}' names row {array.min()}; -1 means none.")
         return array
 
     def _tie_by_last_click(self) -> NDArray[np.int64]:

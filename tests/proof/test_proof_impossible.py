@@ -108,7 +108,9 @@ def missing_counts(case: Case, augmentation: Any, kernel: str) -> dict[Any, Any]
         [pages[i].missing[t] for i, t in zip(table["session"], case.place_of, strict=True)]
     )
     encoded = model.encode(case.log, "e_step", augmentation, True, missing=missing)
-    run = Expectation(encoded, model.library(encoded.plan), augmentation, True, threads=1)
+    run = Expectation(
+        encoded, model.library(encoded.plan, counting=True), augmentation, True, threads=1
+    )
     if kernel == "e_step_scaled":
         run.is_small = False
     weights = [

@@ -47,7 +47,9 @@ def counts_of(case: Case, augmentation: str, kernel: str) -> tuple[dict[Any, Any
     """Expected counts per (coin, row) and the log-likelihood, from generated source."""
     model = case.model
     encoded = model.encode(case.log, "e_step", augmentation)  # type: ignore[arg-type]
-    expectation = Expectation(encoded, model.library(encoded.plan), augmentation, threads=1)
+    expectation = Expectation(
+        encoded, model.library(encoded.plan, counting=True), augmentation, threads=1
+    )
     if kernel == "e_step_scaled":
         expectation.is_small = False
     weights = [

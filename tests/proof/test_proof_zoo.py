@@ -63,13 +63,14 @@ def test_compiled_kernels_agree_with_the_story_by_hand(name: str) -> None:
         case = ZooCase(name, seed, extremes=extremes)
         model = case.model()
         likelihood = [
-            math.log(o.likelihood(s)) for o, s in zip(case.oracles, case.shown, strict=True)
+            math.log(o.likelihood(s))
+            for o, s in zip(case.visible_oracles, case.visible, strict=True)
         ]
         close_to(model.log_likelihood(case.log), likelihood)
         places = [t for page in case.pages for t in range(len(page.docs))]
         numbers = case.table["session"]
         conditional = [
-            case.oracles[i].conditional_click(case.shown[i], t)
+            case.visible_oracles[i].conditional_click(case.visible[i], t)
             for i, t in zip(numbers, places, strict=True)
         ]
         close_to(model.predict_conditional_clicks(case.log), conditional)

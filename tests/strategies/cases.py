@@ -21,10 +21,12 @@ from strategies.trees import Program, ShownPage, as_model, as_story, depth_of, s
 def make_plain(model: Any) -> Any:
     """Let a model run its generated source as plain Python."""
 
-    def library(plan: Any) -> Library:
-        if plan not in model._libraries:
-            model._libraries[plan] = Library(model.structure, plan, compiled=False)
-        return model._libraries[plan]
+    def library(plan: Any, counting: bool = False) -> Library:
+        structure = model.counting_structure if counting else model.structure
+        key = (plan, structure is model.structure)
+        if key not in model._libraries:
+            model._libraries[key] = Library(structure, plan, compiled=False)
+        return model._libraries[key]
 
     model.library = library
     return model

@@ -58,6 +58,16 @@ class ZooCase:
         return chosen
 
     @cached_property
+    def visible_oracles(self) -> list[Oracle]:
+        """As `oracles`, without the signal that tells of clicks below: predictions never see it."""
+        name = self.name.removeprefix("Counting")
+        return [Oracle(ZOO[name](page), self.values) for page in self.pages]
+
+    @cached_property
+    def visible(self) -> list[tuple[frozenset, ...]]:
+        return [tuple(s - {"is_last_click"} for s in shown) for shown in self.shown]
+
+    @cached_property
     def table(self) -> dict[str, list[Any]]:
         rows = [
             (number, page.query, doc, rank, "click" in signals)

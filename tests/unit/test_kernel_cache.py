@@ -143,14 +143,16 @@ def test_a_changed_source_file_is_written_again(warm, tmp_path: Path) -> None:
     assert not any("somebody" in path.read_text() for path in folder.glob("kernel_*.py"))
 
 
-def test_a_folder_open_to_others_is_closed(warm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["", "__pycache__"])
+def test_a_folder_open_to_others_is_not_trusted(below: str, warm, tmp_path: Path) -> None:
     import shutil
 
     folder = tmp_path / "cache"
     shutil.copytree(warm[0], folder)
-    folder.chmod(0o777)
-    run(folder, tmp_path)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (folder / below).chmod(0o777)
+    answer = run(folder, tmp_path)
+    assert any("others can write to" in text for _, text in answer["warnings"])
+    assert stat.S_IMODE((folder / below).stat().st_mode) == 0o777  # it is not ours to close
 
 
 def test_where_the_folder_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

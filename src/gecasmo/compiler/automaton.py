@@ -117,6 +117,15 @@ class Automaton:
         """The coins flipped before the first result."""
         return {literal.parameter for edge in self.initial for literal in edge.literals}
 
+    def numbered_rows(self) -> dict[str, int]:
+        """The coins whose edges name their row by number, with the number of rows."""
+        n_rows: dict[str, int] = {}
+        for edge in (*self.initial, *self.edges):
+            for name, _, _, row in edge.literals:
+                if row is not None:
+                    n_rows[name] = max(n_rows.get(name, 0), row + 1)
+        return n_rows
+
     def guard_columns(self) -> list[str]:
         """The yes/no columns that the edges ask for, in order of appearance."""
         guards = (guard for edge in self.edges for guard in edge.guards)

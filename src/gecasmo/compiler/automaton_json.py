@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from gecasmo.compiler.automaton import START, AtPosition, Automaton, Edge, Guard, Literal
+from gecasmo.compiler.merge import split_by_guards
 from gecasmo.errors import SavedModelError
 
 # A file must not make us reserve memory for rows that nobody can have meant.
@@ -83,6 +85,10 @@ def _text(value: Any) -> str:
     return value
 
 
+_LONGEST_PAGE = 100_000
+_ROUNDING = 1e-6
+
+
 def _check(automaton: Automaton) -> None:
     known = range(automaton.n_states)
     length = automaton.page_length
@@ -94,6 +100,7 @@ def _check(automaton: Automaton) -> None:
         "The automaton has two signals of one name": _repeats(automaton.signals),
         "The automaton has two parameters of one name": _repeats(automaton.parameters),
         "The automaton is for pages without results": length is not None and length < 1,
+        "The automaton is for endless pages": length is not None and length > _LONGEST_PAGE,
     }
     for fault, is_there in faults.items():
         if is_there:
@@ -106,6 +113,27 @@ def _check(automaton: Automaton) -> None:
     for edge in automaton.edges:
         if edge.source not in known or not _is_sound(edge, automaton):
             raise SavedModelError(f"An edge of the automaton makes no sense: {edge}.")
+
+
+def check_probabilities(automaton: Automaton) -> None:
+    """Refuse an automaton that makes more out of something than there is."""
+    for edges in (list(automaton.initial), *automaton.by_source()):
+        for _, possible in split_by_guards(edges, automaton.page_length):
+            total = sum(map(_chance, possible))
+            if total > 1 + _ROUNDING:
+                raise SavedModelError(
+                    f"The edges of a state of the automaton add up to {total:g}, more than 1."
+                )
+
+
+def _chance(edge: Edge) -> float:
+    """The probability of an edge where every coin has some value of its own."""
+    chance = edge.multiplicity
+    for literal in edge.literals:
+        digest = hashlib.blake2b(repr(literal.coin).encode(), digest_size=4).digest()
+        heads = 0.1 + 0.8 * int.from_bytes(digest, "little") / 2**32
+        chance *= heads if literal.heads else 1 - heads
+    return chance
 
 
 def _is_sound(edge: Edge, automaton: Automaton) -> bool:

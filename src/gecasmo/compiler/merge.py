@@ -13,6 +13,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gecasmo.compiler.automaton import AtPosition, Automaton, Edge, Guard, Literal
+from gecasmo.errors import ModelError
+
+MAX_CASES = 1024
 
 
 class Path(NamedTuple):
@@ -83,8 +86,8 @@ def split_by_guards(edges: list[Edge], page_length: int | None) -> list[tuple[Gu
     asked = next((guard for edge in edges for guard in edge.guards), None)
     if asked is None:
         return [((), edges)]
-    cases = []
-    for value in _values(asked, edges, page_length):
+    cases: list[tuple[Guards, list[Edge]]] = []
+    for value in _values(asked, page_length):
         possible = []
         for edge in edges:
             same = [guard for guard in edge.guards if _is_about(guard, asked)]
@@ -93,12 +96,15 @@ def split_by_guards(edges: list[Edge], page_length: int | None) -> list[tuple[Gu
                 possible.append(replace(edge, guards=others))
         for guards, rest in split_by_guards(possible, page_length):
             cases.append(((value, *guards), rest))
+        if len(cases) > MAX_CASES:
+            raise ModelError(
+                f"The yes/no columns that the program asks for make more than {MAX_CASES:,} "
+                "different cases at a result. Fewer columns, or a coin with a key of them, will do."
+            )
     return cases
 
 
-def _values(
-    asked: Guard | AtPosition, edges: list[Edge], page_length: int | None
-) -> list[Guard | AtPosition]:
+def _values(asked: Guard | AtPosition, page_length: int | None) -> list[Guard | AtPosition]:
     if isinstance(asked, Guard):
         return [Guard(asked.column, True), Guard(asked.column, False)]
     assert page_length is not None

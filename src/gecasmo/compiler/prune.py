@@ -43,7 +43,8 @@ def keep_states(automaton: Automaton, kept: list[int]) -> Automaton:
 def _reachable(automaton: Automaton) -> set[int]:
     frontier = {edge.target for edge in automaton.initial}
     by_source = automaton.by_source()
-    if automaton.page_length is None:
+    guards = (guard for edge in automaton.edges for guard in edge.guards)
+    if automaton.page_length is None or not any(isinstance(g, AtPosition) for g in guards):
         seen = set(frontier)
         while frontier:
             frontier = {e.target for state in frontier for e in by_source[state]} - seen

@@ -20,6 +20,9 @@ from gecasmo.language.user import Result, User
 MAX_STATES = 4096
 MAX_FLIPS = 64
 MAX_PATHS = 100_000
+MAX_SIGNALS = 16
+# A program that is not deterministic may do the same twice by chance, so small ones run more often.
+_MANY_RUNS, _FEW_PATHS = 16, 500
 
 State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left
 GONE: State = None
@@ -63,7 +66,8 @@ class Replay:
         self._n_flips = 0
 
     def flip(self, parameter: Parameter) -> bool:
-        if self._parameters.get(parameter.name) is not parameter:
+        name = next((n for n, known in self._parameters.items() if known is parameter), None)
+        if name is None:
             raise mistake(
                 f"flip() was given {parameter!r}, which is not a Parameter of this model.\n"
                 f"  Its parameters are: {', '.join(self._parameters) or 'none'}."
@@ -74,7 +78,7 @@ class Replay:
                 f"One path through the program has more than {MAX_FLIPS} flips. A result is "
                 "looked at once; what goes on to the next one belongs into user attributes."
             )
-        return self._choose("flip", parameter.name)
+        return self._choose("flip", name)
 
     def guard(self, column: str) -> bool:
         if column not in self._guards:  # a column has one value at a result, however often asked
@@ -153,10 +157,10 @@ class _Tracer:
                     place or _definition(self.program, source),
                 )
             path, outcome = self._run(run, path)
-            again, same = self._run(run, path)
-            if again != path or same != outcome:
-                place = path[-1].place if path else _definition(self.program, source)
-                raise _not_deterministic(place)
+            for _ in range(_MANY_RUNS if self.n_paths < _FEW_PATHS else 1):
+                if self._run(run, path) != (path, outcome):
+                    place = path[-1].place if path else _definition(self.program, source)
+                    raise _not_deterministic(place)
             self._record(source, path, outcome)
             while path and not path[-1].outcome:
                 path.pop()
@@ -211,6 +215,18 @@ class _Tracer:
                 f"  Perhaps: flip(self.{never[0]}) in browse; else remove the Parameter."
             )
         emitted = {signal for edge in edges for signal in edge.symbol}
+        asked = {guard.column for edge in self.edges for guard in edge.guards}  # type: ignore[union-attr]
+        both = sorted(asked & (emitted | {"click"}))
+        if both:
+            raise ModelError(
+                f"{type(self.program).__name__} asks for result.{both[0]}, which is what it has to "
+                "explain: a signal cannot be known before it is emitted."
+            )
+        if len(emitted) > MAX_SIGNALS:
+            raise ModelError(
+                f"{type(self.program).__name__} emits {len(emitted)} different signals; "
+                f"{MAX_SIGNALS} are allowed."
+            )
         return Automaton(
             parameters=tuple(self.parameters),
             signals=("click", *sorted(emitted - {"click"})),

@@ -83,7 +83,7 @@ def _code_column(column: pl.Series, name: str, coin: str) -> Coded:
             f"The coin '{coin}' has a row per '{name}', but {n_null:,} of {len(column):,} results "
             f"have none (first: row {first}). Fill them or drop those pages."
         )
-    if column.dtype.is_integer() and len(column):
+    if column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128) and len(column):
         return code_integers(name, column.to_numpy())
     frame = pl.DataFrame({"value": column})
     distinct = frame.unique(maintain_order=True).with_row_index("code")
@@ -103,11 +103,15 @@ def dense(values: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.i
     """Number the distinct values 0, 1, ...; also the distinct values in that order."""
     low, high = int(values.min()), int(values.max())
     if high - low <= 4 * len(values) + 1000:
+        # Differences wrap around in narrow types and in unsigned ones; modulo 2**64 they are right.
+        wide = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64, copy=False)
+        offset = (wide.view(np.uint64) - np.uint64(low % 2**64)).view(np.int64)
         seen = np.zeros(high - low + 1, dtype=bool)
-        seen[values - low] = True
+        seen[offset] = True
         number = (np.cumsum(seen) - 1).astype(np.uint32)
-        distinct = (np.flatnonzero(seen) + low).astype(values.dtype)
-        return number[values - low], distinct
+        found_offsets = np.flatnonzero(seen).astype(np.uint64)
+        distinct = (found_offsets + np.uint64(low % 2**64)).astype(values.dtype)
+        return number[offset], distinct
     frame = pl.DataFrame({"value": values})
     found = frame.unique(maintain_order=True).with_row_index("code")
     codes = frame.join(found, on="value", how="left", maintain_order="left")["code"]

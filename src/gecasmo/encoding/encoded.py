@@ -106,7 +106,10 @@ class _Encoder:
         check_lengths(log, automaton)
         self.log, self.automaton, self.machine, self.keys = log, automaton, machine, keys
         self.merge, self.lifted, self.missing = merge, lifted, missing
-        self.numbered = _numbered_rows(automaton)
+        self.numbered = {
+            coin: Rows(("row",), [pl.Series("row", range(n))], n)
+            for coin, n in automaton.numbered_rows().items()
+        }
         self.coin_of_key = {
             key: coin
             for coin, listed in keys.items()
@@ -114,6 +117,7 @@ class _Encoder:
             for key in listed
         }
         self._check_start_keys()
+        self._check_lags()
 
     def encode(self) -> EncodedLog:
         log = self.log
@@ -232,6 +236,16 @@ class _Encoder:
         spans = bool((buckets[example][numbers] != buckets).any())
         return LazyRows(keys, values, n_rows), numbers, _shift(n_rows, spans)
 
+    def _check_lags(self) -> None:
+        for edge in self.automaton.edges:
+            for name, _, lag, _ in edge.literals:
+                history = [key for key in self.keys[name] if key in HISTORY_KEYS]
+                if lag and history:
+                    raise ModelError(
+                        f"The coin '{name}' belongs to the previous result (lag 1) and so cannot "
+                        f"be keyed by the clicks above this one ('{history[0]}')."
+                    )
+
     def _check_start_keys(self) -> None:
         for coin in self.automaton.start_parameters():
             for key in self.keys[coin]:
@@ -241,16 +255,6 @@ class _Encoder:
                         f"The coin '{coin}' is flipped in start(), before any result is seen, so "
                         f"its key must have one value on a page; '{key}' varies within pages."
                     )
-
-
-def _numbered_rows(automaton: Automaton) -> dict[str, Rows]:
-    """The rows of coins whose edges name them by number (the paper's matrices)."""
-    n_rows: dict[str, int] = {}
-    for edge in (*automaton.initial, *automaton.edges):
-        for name, _, _, row in edge.literals:
-            if row is not None:
-                n_rows[name] = max(n_rows.get(name, 0), row + 1)
-    return {name: Rows(("row",), [pl.Series("row", range(n))], n) for name, n in n_rows.items()}
 
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -30,8 +30,10 @@ def mix(values: NDArray[np.integer]) -> Hashes:
 
 def hash_values(values: pl.Series) -> Hashes:
     """Hash distinct ids: integers by value, everything else by the bytes of its text."""
-    if values.dtype.is_integer():
-        return mix(values.cast(pl.Int64, strict=False).fill_null(-1).to_numpy())
+    if values.dtype.is_integer() and values.dtype not in (pl.Int128, pl.UInt128):
+        return mix(values.fill_null(0).to_numpy().astype(np.uint64))
+    if values.dtype.is_temporal():
+        return hash_values(values.to_physical())
     if values.dtype == pl.Struct:
         combined = np.zeros(len(values), np.uint64)
         for field in values.struct.fields:

@@ -12,8 +12,8 @@ from gecasmo.kernels.library import observation_dtype
 from gecasmo.kernels.machine import IMPOSSIBLE, MISSING, Machine
 from gecasmo.logs import ClickLog
 
-# A signal that every log has, made from its clicks unless there is a column of that name:
-# whether a result is the last one clicked on its page.
+# A signal that every log has, made from its clicks: whether a result is the last one clicked on
+# its page. It tells of clicks below, so fits may use it and predictions may not.
 LAST_CLICK = "is_last_click"
 
 
@@ -21,7 +21,7 @@ def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
     """A yes/no column of the log, or a clear refusal."""
     if name == "click":
         return log.click
-    if name == LAST_CLICK and name not in log.columns:
+    if name == LAST_CLICK:
         return _is_last_click(log)
     if name not in log.columns:
         raise ClickLogError(

@@ -74,8 +74,10 @@ class EM:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_iter < 1:
-            raise ModelError(f"EM(max_iter={self.max_iter}): at least one iteration is needed.")
+        if self.max_iter != int(self.max_iter) or self.max_iter < 1:
+            raise ModelError(
+                f"EM(max_iter={self.max_iter}): a whole number of at least one is needed."
+            )
         if not self.tol >= 0:
             raise ModelError(f"EM(tol={self.tol}) must not be negative.")
         if self.augmentation not in ("minimal", "full"):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from gecasmo.errors import ImpossibleSessionError
-from gecasmo.evaluation.perplexity import Perplexity, perplexity
+from gecasmo.evaluation.perplexity import Floats, Perplexity, perplexity
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:
@@ -91,25 +91,17 @@ class Evaluation:
 
 def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> Evaluation:
     """Log-likelihood and perplexities; pages of probability zero are treated as asked."""
-    import warnings
-
-    from gecasmo.errors import GecasmoWarning
     from gecasmo.model.answers import marginal_clicks, per_session
     from gecasmo.model.impossible import FLOOR, Filtered
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GecasmoWarning)  # the table says it
-        filtered = Filtered(model, log, impossible)
+    filtered = Filtered(model, log, impossible, warn=False)  # the table says what was left out
+    filtered.require_some()
     kept = filtered.kept[log.page]
-    if not filtered.kept.any():
-        raise ImpossibleSessionError(
-            f"All {log.n_sessions:,} sessions are impossible under {model.name}."
-        )
     weight = log.weight[log.page]
     marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
     conditional = filtered.click
     if impossible == "floor":
-        marginal, conditional = (np.clip(p, FLOOR, 1 - FLOOR) for p in (marginal, conditional))
+        marginal, conditional = (_floored(log.click, p, FLOOR) for p in (marginal, conditional))
     click, rank = log.click[kept], log.rank[kept]
     logs = per_session(log, np.log(filtered.probability))[filtered.kept]
     weights = log.weight[filtered.kept]
@@ -126,3 +118,10 @@ def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> E
         marginal=perplexity(click, marginal[kept], rank, weight[kept]),
         conditional=perplexity(click, conditional[kept], rank, weight[kept]),
     )
+
+
+def _floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floats:
+    """Click probabilities by which nothing that happened had probability 0."""
+    never = click & (probability <= 0)
+    always = ~click & (probability >= 1)
+    return np.where(never, floor, np.where(always, 1 - floor, probability))

@@ -32,7 +32,7 @@ def _same_type(a: pl.Series, b: pl.Series, key: str) -> tuple[pl.Series, pl.Seri
     if a.dtype == b.dtype:
         return a, b
     if a.dtype.is_integer() and b.dtype.is_integer():
-        return a.cast(pl.Int64), b.cast(pl.Int64)
+        return a.cast(pl.Int128), b.cast(pl.Int128)
     textual = (pl.String, pl.Categorical, pl.Enum)
     if a.dtype in textual and b.dtype in textual:
         return a.cast(pl.String), b.cast(pl.String)

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.matching import match, values_by_key
 from gecasmo.forms.protocol import Floats, as_key
@@ -25,6 +25,7 @@ class TableState:
     probability: Floats
     otherwise: float
     is_fixed: NDArray[np.bool_] | None = None
+    is_constant: bool = False  # `otherwise` is meant for every row there is
 
 
 class Table:
@@ -120,7 +121,7 @@ class Table:
         return answer
 
     def known(self, state: TableState, rows: Rows) -> NDArray[np.bool_]:
-        if rows is state.rows:
+        if rows is state.rows or state.is_constant:
             return np.ones(len(rows), bool)
         return self._find(state, rows) >= 0
 
@@ -174,6 +175,7 @@ class Table:
             "fixed": fixed,
             "keys": list(state.rows.keys),
             "otherwise": state.otherwise,
+            "is_constant": state.is_constant,
         }
         frame = self.to_frame(state)
         if state.is_fixed is not None:
@@ -198,7 +200,9 @@ class Table:
         otherwise = float(data["otherwise"])
         if not np.all((np.r_[probability, otherwise] >= 0) & (np.r_[probability, otherwise] <= 1)):
             raise ModelError("a table holds numbers that are no probabilities")
-        return form, TableState(rows, probability, otherwise, is_fixed)
+        return form, TableState(
+            rows, probability, otherwise, is_fixed, bool(data.get("is_constant", False))
+        )
 
     def given(self, values: Any, keys: tuple[str, ...], coin: str) -> TableState:
         """A state from numbers that the user knows: one for all rows, or by key."""
@@ -208,9 +212,9 @@ class Table:
                 raise ModelError(f"{coin}={values!r} is not a probability.")
             n_rows = 0 if keys else 1
             empty = [pl.Series(key, [], dtype=pl.Null) for key in keys]
-            return TableState(
-                Rows(keys, empty, n_rows), np.full(n_rows, float(values)), float(values)
-            )
+            probability = np.full(n_rows, float(values))
+            rows = Rows(keys, empty, n_rows)
+            return TableState(rows, probability, float(values), is_constant=True)
         frame = values_by_key(values, keys, coin)
         rows = Rows(keys, [frame[key] for key in keys], len(frame))
         return TableState(rows, frame["probability"].to_numpy(), self.otherwise)
@@ -232,10 +236,19 @@ class Table:
 
 
 def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:
-    return [
-        (list(key) if isinstance(key, tuple) else [key], float(value))
-        for key, value in fixed.items()
-    ]
+    """Keys as lists of plain values, which JSON can hold."""
+    items = []
+    for key, value in fixed.items():
+        parts = key if isinstance(key, tuple) else (key,)
+        plain = [part.item() if isinstance(part, np.generic) else part for part in parts]
+        odd = [part for part in plain if not isinstance(part, (str, int, float, bool))]
+        if odd:
+            raise SavedModelError(
+                f"fixed={{{key!r}: ...}} cannot be saved: {type(odd[0]).__name__} has no place in "
+                "JSON. Use texts or numbers as ids."
+            )
+        items.append((plain, float(value)))
+    return items
 
 
 def _logistic(logits: Any) -> Floats:

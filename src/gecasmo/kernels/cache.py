@@ -94,9 +94,15 @@ def _digest(source: str) -> str:
 
 def _stored(source: str) -> str:
     """The path of the source on disk, written if it was not there."""
+    import numba
+
     folder = cache_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_private(folder)
+    compiled = Path(
+        getattr(numba.config, "CACHE_DIR", "") or folder / "__pycache__"
+    )  # where numba puts its files
+    for needed in (folder, compiled):
+        needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_private(needed)
     path = folder / f"kernel_{_digest(source)}.py"
     if not path.exists() or path.read_text() != source:
         # Two processes may write at once: each moves its own complete file into place.
@@ -115,7 +121,7 @@ def _check_private(folder: Path) -> None:
     if state.st_uid != os.getuid():
         raise OSError(f"{folder} belongs to another user")
     if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        folder.chmod(0o700)
+        raise OSError(f"others can write to {folder}")
 
 
 _warned: set[Path] = set()

@@ -11,6 +11,7 @@ import numpy as np
 
 from gecasmo.compiler import Automaton, Staircase, full, minimal
 from gecasmo.compiler.prune import prune
+from gecasmo.errors import ModelError
 from gecasmo.kernels import page
 from gecasmo.kernels.cache import Kernel, compiled_kernel, plain_kernel
 from gecasmo.kernels.e_step import e_step_source, is_small, scaled_source
@@ -40,6 +41,8 @@ class Structure:
 
     def machine(self, augmentation: str, with_missing: bool = False) -> Machine:
         """The numbers behind the "minimal" or the "full" automaton."""
+        if augmentation not in ("minimal", "full"):
+            raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
         key = (augmentation, with_missing)
         if key not in self._machines:
             staircase = self.minimal if augmentation == "minimal" else self.full
@@ -86,7 +89,7 @@ class Library:
             "stories": lambda: page.Stories(machine, self.plan).source(),
         }
         if kernel not in writers:
-            raise ValueError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")
+            raise ModelError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")
         return writers[kernel]()
 
     def get(
@@ -111,4 +114,5 @@ class Library:
 
 def observation_dtype(machine: Machine) -> type[np.unsignedinteger[Any]]:
     """The smallest integers that can number the machine's observations."""
-    return np.uint8 if machine.n_observations <= 256 else np.uint16
+    sizes: tuple[type[np.unsignedinteger[Any]], ...] = (np.uint8, np.uint16, np.uint32)
+    return next(size for size in sizes if machine.n_observations <= np.iinfo(size).max + 1)

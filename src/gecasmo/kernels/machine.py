@@ -13,9 +13,7 @@ from typing import NamedTuple
 from gecasmo.compiler.automaton import Edge, Literal
 from gecasmo.compiler.close import Staircase
 from gecasmo.compiler.merge import Guards, merge_edges, split_by_guards
-from gecasmo.errors import ModelError
 
-MAX_CASES = 1024
 Symbol = tuple[str, ...]
 
 
@@ -172,11 +170,6 @@ class _Lowering:
         # `split_by_guards` keeps the source: let it carry the place of the edge in `tagged`.
         carriers = [replace(item.edge, source=place) for place, item in enumerate(tagged)]
         split = split_by_guards(carriers, self.automaton.page_length)
-        if len(split) > MAX_CASES:
-            raise ModelError(
-                f"The yes/no columns that the program asks for make {len(split):,} different "
-                f"cases at a result; {MAX_CASES:,} are allowed."
-            )
         numbers: dict[tuple[int, ...], int] = {}
         for _, edges in split:
             numbers.setdefault(tuple(edge.source for edge in edges), len(numbers))

@@ -45,7 +45,7 @@ class Parameter:
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        self.name = self.name or name  # a coin that another class borrows keeps its own name
 
     def __repr__(self) -> str:
         return f"Parameter({', '.join(map(repr, self.keys))})"

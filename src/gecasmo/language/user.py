@@ -9,6 +9,7 @@ from gecasmo.language.place import mistake
 
 _ALLOWED = (bool, int, str, type(None))
 _LARGEST_INT = 2**31
+_TAKEN_SIGNALS = ("session", "query", "doc", "rank", "weight", "reached")
 
 
 class User:
@@ -32,6 +33,8 @@ class User:
         """Give an observed yes/no signal, such as "purchase"; twice is the same as once."""
         if not isinstance(signal, str) or not signal:
             raise mistake(f"A signal is named by a text such as 'purchase', not {signal!r}.")
+        if signal in _TAKEN_SIGNALS or signal.startswith("*"):
+            raise mistake(f"'{signal}' cannot be a signal: it has another meaning in every log.")
         if self._at_start:
             raise mistake("start() runs before the first result: there is nothing to click on yet.")
         self._signals.add(signal)
@@ -61,6 +64,8 @@ class User:
         state = object.__getattribute__(self, "_state")
         if name in state:
             return state[name]
+        if name.startswith("click"):
+            raise mistake(f"user.{name} was never set on this path. To click: user.click()")
         raise mistake(
             f"user.{name} was never set on this path.\n"
             f"  Perhaps: def start(self, user): user.{name} = False"

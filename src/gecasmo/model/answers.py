@@ -9,12 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.errors import ImpossibleSessionError
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.problem import as_weights
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
-from gecasmo.model.impossible import Filtered
+from gecasmo.model.impossible import Filtered, refuse
 from gecasmo.model.running import PageRun, result_frame
 
 if TYPE_CHECKING:
@@ -46,10 +45,7 @@ def session_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) 
 def mean_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> float:
     """The weighted mean over the sessions that are kept."""
     filtered = Filtered(model, log, impossible)
-    if not filtered.kept.any():
-        raise ImpossibleSessionError(
-            f"All {log.n_sessions:,} sessions are impossible under {model.name}."
-        )
+    filtered.require_some()
     values = per_session(log, np.log(filtered.probability))[filtered.kept]
     return float(np.average(values, weights=log.weight[filtered.kept]))
 
@@ -121,14 +117,14 @@ def expected_counts(
     """Rows and counts of every coin on a log, at the model's probabilities."""
     states = model.states()
     encoded = model.encode(log, "e_step", augmentation)
-    expectation = Expectation(encoded, model.library(encoded.plan), augmentation)
+    expectation = Expectation(encoded, model.library(encoded.plan, counting=True), augmentation)
     weights = [
         as_weights(np.asarray(form.predict(states[coin], rows), dtype=np.float64))
         for (coin, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
     ]
     counts = expectation.run(weights)
     if counts.n_impossible:
-        Filtered(model, log, "raise")
+        refuse(model, log, states, None)
     return encoded.rows, counts
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 from gecasmo.compiler import Automaton
-from gecasmo.errors import ModelError
 from gecasmo.forms import Form, Table
 from gecasmo.model.base import Model
+from gecasmo.model.given import given_states, split_forms
 
 
 class AutomatonModel(Model):
@@ -38,17 +38,11 @@ class AutomatonModel(Model):
         return self._given
 
     def with_values(self, **values: Any) -> Self:
-        """A copy with known numbers: a number, a dictionary by key or a frame for each coin."""
-        missing = [name for name in self.forms if name not in values]
-        if missing:
-            raise ModelError(f"{self.name}.with_values lacks {', '.join(missing)}.")
-        self._check_names(values)
+        """A copy with known numbers, given as for `ClickModel.with_values`."""
+        forms, plain = split_forms(self.name, values, self.forms)
         twin = self.copy()
-        twin.states_ = {}
-        for name, value in values.items():
-            form = self.forms[name] if isinstance(self.forms[name], Table) else Table()
-            assert isinstance(form, Table)
-            twin.forms[name] = form
-            twin.states_[name] = form.given(value, self.declared_keys[name], name)
+        for coin, form in self.forms.items():
+            twin.forms[coin] = forms.get(coin, form if isinstance(form, Table) else Table())
+        twin.states_ = given_states(twin.forms, self.declared_keys, plain)
         twin.report_ = None
         return twin

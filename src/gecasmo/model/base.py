@@ -11,8 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
+from gecasmo.compiler.hide import hide
 from gecasmo.encoding import EncodedLog, encode
-from gecasmo.errors import ModelError, NotFittedError
+from gecasmo.encoding.observations import LAST_CLICK
+from gecasmo.errors import ClickLogError, ModelError, NotFittedError
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.kernels.library import Library, Structure
@@ -51,8 +53,8 @@ class Model:
         self.forms: dict[str, Form] = self._check_forms(forms)
         self.states_: dict[str, FormState] | None = None
         self.report_: FitReport | None = None
-        self._structure: Structure | None = None
-        self._libraries: dict[Plan, Library] = {}
+        self._structures: tuple[Structure, Structure] | None = None
+        self._libraries: dict[tuple[Plan, bool], Library] = {}
 
     def _check_forms(self, forms: Mapping[str, Form | float]) -> dict[str, Form]:
         self._check_names(forms)
@@ -84,20 +86,31 @@ class Model:
 
     @property
     def structure(self) -> Structure:
-        """The automaton with all that follows from it."""
-        if self._structure is None:
-            self._structure = Structure(self._trace())
-        return self._structure
+        """The automaton that answers run on, with all that follows from it."""
+        return self._both_structures()[0]
+
+    @property
+    def counting_structure(self) -> Structure:
+        """The automaton that fits run on: it also sees signals which tell of clicks below."""
+        return self._both_structures()[1]
+
+    def _both_structures(self) -> tuple[Structure, Structure]:
+        if self._structures is None:
+            counting = Structure(self._trace())
+            visible = hide(counting.traced, (LAST_CLICK,))
+            answers = counting if visible is counting.traced else Structure(visible)
+            self._structures = (answers, counting)
+        return self._structures
 
     @property
     def automaton(self) -> Automaton:
         """The automaton with the fewest states and flips that has the model's likelihood."""
-        return self.structure.minimal.body
+        return self.counting_structure.minimal.body
 
     @property
     def traced_automaton(self) -> Automaton:
         """The automaton with every flip that the program makes."""
-        return self.structure.traced
+        return self.counting_structure.traced
 
     @property
     def keys(self) -> dict[str, tuple[str, ...]]:
@@ -116,10 +129,13 @@ class Model:
 
         return explain_source(self, kernel, augmentation)
 
-    def library(self, plan: Plan) -> Library:
-        if plan not in self._libraries:
-            self._libraries[plan] = Library(self.structure, plan)
-        return self._libraries[plan]
+    def library(self, plan: Plan, counting: bool = False) -> Library:
+        """The kernels for a plan, of the automaton that answers or of the one that counts."""
+        structure = self.counting_structure if counting else self.structure
+        key = (plan, structure is self.structure)
+        if key not in self._libraries:
+            self._libraries[key] = Library(structure, plan)
+        return self._libraries[key]
 
     def encode(
         self,
@@ -127,13 +143,23 @@ class Model:
         kernel: str,
         augmentation: Augmentation = "minimal",
         with_missing: bool = False,
+        counting: bool | None = None,
         **options: Any,
     ) -> EncodedLog:
         """The log as the arrays that a kernel of this model reads."""
+        if not isinstance(log, ClickLog):
+            raise ClickLogError(
+                f"A ClickLog is wanted, not {type(log).__name__}: read_log(source) makes one."
+            )
+        if augmentation not in ("minimal", "full"):
+            raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
+        if counting is None:
+            counting = kernel.startswith("e_step")
+        structure = self.counting_structure if counting else self.structure
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
-        machine = self.structure.machine(augmentation, with_missing)
-        return encode(log, self.structure.traced, machine, self.keys, **options)
+        machine = structure.machine(augmentation, with_missing)
+        return encode(log, structure.traced, machine, self.keys, **options)
 
     # -- fitting -------------------------------------------------------------------------------
     def fit(

@@ -8,9 +8,10 @@ from typing import Any, Self
 
 from gecasmo.compiler import Automaton, trace
 from gecasmo.errors import ModelError
-from gecasmo.forms import Fixed, Form, Table
+from gecasmo.forms import Form, Table
 from gecasmo.language import Parameter, Result, User
 from gecasmo.model.base import Model
+from gecasmo.model.given import given_states, split_forms
 
 # Columns of what a model tells about each result; a coin gets one of its own there.
 _RESULT_COLUMNS = ("session", "query", "doc", "rank", "click", "reached")
@@ -94,24 +95,9 @@ class ClickModel(Model):
         both `"q1"` and `("q1",)` name a row), a data frame with the key columns and
         `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`.
         """
-        names = list(cls._parameters())
-        missing = [name for name in names if name not in values]
-        if missing:
-            raise ModelError(f"{cls.__name__}.with_values lacks {', '.join(missing)}.")
-        forms: dict[str, Form] = {}
-        for name, value in values.items():
-            given = value[0] if isinstance(value, tuple) else None
-            forms[name] = given if isinstance(given, Table) else Table()
-        model = cls(**forms)
-        states = {}
-        for name in names:
-            value = values[name][1] if isinstance(values[name], tuple) else values[name]
-            form = model.forms[name]
-            assert isinstance(form, Table)
-            if isinstance(value, Fixed):
-                value = value.value
-            states[name] = form.given(value, model.declared_keys[name], name)
-        model.states_ = states
+        forms, plain = split_forms(cls.__name__, values, cls._parameters())
+        model = cls(**{coin: forms.get(coin, Table()) for coin in plain})
+        model.states_ = given_states(model.forms, model.declared_keys, plain)
         return model
 
 

@@ -46,7 +46,7 @@ def _summary(model: Model) -> str:
     text = (
         f"fitted to {report.n_sessions:,} sessions in {report.history[-1].iteration} iterations "
         f"({state}), log-likelihood per session "
-        f"{report.log_likelihood / max(report.n_sessions, 1):.4f}"
+        f"{report.log_likelihood / max(report.total_weight, 1e-300):.4f}"
     )
     if report.n_dropped:
         text += f"; {report.n_dropped:,} impossible sessions left out"
@@ -86,7 +86,9 @@ def as_html(model: Model) -> str:
 
 def explain_source(model: Model, kernel: str, augmentation: Augmentation) -> str:
     """A kernel's source under a legend. The legend is for reading; it is never executed."""
-    library = Library(model.structure, _usual_plan(model))
+    counting = kernel.startswith("e_step")
+    structure = model.counting_structure if counting else model.structure
+    library = Library(structure, _usual_plan(model))
     machine = library.machine(kernel, augmentation)
     names = model.structure.traced.parameters
     legend = [f"# {kernel} of {_safe(model.name)}", "#"]

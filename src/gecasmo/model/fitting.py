@@ -27,6 +27,7 @@ class FitReport:
     converged: bool
     interrupted: bool
     n_sessions: int
+    total_weight: float
     n_dropped: int
     n_floored: int
     n_evaluations: int
@@ -56,7 +57,7 @@ def fit_model(
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
     if threads is not None and threads < 1:
         raise ModelError(f"threads={threads}: at least one is needed.")
-    if start is not None and not hasattr(start, "states"):
+    if start is not None and (isinstance(start, type) or not hasattr(start, "states")):
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     build = _Builder(model, log, method, start, threads, impossible)
     problem = build.problem()
@@ -116,7 +117,7 @@ class _Builder:
             with_missing,
             missing=missing,
         )
-        library = model.library(encoded.plan)
+        library = model.library(encoded.plan, counting=True)
         expectation = Expectation(encoded, library, augmentation, with_missing, self.threads)
         coins = [
             Coin(name, form, rows)
@@ -150,8 +151,6 @@ class _Builder:
                 keep = state.is_fixed
                 values = known if keep is None else np.where(keep, state.probability, known)
                 state = TableState(coin.rows, values.astype(float), coin.form.otherwise, keep)
-            elif coin.name in other and type(self.start.forms[coin.name]) is type(coin.form):
-                state = other[coin.name]
             begin.append(state)
         return begin
 
@@ -165,6 +164,7 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -
         converged=solution.converged,
         interrupted=solution.interrupted,
         n_sessions=build.log.n_sessions,
+        total_weight=problem.n_pages,
         n_dropped=build.n_dropped,
         n_floored=build.n_floored,
         n_evaluations=solution.n_evaluations,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model.running import PageRun
@@ -35,10 +35,13 @@ class Filtered:
         impossible: Impossible,
         states: Mapping[str, FormState] | None = None,
         threads: int | None = None,
+        counting: bool = False,
+        warn: bool = True,
     ) -> None:
+        self.model, self.log = model, log
         if impossible not in ("raise", "drop", "floor"):
             raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
-        run = PageRun(model, log, "filter", states, threads=threads)
+        run = PageRun(model, log, "filter", states, threads=threads, counting=counting)
         probability = np.zeros(run.encoded.n_results)
         click = np.zeros(run.encoded.n_results)
         run.run(probability, click)
@@ -53,6 +56,7 @@ class Filtered:
             _refuse(model, log, self.is_impossible)
         if impossible == "drop":
             self.kept[log.page[self.is_impossible]] = False
+        if impossible == "drop" and warn:
             warnings.warn(
                 f"{int((~self.kept).sum()):,} of {log.n_sessions:,} sessions are impossible under "
                 f"{model.name} and were left out.",
@@ -61,12 +65,24 @@ class Filtered:
             )
         self.probability = np.where(self.is_impossible, FLOOR, self.probability)
 
+    def require_some(self) -> None:
+        """Refuse a mean over nothing."""
+        log = self.log
+        if log.n_results and not self.kept.any():
+            raise ImpossibleSessionError(
+                f"All {log.n_sessions:,} sessions are impossible under {self.model.name}."
+            )
+        if not log.weight[self.kept].sum() > 0 or not self.kept[log.page].any():
+            raise ClickLogError(
+                "There is nothing to evaluate: the log has no results, or all its pages weigh 0."
+            )
+
 
 def find_impossible(
     model: Model, log: ClickLog, states: Mapping[str, FormState], threads: int | None
 ) -> tuple[Bools, Bools]:
     """Which results show something of probability zero, and which sessions contain one."""
-    filtered = Filtered(model, log, "floor", states, threads)
+    filtered = Filtered(model, log, "floor", states, threads, counting=True)
     sessions = np.zeros(log.n_sessions, bool)
     sessions[log.page[filtered.is_impossible]] = True
     return filtered.is_impossible, sessions
@@ -88,8 +104,8 @@ def _refuse(model: Model, log: ClickLog, is_impossible: Bools) -> NoReturn:
     raise ImpossibleSessionError(
         f"{n_sessions:,} of {log.n_sessions:,} sessions are impossible under {model.name}: they "
         f"have probability 0.\n"
-        f"  First: session {session!r} shows {shown} at rank {log.rank[in_chain]}, which cannot "
-        "follow what it shows above.\n"
-        "  Perhaps: impossible='drop' leaves such sessions out, impossible='floor' counts the "
-        "observation as 1e-8; or a model that allows it."
+        f"  First: session {session!r} shows {shown} at rank {log.rank[in_chain]}, which the "
+        "model rules out after what it shows above.\n"
+        "  Perhaps another model, or log.take(...) without them; fit, score and evaluate also take "
+        "impossible='drop' (leave them out) and 'floor' (count the observation as 1e-8)."
     )

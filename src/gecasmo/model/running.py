@@ -11,10 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding.lift import history_of, lift
 from gecasmo.estimation.expectation import default_threads, run_jobs
 from gecasmo.estimation.problem import as_weights
 from gecasmo.forms import Form, FormState
-from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 LIFTED = ("marginal", "sample")
-_ROWS_AT_ONCE = 2_000_000
 
 
 class PageRun:
@@ -30,6 +29,7 @@ class PageRun:
 
     `states` are those of the model unless others are given. `encoded` saves work where another
     kernel on the same automaton has encoded the log already and no coin depends on clicks above.
+    `counting` runs on the automaton that fits run on.
     """
 
     def __init__(
@@ -41,12 +41,15 @@ class PageRun:
         merge: bool = True,
         threads: int | None = None,
         encoded: EncodedLog | None = None,
+        counting: bool = False,
     ) -> None:
         self.model, self.log, self.kernel = model, log, kernel
         self.states = model.states() if states is None else states
         self.threads = threads or default_threads()
         if encoded is None:
-            encoded = model.encode(log, kernel, merge=merge, lifted=kernel in LIFTED)
+            lifted = kernel in LIFTED
+            encoded = model.encode(log, kernel, merge=merge, lifted=lifted, counting=counting)
+        self.counting = counting
         self.encoded = encoded
         self.rank_size = int(log.rank.max(initial=0)) + 1
         self.count_size = int(log.lengths.max(initial=0)) + 1
@@ -62,7 +65,7 @@ class PageRun:
             [*encoded.page_arguments(first, last), *self.weights, *lift, *outputs]
             for first, last in self._ranges()
         ]
-        library = self.model.library(encoded.plan)
+        library = self.model.library(encoded.plan, self.counting)
         run_jobs(library.get(self.kernel, jobs[0], "minimal", False), jobs)
 
     def results(self, answers: NDArray[Any]) -> NDArray[Any]:
@@ -84,9 +87,8 @@ class PageRun:
     def _weights(self) -> list[Floats]:
         weights = []
         for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
-            history = [key for key in self.model.keys[coin] if key in HISTORY_KEYS]
-            if self.kernel in LIFTED and history:
-                weights.append(self._lifted_weights(coin, form, rows, history))
+            if self.kernel in LIFTED and self.log.n_results and history_of(self.model.keys[coin]):
+                weights.append(self._lifted_weights(coin, form, rows))
             else:
                 weights.append(as_weights(self._predict(coin, form, rows)))
         return weights
@@ -94,29 +96,17 @@ class PageRun:
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
         return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
 
-    def _lifted_weights(self, coin: str, form: Form, rows: Rows, history: list[str]) -> Floats:
-        """The weights of every row under every click history it could meet.
-
-        There are as many of these as rows times histories, so they are made a part at a time.
-        """
-        sizes = [self.count_size if key == "clicks_above" else self.rank_size for key in history]
-        n_histories = int(np.prod(sizes))
-        grid = np.indices(sizes).reshape(len(sizes), -1)
+    def _lifted_weights(self, coin: str, form: Form, rows: Rows) -> Floats:
+        """The weights of every row under every click history it could meet."""
+        sizes = {
+            "last_click": self.rank_size,
+            "distance": self.rank_size,
+            "clicks_above": self.count_size,
+        }
         keys = self.model.keys[coin]
+        n_histories = int(np.prod([sizes[key] for key in history_of(keys)]))
         weights = np.empty((2, max(len(rows), 1) * n_histories))
-        at_once = max(1, _ROWS_AT_ONCE // n_histories)
-        for first in range(0, max(len(rows), 1), at_once):
-            numbers = np.arange(first, min(first + at_once, max(len(rows), 1)))
-            columns = {
-                key: pl.Series(key, np.tile(values, len(numbers)))
-                for key, values in zip(history, grid, strict=True)
-            }
-            repeated = np.repeat(numbers, n_histories)
-            for key in keys:
-                if key not in history:
-                    columns[key] = rows.frame[key].gather(repeated)
-            part = Rows(keys, [columns[key] for key in keys], len(repeated))
-            place = slice(first * n_histories, first * n_histories + len(repeated))
+        for place, part in lift(rows, keys, sizes):
             weights[:, place] = as_weights(self._predict(coin, form, part))
         return weights
 

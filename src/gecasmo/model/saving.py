@@ -106,7 +106,7 @@ def _parts(model: Model) -> dict[str, bytes]:
         "name": model.name,
         "program": model.program,
         "relevance": list(model.relevance),
-        "automaton": automaton_json.to_data(model.structure.traced),
+        "automaton": automaton_json.to_data(model.counting_structure.traced),
         "coins": coins,
         "fit": _report_to_data(model.report_),
     }
@@ -115,6 +115,7 @@ def _parts(model: Model) -> dict[str, bytes]:
 
 def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
     automaton = automaton_json.from_data(data["automaton"])
+    automaton_json.check_probabilities(automaton)
     forms: dict[str, Form] = {}
     states: dict[str, FormState] = {}
     keys: dict[str, tuple[str, ...]] = {}
@@ -151,6 +152,7 @@ def _report_to_data(report: FitReport | None) -> dict[str, Any] | None:
     return {
         "history": [list(record) for record in report.history],
         "objective": report.objective,
+        "total_weight": report.total_weight,
         "log_likelihood": report.log_likelihood,
         **{name: getattr(report, name) for name in names},
     }

@@ -27,7 +27,10 @@ class Way(NamedTuple):
 
 
 class _Chooser:
-    def __init__(self, outcomes: list[bool], chance: Chance) -> None:
+    def __init__(
+        self, parameters: dict[str, Parameter], outcomes: list[bool], chance: Chance
+    ) -> None:
+        self.parameters = parameters
         self.outcomes = outcomes
         self.chance = chance
         self.used = 0
@@ -42,9 +45,10 @@ class _Chooser:
             self.outcomes.append(True)
         outcome = self.outcomes[self.used]
         self.used += 1
-        heads = self.chance(parameter.name, self.position, self.clicks)
+        name = next(n for n, known in self.parameters.items() if known is parameter)
+        heads = self.chance(name, self.position, self.clicks)
         self.probability *= heads if outcome else 1 - heads
-        self.flips.append((parameter.name, self.position, outcome))
+        self.flips.append((name, self.position, outcome))
         return outcome
 
     def guard(self, column: str) -> bool:
@@ -56,7 +60,7 @@ def every_way(model: ClickModel, guards: Sequence[Mapping[str, bool]], chance: C
     ways = []
     outcomes: list[bool] = []
     while True:
-        chooser = _Chooser(outcomes, chance)
+        chooser = _Chooser(model.parameters_by_name, outcomes, chance)
         token = running.set(chooser)
         try:
             signals, reached = _play(model, guards, chooser)

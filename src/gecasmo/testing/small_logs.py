@@ -28,9 +28,10 @@ def random_log(
     }
     on_result = {
         key
-        for keys in model.keys.values()
+        for coin, keys in model.keys.items()
+        if coin not in automaton.numbered_rows()
         for key in keys
-        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page, "row")
+        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page)
     }
     for page, length in enumerate(lengths):
         columns["session"] += [f"s{page}"] * length
@@ -44,14 +45,14 @@ def random_log(
     n_results = sum(lengths)
     for guard in automaton.guard_columns():
         columns[guard] = (rng.random(n_results) < 0.5).tolist()
-    for signal in automaton.signals:
+    for signal in model.structure.traced.signals:
         columns[signal] = (rng.random(n_results) < click_rate).tolist()
     return read_log(pl.DataFrame(columns))
 
 
 def every_pattern(model: Model, page: ClickLog) -> ClickLog:
     """The single page of a log once with every pattern of signals it could show."""
-    signals = model.traced_automaton.signals
+    signals = model.structure.traced.signals
     frame = page.to_frame()
     patterns = list(itertools.product((False, True), repeat=len(frame) * len(signals)))
     copies = []

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler import reference
 from gecasmo.encoding import Rows
+from gecasmo.encoding.observations import boolean_column
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel, Model
 from gecasmo.testing.enumeration import Way, every_way
@@ -25,7 +26,7 @@ class Subject:
     def __init__(self, model: Model, seed: int, compiled: bool) -> None:
         self.blank, self.seed, self.compiled = model, seed, compiled
         longest = model.traced_automaton.page_length or 3
-        self.longest = min(longest, 3 if len(model.traced_automaton.signals) == 1 else 2)
+        self.longest = min(longest, 3 if len(model.structure.traced.signals) == 1 else 2)
         lengths = [1 + number % self.longest for number in range(12)]
         self.log = random_log(model, lengths, seed)
         self.model = with_random_values(model, self.log, seed + 1)
@@ -93,22 +94,28 @@ class Subject:
         assert isinstance(self.blank, ClickModel)
         return every_way(self.blank, guards, chance)
 
-    def seen(self, session: int) -> list[Way]:
-        """The ways that show what the log shows."""
-        log = self.possible
-        signals = self.model.traced_automaton.signals
-        shown = tuple(
-            frozenset(s for s in signals if bool(log.column(s)[int(row)]))
+    def seen(self, session: int, counting: bool = False) -> list[Way]:
+        """The ways that show what the log shows; `counting` as fits see it."""
+        log, model = self.possible, self.model
+        automaton = (model.counting_structure if counting else model.structure).traced
+        columns = {s: boolean_column(log, s, "emits") for s in automaton.signals}
+        shown = [
+            frozenset(s for s, column in columns.items() if column[row])
             for row in self.rows(log, session)
-        )
-        return [way for way in self.ways(session) if way.signals == shown]
+        ]
+        return [
+            way
+            for way in self.ways(session)
+            if [signals & columns.keys() for signals in way.signals] == shown
+        ]
 
     def page(self, log: ClickLog, session: int) -> reference.Page:
-        automaton = self.model.traced_automaton
+        automaton = self.model.structure.traced
+        numbered = automaton.numbered_rows()
         rows = self.rows(log, session)
         values = {}
         for coin in self.model.forms:
-            if self.model.keys[coin] != ("row",):
+            if coin not in numbered:
                 values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
         return reference.Page(
             shown=[
@@ -120,9 +127,5 @@ class Subject:
                 for row in rows
             ],
             start={coin: float(v[0]) for coin, v in values.items()},
-            rows={
-                coin: self.model.states()[coin].probability
-                for coin, keys in self.model.keys.items()
-                if keys == ("row",)
-            },
+            rows={coin: self.model.states()[coin].probability for coin in numbered},
         )

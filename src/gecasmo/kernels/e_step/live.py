@@ -96,11 +96,13 @@ class _Live(EStepText):
             factors = self.values(rest, edge.multiplicity) + ([weight] if weight else [])
             text(f"{name} = {product(factors)}")
         text(f"z = {' + '.join(names)}")
-        text(f"r = {posterior} / (z + {NOTHING})")
+        # The share first: rounded, it is at most one, so that no posterior becomes negative.
+        text(f"r = 1.0 / (z + {NOTHING})")
         if len(names) == 2:
-            text(f"{names[0]} *= r", f"{names[1]} = {posterior} - {names[0]}")
+            text(f"{names[0]} = {posterior} * ({names[0]} * r)")
+            text(f"{names[1]} = {posterior} - {names[0]}")
         else:
-            text(*(f"{name} *= r" for name in names))
+            text(*(f"{name} = {posterior} * ({name} * r)" for name in names))
         return [
             (literal, name)
             for name, rest in zip(names, group.rests, strict=True)
@@ -197,7 +199,7 @@ class _Live(EStepText):
         if len(edges) == 1:
             names = ["u"]
         else:
-            text("r = u / z", *(f"{name} *= r" for name in names))
+            text("r = 1.0 / z", *(f"{name} = u * ({name} * r)" for name in names))
         self._count_shares(step, group, names)
 
     def _leave_if_unlikely(self) -> None:
