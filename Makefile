@@ -23,7 +23,7 @@ demo: $(VENV)/core ## simulate a log, fit three models, compare them
 	$(BIN)/gecasmo demo
 
 test: $(VENV)/dev lint ## lint, type check and all tests with coverage
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term -m "not soak"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 lint: $(VENV)/dev ## ruff and mypy
 	$(BIN)/ruff check .

@@ -28,6 +28,7 @@ def describe(
     from gecasmo.errors import ModelError
     from gecasmo.models import CATALOGUE
 
-    if model not in CATALOGUE:
+    by_name = {name.lower(): found for name, found in CATALOGUE.items()}
+    if model.lower() not in by_name:
         raise ModelError(f"There is no model '{model}'. There are: {', '.join(CATALOGUE)}.")
-    print(CATALOGUE[model]())
+    print(by_name[model.lower()]())

@@ -37,6 +37,7 @@ class Solution:
     history: list[Record]
     converged: bool
     interrupted: bool = False
+    stalled: bool = False  # no form could improve any more
     n_evaluations: int = 0
 
 
@@ -58,7 +59,7 @@ class EM:
         Extrapolate between EM steps (SQUAREM); a guess that would lower the objective is dropped.
     augmentation : "minimal" or "full"
         Which flips count as hidden data: those the likelihood depends on, or all that the program
-        makes. The optimum is the same, minimal gets there in fewer steps.
+        makes. The optimum is the same; minimal mostly gets there in fewer steps.
     restarts : int, optional
         Random starts, of which the best end counts. By default 1, and 5 for programs with parts
         that equal starts would never tell apart (mixtures).
@@ -121,7 +122,7 @@ class EM:
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        elif not solution.converged and self.tol > 0:
+        elif not (solution.converged or solution.stalled) and self.tol > 0:
             gain = 0.0
             if len(solution.history) > 1:
                 last, before = solution.history[-1], solution.history[-2]
@@ -145,6 +146,7 @@ class _Climb:
     history: list[Record] = field(default_factory=list)
     n_steps: int = 0
     n_evaluations: int = 0
+    stalled: bool = False
 
     def run(self, generator: np.random.Generator | None) -> Solution:
         self.began = time.perf_counter()
@@ -155,7 +157,9 @@ class _Climb:
             converged = self._climb()
         except KeyboardInterrupt:
             interrupted = True
-        return Solution(self.best, self.history, converged, interrupted, self.n_evaluations)
+        return Solution(
+            self.best, self.history, converged, interrupted, self.stalled, self.n_evaluations
+        )
 
     def _climb(self) -> bool:
         extrapolation = Extrapolation(self.problem)
@@ -163,7 +167,7 @@ class _Climb:
             start = self.best
             once = self._step(start, self._maximise(start))
             if once is None:
-                return True
+                return False
             if self._is_settled(start, once):
                 return True
             if not self.method.accelerate or self.n_steps >= self.method.max_iter:
@@ -178,7 +182,7 @@ class _Climb:
                     self._accept(there)
                     continue
             if self._step(once, twice) is None:
-                return True
+                return False
         return False
 
     def _step(self, start: Evaluation, states: list[object]) -> Evaluation | None:
@@ -196,6 +200,7 @@ class _Climb:
                     ConvergenceWarning,
                     stacklevel=7,
                 )
+                self.stalled = True
                 return None
         self._accept(there)
         return there

@@ -135,7 +135,6 @@ class Expectation:
         wanted = np.linspace(0, starts[-1], pieces + 1)[1:-1]
         cuts = borders[np.searchsorted(starts[borders], wanted)]
         edges = sorted({0, N_BUCKETS, *map(int, cuts)})
-        self.n_threads = threads
         return list(pairwise(edges))
 
 

@@ -17,6 +17,9 @@ from gecasmo.model.given import given_states, split_forms
 _RESULT_COLUMNS = ("session", "query", "doc", "rank", "click", "reached")
 
 
+_BEGINS, _ENDS = ("", "start_"), ("", "_flipped", "_heads")
+
+
 class ClickModel(Model):
     """Write a click model: name its coins and say what a user does at one result.
 
@@ -53,6 +56,15 @@ class ClickModel(Model):
             raise ModelError(
                 f"{cls.__name__}.{taken[0]} would hide what every model has under that name; "
                 "choose another name for the coin."
+            )
+        columns = [
+            f"{start}{coin}{end}" for coin in keys for start in ("", "start_") for end in _ENDS
+        ]
+        if len(set(columns)) < len(columns):
+            twice = next(name for name in columns if columns.count(name) > 1)
+            raise ModelError(
+                f"The coins of {cls.__name__} give two columns of its answers the name '{twice}'; "
+                "rename one of them."
             )
         wrong = [name for name in self.relevance if name not in keys]
         if wrong:
