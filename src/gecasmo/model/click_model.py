@@ -57,9 +57,7 @@ class ClickModel(Model):
                 f"{cls.__name__}.{taken[0]} would hide what every model has under that name; "
                 "choose another name for the coin."
             )
-        columns = [
-            f"{start}{coin}{end}" for coin in keys for start in ("", "start_") for end in _ENDS
-        ]
+        columns = [f"{begin}{coin}{end}" for coin in keys for begin in _BEGINS for end in _ENDS]
         if len(set(columns)) < len(columns):
             twice = next(name for name in columns if columns.count(name) > 1)
             raise ModelError(
