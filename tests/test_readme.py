@@ -32,3 +32,15 @@ def test_the_readme_begins_with_the_two_commands():
 def test_ci_runs_the_test_command_of_the_readme():
     script = (README.parent / ".ci" / "run").read_text().splitlines()
     assert script[-1] == "make test"
+
+
+def test_the_table_of_speed_is_that_of_the_last_benchmark():
+    measured = (README.parent / "benchmarks" / "results" / "latest.md").read_text()
+    rows = re.findall(
+        r"^\| (DBN|UBM|Restless)[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$",
+        README.read_text(),
+        flags=re.MULTILINE,
+    )
+    assert [row[0] for row in rows] == ["DBN", "UBM", "Restless"]
+    for row in rows:
+        assert f"| {' | '.join(row)} |" in measured
