@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -43,6 +44,31 @@ def in_chain(log: ClickLog, values: NDArray[Any]) -> NDArray[Any]:
 _is_sorted: WeakKeyDictionary[ClickLog, bool] = WeakKeyDictionary()
 
 
+def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
+    """Refuse keys of coins that the log does not have, all coins at once."""
+    made = ("session", "result", "rank", "page_length", *HISTORY_KEYS)
+    for name in dict.fromkeys(key for listed in keys.values() for key in listed):
+        if name in made or name in log.columns:
+            continue
+        coins = [coin for coin, listed in keys.items() if name in listed]
+        others = [c for c in log.columns if c not in ("click", "rank", "session")]
+        example = "doc" if "doc" in others and name != "doc" else (others or ["rank"])[0]
+        subject = f"The coin {_quoted(coins)} has"
+        if len(coins) > 1:
+            subject = f"The coins {_quoted(coins)} have"
+        advice = ", ".join(f'{coin}=Table(key="{example}")' for coin in coins)
+        raise ClickLogError(
+            f"{subject} a row per '{name}', and the log has no such column.\n"
+            f"  It has: {', '.join(log.columns)}.\n"
+            f"  Perhaps another key: {advice}"
+        )
+
+
+def _quoted(names: list[str]) -> str:
+    *others, last = [f"'{name}'" for name in names]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
 def is_page_constant(log: ClickLog, name: str) -> bool:
     """Whether a key has one value per page, whatever the clicks."""
     if name in ("session", "query", "page_length"):
@@ -64,14 +90,6 @@ def _code(log: ClickLog, name: str, coin: str) -> Coded:
         return code_integers(name, log.lengths[log.page])
     if name in HISTORY_KEYS:
         return code_integers(name, history(log, name))
-    if name not in log.columns:
-        others = [c for c in log.columns if c not in ("click", "rank", "session")]
-        example = "doc" if "doc" in others and name != "doc" else (others or ["rank"])[0]
-        raise ClickLogError(
-            f"The coin '{coin}' has a row per '{name}', and the log has no such column.\n"
-            f"  It has: {', '.join(log.columns)}.\n"
-            f'  Perhaps another key: {coin}=Table(key="{example}")'
-        )
     return _code_column(log.column(name), name, coin)
 
 

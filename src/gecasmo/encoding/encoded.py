@@ -10,7 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import Automaton
-from gecasmo.encoding.columns import coded, dense, in_chain, is_page_constant
+from gecasmo.encoding.columns import (
+    coded,
+    dense,
+    in_chain,
+    is_page_constant,
+    require_columns,
+)
 from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
 from gecasmo.encoding.hashing import Hashes, hash_values, mix
 from gecasmo.encoding.observations import check_lengths, observe
@@ -116,6 +122,7 @@ class _Encoder:
             if coin not in self.numbered
             for key in listed
         }
+        require_columns(log, {c: listed for c, listed in keys.items() if c not in self.numbered})
         self._check_start_keys()
         self._check_lags()
 

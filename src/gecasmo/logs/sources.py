@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,9 @@ def open_table(source: Any, id_columns: Sequence[str]) -> pl.DataFrame:
         if isinstance(source, Mapping):
             return _from_columns(source)
         if hasattr(source, "__arrow_c_stream__"):
+            if type(source).__module__.startswith("pandas") and not _has_pyarrow():
+                # pandas speaks Arrow only through PyArrow; plain lists say the same, slower.
+                return _from_columns({str(name): source[name].tolist() for name in source})
             return pl.DataFrame(source)
     except Exception as error:
         # Each producer has its own errors (Polars, Arrow, DuckDB); none of them knows the task.
@@ -66,6 +70,10 @@ def open_table(source: Any, id_columns: Sequence[str]) -> pl.DataFrame:
         "a Polars, pandas, PyArrow or DuckDB table (anything with __arrow_c_stream__), "
         "or a dict of columns."
     )
+
+
+def _has_pyarrow() -> bool:
+    return importlib.util.find_spec("pyarrow") is not None
 
 
 def _from_columns(columns: Mapping[str, Any]) -> pl.DataFrame:
