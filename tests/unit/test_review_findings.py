@@ -253,3 +253,18 @@ def test_pandas_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_has_pyarrow", lambda: False)
     log = gecasmo.read_log(pd.DataFrame(table))
     assert log.to_frame().to_dict(as_series=False) == table
+
+
+@pytest.mark.parametrize("name", [*gecasmo.models.CATALOGUE, "czm", "ubm"])
+def test_the_source_that_is_shown_is_the_source_that_runs(name: str) -> None:
+    from pathlib import Path
+
+    from gecasmo.kernels.library import KERNELS, LIFTED_KERNELS
+
+    file = Path(__file__).parents[1] / "matrices" / "matrices.json"
+    zoo = gecasmo.models.CATALOGUE
+    model = zoo[name]() if name in zoo else gecasmo.matrices.read(file, name)
+    for kernel in KERNELS:
+        encoded = model.encode(small_log(), kernel, lifted=kernel in LIFTED_KERNELS)
+        library = model.library(encoded.plan, counting=kernel.startswith("e_step"))
+        assert model.source(kernel).endswith("\n\n" + library.source(kernel))

@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
-from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
 
 
@@ -71,7 +71,7 @@ def _quoted(names: list[str]) -> str:
 
 def is_page_constant(log: ClickLog, name: str) -> bool:
     """Whether a key has one value per page, whatever the clicks."""
-    if name in ("session", "query", "page_length"):
+    if name in PAGE_KEYS:
         return True
     if name in ("rank", "result", "doc", *HISTORY_KEYS) or name not in log.columns:
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ from gecasmo.encoding.observations import check_lengths, observe
 from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
 from gecasmo.errors import ModelError
 from gecasmo.kernels.machine import Machine
-from gecasmo.kernels.plan import CoinPlan, Plan
+from gecasmo.kernels.plan import Plan, plan_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 
@@ -188,28 +189,19 @@ class _Encoder:
 
     # -- coins ---------------------------------------------------------------------------------
     def _coins(self) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
-        numbers: dict[tuple[str, tuple[str, ...]], int] = {}
-        tables: list[tuple[Rows, Codes, int]] = []
-        plans, rows, shifts = [], [], []
-        starting = self.automaton.start_parameters()
-        for coin, keys in self.keys.items():
-            history = tuple(key for key in keys if key in HISTORY_KEYS)
-            used = tuple(k for k in keys if k not in history) if self.lifted else keys
-            if not keys or coin in self.numbered:
-                plans.append(CoinPlan("global"))
+        plan, arrays = plan_of(
+            self.keys, self.automaton, partial(is_page_constant, self.log), self.lifted
+        )
+        tables = [self._table(array.coin, array.keys, array.scope) for array in arrays]
+        rows, shifts = [], []
+        for coin, planned in zip(self.keys, plan.coins, strict=True):
+            if planned.scope == "global":
                 rows.append(self.numbered.get(coin, ONE_ROW))
                 shifts.append(_shift(len(rows[-1]), True))
-                continue
-            is_page = coin in starting or all(is_page_constant(self.log, key) for key in keys)
-            scope = "page" if is_page else "result"
-            if (scope, used) not in numbers:
-                numbers[scope, used] = len(tables)
-                tables.append(self._table(coin, used, scope))
-            number = numbers[scope, used]
-            plans.append(CoinPlan(scope, number, history))  # type: ignore[arg-type]
-            rows.append(tables[number][0])
-            shifts.append(tables[number][2])
-        return Plan(tuple(plans)), rows, [codes for _, codes, _ in tables], shifts
+            else:
+                rows.append(tables[planned.codes][0])
+                shifts.append(tables[planned.codes][2])
+        return plan, rows, [codes for _, codes, _ in tables], shifts
 
     def _table(self, coin: str, keys: Sequence[str], scope: str) -> tuple[Rows, Codes, int]:
         """The row numbers of a key per result (or page), and the rows."""

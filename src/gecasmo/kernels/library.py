@@ -19,6 +19,8 @@ from gecasmo.kernels.machine import Machine, lower
 from gecasmo.kernels.plan import Plan
 
 KERNELS = ("e_step", "e_step_scaled", "filter", "marginal", "smooth", "decode", "sample", "stories")
+# Those that walk over click histories, since no clicks are known to them.
+LIFTED_KERNELS = ("marginal", "sample")
 
 
 class Structure:

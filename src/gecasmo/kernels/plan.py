@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gecasmo.compiler.automaton import Automaton
 from gecasmo.kernels.machine import Machine
+from gecasmo.language.parameter import HISTORY_KEYS
 
 Scope = Literal["global", "page", "result"]
 
@@ -42,3 +45,37 @@ class Plan:
 
     def weight_arguments(self) -> list[str]:
         return [f"W{number}" for number in range(len(self.coins))]
+
+
+class CodesPlan(NamedTuple):
+    """One array of row numbers: a number per page or per result, for these key columns."""
+
+    scope: Scope
+    keys: tuple[str, ...]
+    coin: str  # the first coin that reads it
+
+
+def plan_of(
+    keys: Mapping[str, tuple[str, ...]],
+    automaton: Automaton,
+    is_page_constant: Callable[[str], bool],
+    lifted: bool = False,
+) -> tuple[Plan, list[CodesPlan]]:
+    """Where each coin's rows come from, and the arrays of row numbers that this takes.
+
+    `lifted` leaves the click history out of the row numbers; the kernel adds it.
+    """
+    starting, numbered = automaton.start_parameters(), automaton.numbered_rows()
+    arrays: dict[tuple[Scope, tuple[str, ...]], CodesPlan] = {}
+    coins = []
+    for coin, listed in keys.items():
+        if not listed or coin in numbered:
+            coins.append(CoinPlan("global"))
+            continue
+        history = tuple(key for key in listed if key in HISTORY_KEYS)
+        used = tuple(key for key in listed if key not in history) if lifted else listed
+        is_page = coin in starting or all(map(is_page_constant, listed))
+        scope: Scope = "page" if is_page else "result"
+        arrays.setdefault((scope, used), CodesPlan(scope, used, coin))
+        coins.append(CoinPlan(scope, list(arrays).index((scope, used)), history))
+    return Plan(tuple(coins)), list(arrays.values())

@@ -9,6 +9,8 @@ from gecasmo.language.place import mistake
 HISTORY_KEYS = ("last_click", "distance", "clicks_above")
 # Made from the page itself, so no log needs to carry them as columns.
 POSITION_KEYS = ("rank", "page_length", "result")
+# One value all over a page, in every log.
+PAGE_KEYS = ("session", "query", "page_length")
 
 # What a table of parameters says of each row, beside its keys.
 TABLE_COLUMNS = ("probability", "heads", "tails")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from gecasmo.kernels.library import Library
-from gecasmo.kernels.plan import CoinPlan, Plan
-from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.kernels.library import LIFTED_KERNELS, Library
+from gecasmo.kernels.plan import plan_of
+from gecasmo.language.parameter import PAGE_KEYS
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Model
@@ -88,7 +88,11 @@ def explain_source(model: Model, kernel: str, augmentation: Augmentation) -> str
     """A kernel's source under a legend. The legend is for reading; it is never executed."""
     counting = kernel.startswith("e_step")
     structure = model.counting_structure if counting else model.structure
-    library = Library(structure, _usual_plan(model))
+    # As for a log in which of all columns only these are the same all over a page.
+    plan, _ = plan_of(
+        model.keys, structure.traced, lambda key: key in PAGE_KEYS, kernel in LIFTED_KERNELS
+    )
+    library = Library(structure, plan)
     machine = library.machine(kernel, augmentation)
     names = model.structure.traced.parameters
     legend = [f"# {kernel} of {_safe(model.name)}", "#"]
@@ -103,22 +107,6 @@ def explain_source(model: Model, kernel: str, augmentation: Augmentation) -> str
         shown = _safe(" + ".join(symbol)) or "nothing"
         legend.append(f"# observation {number}: {shown}, guards of class {case}")
     return "\n".join(legend) + "\n\n" + library.source(kernel, augmentation)
-
-
-def _usual_plan(model: Model) -> Plan:
-    """The plan of a log in which only queries and sessions are the same all over a page."""
-    numbers: dict[tuple[str, ...], int] = {}
-    coins = []
-    starting = model.structure.traced.start_parameters()
-    for coin, keys in model.keys.items():
-        if not keys:
-            coins.append(CoinPlan("global"))
-            continue
-        is_page = coin in starting or set(keys) <= {"session", "query", "page_length"}
-        history = tuple(key for key in keys if key in HISTORY_KEYS)
-        number = numbers.setdefault(keys, len(numbers))
-        coins.append(CoinPlan("page" if is_page else "result", number, history))
-    return Plan(tuple(coins))
 
 
 def _safe(name: str) -> str:

@@ -15,13 +15,13 @@ from gecasmo.encoding.lift import history_of, lift
 from gecasmo.estimation.expectation import default_threads, run_jobs
 from gecasmo.estimation.problem import as_weights
 from gecasmo.forms import Form, FormState
+from gecasmo.kernels.library import LIFTED_KERNELS
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 Floats = NDArray[np.float64]
-LIFTED = ("marginal", "sample")
 
 
 class PageRun:
@@ -47,7 +47,7 @@ class PageRun:
         self.states = model.states() if states is None else states
         self.threads = threads or default_threads()
         if encoded is None:
-            lifted = kernel in LIFTED
+            lifted = kernel in LIFTED_KERNELS
             encoded = model.encode(log, kernel, merge=merge, lifted=lifted, counting=counting)
         self.counting = counting
         self.encoded = encoded
@@ -59,7 +59,7 @@ class PageRun:
         """Fill the output arrays of the kernel."""
         encoded = self.encoded
         lift = []
-        if self.kernel in LIFTED:
+        if self.kernel in LIFTED_KERNELS:
             lift = [encoded.ranks, self.rank_size, self.count_size]
         jobs = [
             [*encoded.page_arguments(first, last), *self.weights, *lift, *outputs]
@@ -87,7 +87,11 @@ class PageRun:
     def _weights(self) -> list[Floats]:
         weights = []
         for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
-            if self.kernel in LIFTED and self.log.n_results and history_of(self.model.keys[coin]):
+            if (
+                self.kernel in LIFTED_KERNELS
+                and self.log.n_results
+                and history_of(self.model.keys[coin])
+            ):
                 weights.append(self._lifted_weights(coin, form, rows))
             else:
                 weights.append(as_weights(self._predict(coin, form, rows)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gecasmo.language.parameter import HISTORY_KEYS, POSITION_KEYS
+from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import Model
 
@@ -24,7 +24,7 @@ def random_log(
         key
         for coin in automaton.start_parameters()
         for key in model.keys[coin]
-        if key not in ("session", "query", "page_length")
+        if key not in PAGE_KEYS
     }
     on_result = {
         key
