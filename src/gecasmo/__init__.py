@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM
-from gecasmo.forms import Fixed, Table
+from gecasmo.forms import Estimator, Fixed, Logistic, Sum, Table, Torch
 from gecasmo.language import Parameter, flip
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, load
@@ -48,9 +48,13 @@ __all__ = [
     "ClickModel",
     "CountingDCM",
     "CountingSDBN",
+    "Estimator",
     "Fixed",
+    "Logistic",
     "Parameter",
+    "Sum",
     "Table",
+    "Torch",
     "errors",
     "flip",
     "load",

@@ -5,6 +5,7 @@ follows the order of the input.
 """
 
 from gecasmo.encoding.encoded import EncodedLog, encode
+from gecasmo.encoding.features import Wanted
 from gecasmo.encoding.rows import Rows
 
-__all__ = ["EncodedLog", "Rows", "encode"]
+__all__ = ["EncodedLog", "Rows", "Wanted", "encode"]

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.encoding.features import usable
 from gecasmo.errors import ClickLogError
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
@@ -22,15 +23,18 @@ class Coded(NamedTuple):
     values: pl.Series
 
 
-_cache: WeakKeyDictionary[ClickLog, dict[str, Coded]] = WeakKeyDictionary()
+_cache: WeakKeyDictionary[ClickLog, dict[tuple[str, bool], Coded]] = WeakKeyDictionary()
 
 
-def coded(log: ClickLog, name: str, coin: str) -> Coded:
-    """The column `name` of the log as codes; `coin` is named if the log has no such column."""
+def coded(log: ClickLog, name: str, coin: str, nullable: bool = False) -> Coded:
+    """The column `name` of the log as codes; `coin` is named if the log has no such column.
+
+    With `nullable` a missing value is a value like others, and so is an infinite one.
+    """
     known = _cache.setdefault(log, {})
-    if name not in known:
-        known[name] = _code(log, name, coin)
-    return known[name]
+    if (name, nullable) not in known:
+        known[name, nullable] = _code(log, name, coin, nullable)
+    return known[name, nullable]
 
 
 def in_chain(log: ClickLog, values: NDArray[Any]) -> NDArray[Any]:
@@ -78,7 +82,7 @@ def is_page_constant(log: ClickLog, name: str) -> bool:
     return log.is_page_constant(name)
 
 
-def _code(log: ClickLog, name: str, coin: str) -> Coded:
+def _code(log: ClickLog, name: str, coin: str, nullable: bool) -> Coded:
     if name == "session":
         return Coded(log.page, log.sessions)
     if name == "result":
@@ -90,7 +94,12 @@ def _code(log: ClickLog, name: str, coin: str) -> Coded:
         return code_integers(name, log.lengths[log.page])
     if name in HISTORY_KEYS:
         return code_integers(name, history(log, name))
-    return _code_column(log.column(name), name, coin)
+    column = log.column(name)
+    if nullable:
+        column = usable(column, coin, allow_missing=True)
+        if column.null_count():
+            return _code_values(column, name)
+    return _code_column(column, name, coin)
 
 
 def _code_column(column: pl.Series, name: str, coin: str) -> Coded:
@@ -103,9 +112,15 @@ def _code_column(column: pl.Series, name: str, coin: str) -> Coded:
         )
     if column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128) and len(column):
         return code_integers(name, column.to_numpy())
+    return _code_values(column, name)
+
+
+def _code_values(column: pl.Series, name: str) -> Coded:
     frame = pl.DataFrame({"value": column})
     distinct = frame.unique(maintain_order=True).with_row_index("code")
-    codes = frame.join(distinct, on="value", how="left", maintain_order="left")["code"]
+    codes = frame.join(distinct, on="value", how="left", maintain_order="left", nulls_equal=True)[
+        "code"
+    ]
     return Coded(codes.to_numpy().astype(np.uint32), distinct["value"].alias(name))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,13 @@ from gecasmo.encoding.columns import (
     in_chain,
     is_page_constant,
     require_columns,
+)
+from gecasmo.encoding.features import (
+    Wanted,
+    check_features,
+    looked_up,
+    refuse_disagreement,
+    usable,
 )
 from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
 from gecasmo.encoding.hashing import Hashes, hash_values, mix
@@ -34,6 +42,20 @@ Keys = Mapping[str, tuple[str, ...]]
 # Tables that pages of several buckets add to are kept per bucket up to this many bytes in all.
 _MAX_TABLE_BYTES = 64 * 2**20
 _MIN_TABLES_LOG2 = 2
+
+
+class _Table(NamedTuple):
+    """The rows of a key and who uses them.
+
+    `codes` has a row number for each of `places` (results in chain order, or one result a page);
+    `example` says for each row at which of them it occurs.
+    """
+
+    rows: Rows
+    codes: Codes
+    shift: int
+    places: NDArray[np.int64]
+    example: NDArray[np.int64]
 
 
 @dataclass
@@ -86,6 +108,7 @@ def encode(
     merge: bool = True,
     lifted: bool = False,
     missing: NDArray[np.bool_] | None = None,
+    wanted: Mapping[str, Wanted] | None = None,
 ) -> EncodedLog:
     """Make the arrays of a log.
 
@@ -95,8 +118,9 @@ def encode(
     merge : fold and group equal pages where that pays
     lifted : leave the click history out of the row numbers; the kernel adds it
     missing : results whose signals are not to be looked at
+    wanted : the feature columns that the rows of a coin carry
     """
-    return _Encoder(log, automaton, machine, keys, merge, lifted, missing).encode()
+    return _Encoder(log, automaton, machine, keys, merge, lifted, missing, wanted or {}).encode()
 
 
 class _Encoder:
@@ -109,10 +133,11 @@ class _Encoder:
         merge: bool,
         lifted: bool,
         missing: NDArray[np.bool_] | None,
+        wanted: Mapping[str, Wanted],
     ) -> None:
         check_lengths(log, automaton)
         self.log, self.automaton, self.machine, self.keys = log, automaton, machine, keys
-        self.merge, self.lifted, self.missing = merge, lifted, missing
+        self.merge, self.lifted, self.missing, self.wanted = merge, lifted, missing, wanted
         self.numbered = {
             coin: Rows(("row",), [pl.Series("row", range(n))], n)
             for coin, n in automaton.numbered_rows().items()
@@ -123,7 +148,19 @@ class _Encoder:
             if coin not in self.numbered
             for key in listed
         }
-        require_columns(log, {c: listed for c, listed in keys.items() if c not in self.numbered})
+        by_key = {c: listed for c, listed in keys.items() if c not in self.numbered}
+        require_columns(log, by_key)
+        check_features(log, keys, wanted)
+        # Missing values count as a value where each coin with that key reads it as a feature.
+        self.nullable = {
+            key
+            for key in self.coin_of_key
+            if all(
+                c in wanted and wanted[c].allow_missing and key in wanted[c].columns
+                for c, listed in by_key.items()
+                if key in listed
+            )
+        }
         self._check_start_keys()
         self._check_lags()
 
@@ -131,7 +168,10 @@ class _Encoder:
         log = self.log
         observations = in_chain(log, observe(log, self.automaton, self.machine, self.missing))
         static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
-        shown, seen = [self._chain_codes(key) for key in static], observations
+        # Pages that differ in a feature are kept apart, so that rows which disagree come to light.
+        features = [name for name in self._log_features() if name not in static]
+        shown = [self._chain_codes(key) for key in (*static, *features)]
+        seen = observations
         history = [k for k in self.coin_of_key if k in HISTORY_KEYS]
         if history:
             # Histories are made of ranks and clicks; two odd observations may share a number.
@@ -185,7 +225,19 @@ class _Encoder:
         return result
 
     def _chain_codes(self, key: str) -> Codes:
-        return in_chain(self.log, coded(self.log, key, self.coin_of_key[key]).codes)
+        coin = self.coin_of_key.get(key, "")
+        nullable = key in self.nullable or key not in self.coin_of_key
+        return in_chain(self.log, coded(self.log, key, coin, nullable).codes)
+
+    def _log_features(self) -> list[str]:
+        """Columns that rows get from the log beside their keys."""
+        found = [
+            name
+            for coin, need in self.wanted.items()
+            if "result" not in self.keys[coin]
+            for name in need.from_log(self.keys[coin])
+        ]
+        return list(dict.fromkeys(found))
 
     # -- coins ---------------------------------------------------------------------------------
     def _coins(self) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
@@ -193,17 +245,68 @@ class _Encoder:
             self.keys, self.automaton, partial(is_page_constant, self.log), self.lifted
         )
         tables = [self._table(array.coin, array.keys, array.scope) for array in arrays]
-        rows, shifts = [], []
+        rows: list[Rows] = []
+        shifts: list[int] = []
+        featured: dict[Wanted, Rows] = {}
         for coin, planned in zip(self.keys, plan.coins, strict=True):
-            if planned.scope == "global":
-                rows.append(self.numbered.get(coin, ONE_ROW))
-                shifts.append(_shift(len(rows[-1]), True))
-            else:
-                rows.append(tables[planned.codes][0])
-                shifts.append(tables[planned.codes][2])
-        return plan, rows, [codes for _, codes, _ in tables], shifts
+            table = tables[planned.codes] if planned.codes >= 0 else None
+            found = self.numbered.get(coin, ONE_ROW) if table is None else table.rows
+            if coin in self.wanted:
+                need = self.wanted[coin]
+                if need not in featured:
+                    featured[need] = self._with_features(coin, found, table, planned.scope)
+                found = featured[need]
+            rows.append(found)
+            shifts.append(_shift(len(found), True) if table is None else table.shift)
+        return plan, rows, [table.codes for table in tables], shifts
 
-    def _table(self, coin: str, keys: Sequence[str], scope: str) -> tuple[Rows, Codes, int]:
+    def _with_features(self, coin: str, rows: Rows, table: _Table | None, scope: str) -> Rows:
+        """The rows with the columns that the coin's form reads."""
+        need = self.wanted[coin]
+        attached = looked_up(rows, coin, need)
+        columns = need.from_log(self.keys[coin])
+        if columns and table is None:
+            raise ModelError(
+                f"The coin '{coin}' has {len(rows)} row{'s' if len(rows) != 1 else ''} for the "
+                f"whole log, which cannot have '{columns[0]}' as a feature."
+            )
+        if columns and table is not None:
+            static = tuple(key for key in rows.keys if key not in HISTORY_KEYS)
+            if static != rows.keys:
+                # What clicks say may not decide a feature: predictions without clicks need it too.
+                self._check_agreement(coin, columns, self._table(coin, static, scope), scope)
+            self._check_agreement(coin, columns, table, scope)
+            row_of_log = pl.Series(self.log.order[table.places[table.example]])
+            for name in columns:
+                if name in self.log.columns:
+                    column = usable(self.log.column(name), coin, need.allow_missing)
+                else:
+                    part = coded(self.log, name, coin)
+                    column = part.values.gather(pl.Series(part.codes))
+                attached[name] = column.gather(row_of_log)
+        return rows.with_features(attached)
+
+    def _check_agreement(
+        self, coin: str, columns: Sequence[str], table: _Table, scope: str
+    ) -> None:
+        """Refuse features that differ where the key is the same."""
+        if "result" in table.rows.keys:
+            return
+        numbers, places = table.codes, table.places
+        if scope == "page":
+            numbers, places = np.repeat(numbers, self.lengths), self.pattern_places
+        for name in columns:
+            codes = self._chain_codes(name)
+            typical = codes[table.places[table.example]]
+            differs = codes[places] != typical[numbers]
+            if differs.any():
+                place = int(np.argmax(differs))
+                row = int(numbers[place])
+                values = coded(self.log, name, coin, True).values
+                pair = values[int(typical[row])], values[int(codes[places[place]])]
+                refuse_disagreement(coin, name, table.rows, row, pair)
+
+    def _table(self, coin: str, keys: Sequence[str], scope: str) -> _Table:
         """The row numbers of a key per result (or page), and the rows."""
         if scope == "page":
             # Any result of the page will do; pages without results never read their code.
@@ -216,8 +319,9 @@ class _Encoder:
             places = self.group_places
             buckets = np.repeat(self.group_buckets, self.group_lengths)
         if not keys or not self.log.n_results:
-            return ONE_ROW, np.zeros(len(places), np.uint32), 0
-        parts = [coded(self.log, key, coin) for key in keys]
+            one = np.zeros(min(len(places), 1), np.int64)
+            return _Table(ONE_ROW, np.zeros(len(places), np.uint32), 0, places, one)
+        parts = [coded(self.log, key, coin, key in self.nullable) for key in keys]
         chosen = [in_chain(self.log, part.codes)[places] for part in parts]
         combined = chosen[0].astype(np.int64)
         size = len(parts[0].values)
@@ -233,7 +337,8 @@ class _Encoder:
         example[numbers] = np.arange(len(numbers))
         values = [(p.values, codes[example]) for p, codes in zip(parts, chosen, strict=True)]
         spans = bool((buckets[example][numbers] != buckets).any())
-        return LazyRows(keys, values, n_rows), numbers, _shift(n_rows, spans)
+        rows = LazyRows(keys, values, n_rows)
+        return _Table(rows, numbers, _shift(n_rows, spans), places, example)
 
     def _check_lags(self) -> None:
         for edge in self.automaton.edges:

@@ -57,4 +57,5 @@ def lift(
             if key not in columns:
                 columns[key] = rows.frame[key].gather(repeated)
         place = slice(first * n_histories, first * n_histories + len(repeated))
-        yield place, Rows(keys, [columns[key] for key in keys], len(repeated))
+        attached = {name: column.gather(repeated) for name, column in rows.attached.items()}
+        yield place, Rows(keys, [columns[key] for key in keys], len(repeated), attached)

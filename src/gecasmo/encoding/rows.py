@@ -1,8 +1,8 @@
-"""The rows of a coin's table: the distinct keys, by number."""
+"""The rows of a coin's table: the distinct keys, by number, with the features a form asked for."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,11 +14,25 @@ class Rows:
 
     The frame with their values is only made when somebody looks at it or joins with it: during
     a fit, numbers are all that is needed.
+
+    Parameters
+    ----------
+    keys : names of the key columns
+    columns : their values
+    n_rows : how many rows there are (without keys: one)
+    attached : feature columns that are not part of the key
     """
 
-    def __init__(self, keys: Sequence[str], columns: Sequence[pl.Series], n_rows: int) -> None:
+    def __init__(
+        self,
+        keys: Sequence[str],
+        columns: Sequence[pl.Series],
+        n_rows: int,
+        attached: Mapping[str, pl.Series] | None = None,
+    ) -> None:
         self.keys = tuple(keys)
         self.n_rows = n_rows
+        self.attached = dict(attached or {})
         self._columns = columns
 
     def __len__(self) -> int:
@@ -30,6 +44,16 @@ class Rows:
         if not self.keys:
             return pl.DataFrame({"": [None] * self.n_rows}).drop("")
         return pl.DataFrame([c.alias(k) for k, c in zip(self.keys, self._columns, strict=True)])
+
+    def features(self, columns: Sequence[str]) -> pl.DataFrame:
+        """One row per key, with these feature columns; a key may be a feature too."""
+        return pl.DataFrame(
+            [self.frame[c] if c in self.keys else self.attached[c].alias(c) for c in columns]
+        )
+
+    def with_features(self, attached: Mapping[str, pl.Series]) -> Rows:
+        """The same rows with feature columns."""
+        return _FeaturedRows(self, attached)
 
     def __repr__(self) -> str:
         return f"Rows({self.n_rows:,} by {', '.join(self.keys) or 'nothing'})"
@@ -49,6 +73,18 @@ class LazyRows(Rows):
             for key, (values, codes) in zip(self.keys, self._coded, strict=True)
         ]
         return pl.DataFrame(columns)
+
+
+class _FeaturedRows(Rows):
+    """Other rows with features of one form; coins that share the key share the frame."""
+
+    def __init__(self, rows: Rows, attached: Mapping[str, pl.Series]) -> None:
+        super().__init__(rows.keys, [], rows.n_rows, attached)
+        self._rows = rows
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        return self._rows.frame
 
 
 ONE_ROW = Rows((), (), 1)

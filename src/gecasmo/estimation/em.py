@@ -120,7 +120,7 @@ class EM:
                 f"EM was interrupted after {done} iterations. The model has the best parameters "
                 "so far; go on with fit(log, start=model).",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
             gain = 0.0
@@ -132,7 +132,7 @@ class EM:
                 f"{gain:.2g} in objective per page (tol={self.tol:g}). Continue with "
                 "fit(log, start=model), or raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
 
@@ -191,6 +191,7 @@ class _Climb:
         opaque = [n for n, coin in enumerate(self.problem.coins) if not is_vector(coin.form)]
         if opaque and self._is_lower(there, start):
             # A form fitted by other means may miss its own optimum: keep what it had.
+            states = list(states)
             for number in opaque:
                 states[number] = start.states[number]
             there = self._evaluate(states)
@@ -198,7 +199,7 @@ class _Climb:
                 warnings.warn(
                     "No form could improve the objective any more; the fit stops here.",
                     ConvergenceWarning,
-                    stacklevel=7,
+                    stacklevel=8,
                 )
                 self.stalled = True
                 return None

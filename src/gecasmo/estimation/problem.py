@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
 from gecasmo.estimation.expectation import Counts, Expectation
 from gecasmo.forms import Form, FormState
+from gecasmo.forms.protocol import columns_of
 
 Floats = NDArray[np.float64]
 
@@ -52,17 +54,28 @@ class Problem:
         begin: list[FormState] | None = None,
     ) -> None:
         self.coins = list(coins)
+        self.ties = _ties(self.coins)
         self.expectation = expectation
         self.n_pages = n_pages
         self.is_exchangeable = is_exchangeable
         self.constant = constant  # log-likelihood of observations that were floored
         self.given_start = begin
+        self.held_out: Problem | None = None  # pages that only judge
 
     def begin(self, generator: np.random.Generator | None) -> list[FormState]:
         """States to start from; random ones if a generator is given."""
         if self.given_start is not None:
             return list(self.given_start)
-        return [coin.form.begin(coin.rows, generator) for coin in self.coins]
+        firsts = [self.coins[tie[0]] for tie in self.ties]
+        return self.shared([coin.form.begin(coin.rows, generator) for coin in firsts])
+
+    def shared(self, by_tie: Sequence[FormState]) -> list[FormState]:
+        """One state per coin from one per form."""
+        states: list[FormState] = [None] * len(self.coins)
+        for tie, state in zip(self.ties, by_tie, strict=True):
+            for number in tie:
+                states[number] = state
+        return states
 
     def evaluate(self, states: list[FormState]) -> Evaluation:
         """Run the E-step at these states."""
@@ -70,9 +83,7 @@ class Problem:
         log_likelihood = counts.log_likelihood + self.constant
         if counts.n_impossible:
             log_likelihood = -np.inf
-        penalty = sum(
-            coin.form.penalty(state) for coin, state in zip(self.coins, states, strict=True)
-        )
+        penalty = sum(self.coins[tie[0]].form.penalty(states[tie[0]]) for tie in self.ties)
         return Evaluation(states, counts, log_likelihood + penalty, log_likelihood)
 
     def weights(self, states: list[FormState]) -> list[Floats]:
@@ -84,10 +95,20 @@ class Problem:
 
     def maximise(self, at: Evaluation) -> list[FormState]:
         """The M-step: each form gets the expected heads and tails of its own rows."""
-        return [
-            coin.form.fit(coin.rows, at.counts.heads(number), at.counts.tails(number), state)
-            for number, (coin, state) in enumerate(zip(self.coins, at.states, strict=True))
-        ]
+        return self.shared([self._fit(tie, at) for tie in self.ties])
+
+    def _fit(self, tie: tuple[int, ...], at: Evaluation) -> FormState:
+        coin = self.coins[tie[0]]
+        tails, heads = self.counts(tie, at)
+        return coin.form.fit(coin.rows, heads, tails, at.states[tie[0]])
+
+    def counts(self, tie: tuple[int, ...], at: Evaluation) -> Floats:
+        """Expected tails and heads of a form's rows, over all coins that share it."""
+        first, *others = tie
+        total = at.counts.tables[first]
+        for number in others:
+            total = total + at.counts.tables[number]
+        return total
 
     def distance(self, a: Evaluation, b: list[FormState]) -> float:
         """How far the probabilities moved, in the Fisher norm per page.
@@ -117,3 +138,20 @@ def as_weights(probability: Floats) -> Floats:
 def is_vector(form: Any) -> bool:
     """Whether acceleration can move this form."""
     return hasattr(form, "vector") and hasattr(form, "from_vector")
+
+
+def _ties(coins: Sequence[Coin]) -> list[tuple[int, ...]]:
+    """The coins by form. A form with weights has one state, whichever coins it stands behind; a
+    table is a way to keep a coin's own rows, so each coin has its own."""
+    ties: dict[int, list[int]] = {}
+    for number, coin in enumerate(coins):
+        is_shared = bool(columns_of(coin.form))
+        ties.setdefault(id(coin.form) if is_shared else -number - 1, []).append(number)
+    for first, *others in ties.values():
+        for other in others:
+            if coins[other].rows is not coins[first].rows:
+                raise ModelError(
+                    f"The coins '{coins[first].name}' and '{coins[other].name}' share a form but "
+                    "have rows by different keys; give the form a key=, or each coin its own form."
+                )
+    return [tuple(numbers) for numbers in ties.values()]

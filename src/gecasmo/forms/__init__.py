@@ -1,10 +1,25 @@
-"""How the rows of a coin get their probability: a free table, a constant.
+"""How the rows of a coin get their probability: a table, a constant, a regression, a network.
 
-A form knows nothing of clicks, only of rows and of expected heads and tails.
+A form knows nothing of clicks, only of rows, features and expected heads and tails.
 """
 
+from gecasmo.forms.estimator import Estimator
 from gecasmo.forms.fixed import Fixed
+from gecasmo.forms.logistic import Logistic
 from gecasmo.forms.protocol import Form, FormState, VectorForm
+from gecasmo.forms.sum import Sum
 from gecasmo.forms.table import Table, TableState
+from gecasmo.forms.torch import Torch
 
-__all__ = ["Fixed", "Form", "FormState", "Table", "TableState", "VectorForm"]
+__all__ = [
+    "Estimator",
+    "Fixed",
+    "Form",
+    "FormState",
+    "Logistic",
+    "Sum",
+    "Table",
+    "TableState",
+    "Torch",
+    "VectorForm",
+]

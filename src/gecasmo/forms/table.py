@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.encoding.matching import match, values_by_key
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.fixed import NUMBERS
-from gecasmo.forms.matching import match, values_by_key
 from gecasmo.forms.protocol import Floats, as_key
 
 
@@ -155,6 +155,12 @@ class Table:
 
         logits: Floats = logit(state.probability)
         return logits
+
+    def score(self, state: TableState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
+        """The derivative of the M-step's objective by the logits."""
+        a, b = self.pseudo_counts
+        slope: Floats = heads + a - (heads + tails + a + b) * state.probability
+        return slope if state.is_fixed is None else np.where(state.is_fixed, 0.0, slope)
 
     def from_vector(self, state: TableState, vector: Floats) -> TableState:
         probability = _logistic(vector)

@@ -8,9 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding import EncodedLog, Rows, Wanted
+from gecasmo.encoding.features import looked_up, usable
+from gecasmo.errors import ModelError
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.problem import as_weights
+from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import Filtered, refuse
@@ -29,11 +32,45 @@ def parameter_frames(model: Model) -> dict[str, pl.DataFrame]:
     frames = {}
     for coin, form in model.forms.items():
         frame = form.to_frame(states[coin])
-        sides = counts.get(coin, np.zeros((2, len(frame))))
-        frames[coin] = frame.with_columns(
-            pl.Series("heads", sides[1]), pl.Series("tails", sides[0])
-        )
+        if "probability" in frame.columns:
+            sides = counts.get(coin, np.zeros((2, len(frame))))
+            frame = frame.with_columns(pl.Series("heads", sides[1]), pl.Series("tails", sides[0]))
+        frames[coin] = frame
     return frames
+
+
+def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
+    """The probability of a coin for each row of a frame with its keys and features."""
+    if coin not in model.forms:
+        raise ModelError(
+            f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
+        )
+    form, given = model.forms[coin], model.features_.get(coin)
+    columns = columns_of(form)
+    by_key = not columns or getattr(form, "by_declared_key", False)
+    keys = tuple(k for k in model.keys[coin] if by_key or k in frame.columns)
+    elsewhere = () if given is None else tuple(given.columns)
+    needed = (*keys, *(name for name in columns if name not in elsewhere))
+    lost = [name for name in dict.fromkeys(needed) if name not in frame.columns]
+    if lost:
+        raise ModelError(
+            f"The frame lacks {', '.join(lost)}, by which '{coin}' has its rows; it has: "
+            f"{', '.join(frame.columns)}."
+        )
+    allow_missing = getattr(form, "missing", "raise") != "raise"
+    own = {
+        name: usable(frame[name], coin, allow_missing, "rows")
+        for name in columns
+        if name in frame.columns
+    }
+    key_columns = [own.get(key, frame[key]) for key in keys]
+    rows = Rows(keys, key_columns, len(frame))
+    attached = {name: column for name, column in own.items() if name not in keys}
+    if given is not None:
+        absent = tuple(name for name in columns if name not in own)
+        attached |= looked_up(rows, coin, Wanted(absent, allow_missing, given))
+    rows = Rows(keys, key_columns, len(frame), attached)
+    return np.asarray(form.predict(model.states()[coin], rows), dtype=np.float64)
 
 
 def session_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> Floats:

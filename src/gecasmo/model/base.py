@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
 from gecasmo.compiler.hide import hide
-from gecasmo.encoding import EncodedLog, encode
+from gecasmo.encoding import EncodedLog, Wanted, encode
 from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import ClickLogError, ModelError, NotFittedError
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
+from gecasmo.forms.protocol import columns_of, keys_of
 from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.model.given import as_frame
 
 if TYPE_CHECKING:
     from gecasmo.estimation import EM
@@ -53,6 +55,7 @@ class Model:
         self.forms: dict[str, Form] = self._check_forms(forms)
         self.states_: dict[str, FormState] | None = None
         self.report_: FitReport | None = None
+        self.features_: dict[str, pl.DataFrame] = {}
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
 
@@ -116,9 +119,42 @@ class Model:
     def keys(self) -> dict[str, tuple[str, ...]]:
         """The key columns in force: those of the form where it names some, else the declared."""
         return {
-            coin: self.declared_keys[coin] if form.key is None else form.key
+            coin: keys_of(form, self.declared_keys[coin], self.features_.get(coin))
             for coin, form in self.forms.items()
         }
+
+    def wanted(self) -> dict[str, Wanted]:
+        """The feature columns that forms read; coins that share a form share the entry."""
+        by_form: dict[int, Wanted] = {}
+        wanted = {}
+        for coin, form in self.forms.items():
+            if not columns_of(form):
+                continue
+            if id(form) not in by_form:
+                allow_missing = getattr(form, "missing", "raise") != "raise"
+                frame = self.features_.get(coin)
+                by_form[id(form)] = Wanted(columns_of(form), allow_missing, frame)
+            wanted[coin] = by_form[id(form)]
+        return wanted
+
+    def with_features(self, **frames: Any) -> Self:
+        """A copy that reads features of these coins from data frames, found by their key.
+
+        Each frame has the key columns of the coin's rows and the columns that its form reads; what
+        it lacks of these comes from the log. A frame for one coin serves all that share its form.
+        """
+        self._check_names(frames)
+        twin = self.copy()
+        for coin, given in frames.items():
+            frame = as_frame(given, coin)
+            if not columns_of(self.forms[coin]):
+                raise ModelError(
+                    f"{self.name}: the form {self.forms[coin]!r} of '{coin}' reads no features."
+                )
+            for other, form in self.forms.items():
+                if form is self.forms[coin]:
+                    twin.features_[other] = frame
+        return twin
 
     def source(self, kernel: str = "e_step", augmentation: Augmentation = "minimal") -> str:
         """The generated source of a kernel, with a legend of what its numbers stand for.
@@ -159,7 +195,7 @@ class Model:
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
         machine = structure.machine(augmentation, with_missing)
-        return encode(log, structure.traced, machine, self.keys, **options)
+        return encode(log, structure.traced, machine, self.keys, wanted=self.wanted(), **options)
 
     # -- fitting -------------------------------------------------------------------------------
     def fit(
@@ -168,6 +204,7 @@ class Model:
         method: EM | None = None,
         *,
         start: Model | None = None,
+        features: Mapping[str, Any] | None = None,
         threads: int | None = None,
         progress: bool | None = None,
         impossible: Impossible = "raise",
@@ -182,6 +219,9 @@ class Model:
             How to estimate; `EM()` by default.
         start : Model, optional
             Begin at the probabilities of this fitted model (it may be `model` itself).
+        features : dict of data frames, optional
+            By coin, features that are not columns of the log, found by key. The model keeps them;
+            see `with_features`.
         threads : int, optional
             By default all processors this process may use. The answer does not depend on it.
         progress : bool, optional
@@ -196,7 +236,7 @@ class Model:
         """
         from gecasmo.model.fitting import fit_model
 
-        fit_model(self, log, method, start, threads, progress, impossible)
+        fit_model(self, log, method, start, features, threads, progress, impossible)
         return self
 
     @property
@@ -229,10 +269,34 @@ class Model:
     # -- answers -------------------------------------------------------------------------------
     @property
     def parameters(self) -> dict[str, pl.DataFrame]:
-        """Per coin a frame: key columns, `probability`, and expected `heads` and `tails`."""
+        """Per coin a frame of what was learned.
+
+        For tables: key columns, `probability`, and expected `heads` and `tails`. For a logistic
+        form: its coefficients with standard errors.
+        """
         from gecasmo.model.answers import parameter_frames
 
         return parameter_frames(self)
+
+    @property
+    def coefficients(self) -> dict[str, pl.DataFrame]:
+        """The coefficients of all forms that have some, by coin."""
+        states = self.states()
+        return {
+            coin: form.coefficients(states[coin])
+            for coin, form in self.forms.items()
+            if hasattr(form, "coefficients")
+        }
+
+    def probability(self, coin: str, rows: Any) -> Floats:
+        """The probability of a coin for each row of a data frame.
+
+        The frame has the coin's key columns, and the columns that its form reads unless the model
+        has them from `features`. Rows that no fit has seen are answered as the form sees fit.
+        """
+        from gecasmo.model.answers import coin_probability
+
+        return coin_probability(self, coin, as_frame(rows, coin))
 
     def log_likelihood(self, log: ClickLog, *, impossible: Impossible = "raise") -> Floats:
         """The natural logarithm of the probability of each session's signals."""
@@ -322,6 +386,7 @@ class Model:
         twin = copying.copy(self)
         twin.forms = dict(self.forms)
         twin.states_ = None if self.states_ is None else dict(self.states_)
+        twin.features_ = dict(self.features_)
         twin._libraries = {}
         return twin
 

@@ -63,7 +63,9 @@ def _coins(model: Model) -> list[str]:
         line = f"{coin:<{width}}  by {keys:<18}  {form!r}"
         if model.states_ is not None:
             frame = form.to_frame(model.states_[coin])
-            if len(frame) == 1:
+            if "probability" not in frame.columns:
+                line += f"  {len(frame):,} coefficients"
+            elif len(frame) == 1:
                 line += f"  = {frame['probability'][0]:.4f}"
             elif len(frame) > 1:
                 mean = float(frame["probability"].mean())  # type: ignore[arg-type]

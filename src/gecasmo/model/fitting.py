@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,11 +13,17 @@ from numpy.typing import NDArray
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError
 from gecasmo.estimation import EM, Coin, Counts, Expectation, Problem, Record, Solution
+from gecasmo.estimation.information import row_information, with_errors
+from gecasmo.estimation.problem import Evaluation
+from gecasmo.forms.protocol import columns_of
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import FLOOR, find_impossible, refuse
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
+
+# Rounds in which forms may find a better prior.
+MOST_ROUNDS = 20
 
 
 @dataclass
@@ -41,6 +48,7 @@ def fit_model(
     log: ClickLog,
     method: EM | None,
     start: Model | None,
+    features: Mapping[str, Any] | None,
     threads: int | None,
     progress: bool | None,
     impossible: Impossible,
@@ -59,11 +67,72 @@ def fit_model(
         raise ModelError(f"threads={threads}: at least one is needed.")
     if start is not None and (isinstance(start, type) or not hasattr(start, "states")):
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
-    build = _Builder(model, log, method, start, threads, impossible)
+    if features is not None and not isinstance(features, Mapping):
+        raise ModelError('features are given by coin: features={"attraction": frame}.')
+    work = model.with_features(**features) if features else model
+    log, held_out = _set_apart(log, method)
+    build = _Builder(work, log, method, start, threads, impossible)
     problem = build.problem()
+    if held_out is not None:
+        problem.held_out = _Builder(work, held_out, method, start, threads, impossible).problem()
     with _bar(model.name, progress) as show:
-        solution = method.solve(problem, show)
+        solution = _solve(problem, method, show)
+    model.features_ = work.features_
     _keep(model, problem, solution, build)
+
+
+def _set_apart(log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
+    """The pages to fit, and those that a method wants to be judged by."""
+    validation = getattr(method, "validation", None)
+    if validation is None:
+        return log, None
+    if isinstance(validation, ClickLog):
+        return log, validation
+    return log.split(test=validation, by="session", seed=method.seed)
+
+
+def _solve(problem: Problem, method: Any, show: Any) -> Solution:
+    """Solve; and solve again for as long as forms find a better prior for themselves.
+
+    A prior is fixed while the objective climbs, so every round is monotone by itself.
+    """
+    solution: Solution = method.solve(problem, show)
+    for _ in range(MOST_ROUNDS):
+        states = _tuned(problem, solution.best)
+        if states is None or solution.interrupted:
+            break
+        problem.given_start = states
+        following: Solution = method.solve(problem, show)
+        done = solution.history[-1]
+        following.history = solution.history + [
+            record._replace(
+                iteration=record.iteration + done.iteration, seconds=record.seconds + done.seconds
+            )
+            for record in following.history
+        ]
+        following.n_evaluations += solution.n_evaluations
+        solution = following
+    if not solution.interrupted:
+        solution.best = replace(solution.best, states=with_errors(problem, solution.best))
+    return solution
+
+
+def _tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
+    """The states with better priors, or None if all are content."""
+    states = list(best.states)
+    is_changed = False
+    for tie in problem.ties:
+        coin = problem.coins[tie[0]]
+        tune = getattr(coin.form, "tuned", None)
+        if tune is None:
+            continue
+        tails, heads = problem.counts(tie, best)
+        information = row_information(problem, best, tie)
+        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
+        is_changed |= state is not best.states[tie[0]]
+        for number in tie:
+            states[number] = state
+    return states if is_changed else None
 
 
 class _Builder:
@@ -138,21 +207,35 @@ class _Builder:
 
     def _begin(self, coins: list[Coin]) -> list[Any]:
         """Start at another model's probabilities, row by row."""
+        by_form: dict[int, Any] = {}
+        begin = []
+        for coin in coins:
+            is_shared = bool(columns_of(coin.form))
+            if not (is_shared and id(coin.form) in by_form):
+                by_form[id(coin.form)] = self._begin_coin(coin)
+            begin.append(by_form[id(coin.form)])
+        return begin
+
+    def _begin_coin(self, coin: Coin) -> Any:
         from gecasmo.forms import Table, TableState
 
         assert self.start is not None
-        other = self.start.states()
-        begin = []
-        for coin in coins:
-            state = coin.form.begin(coin.rows, None)
-            if coin.name in other and isinstance(coin.form, Table):
-                form = self.start.forms[coin.name]
-                known = form.predict(other[coin.name], coin.rows)
-                keep = state.is_fixed
-                values = known if keep is None else np.where(keep, state.probability, known)
-                state = TableState(coin.rows, values.astype(float), coin.form.otherwise, keep)
-            begin.append(state)
-        return begin
+        others = self.start.states()
+        state = coin.form.begin(coin.rows, None)
+        if coin.name not in others:
+            return state
+        other, form = self.start.forms[coin.name], coin.form
+        if columns_of(form) and type(other) is type(form) and columns_of(other) == columns_of(form):
+            adopted = getattr(form, "adopted", None)
+            if adopted is not None:
+                return adopted(others[coin.name], coin.rows)
+        known = np.asarray(other.predict(others[coin.name], coin.rows), dtype=float)
+        if isinstance(form, Table):
+            keep = state.is_fixed
+            values = known if keep is None else np.where(keep, state.probability, known)
+            return TableState(coin.rows, values, form.otherwise, keep)
+        # Whatever the form: the closest it comes to those probabilities.
+        return form.fit(coin.rows, known, 1 - known, state)
 
 
 def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -> None:

@@ -5,8 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import polars as pl
+
 from gecasmo.errors import ModelError
 from gecasmo.forms import Fixed, Form, FormState, Table
+
+
+def as_frame(given: Any, coin: str) -> pl.DataFrame:
+    """A data frame of any kind as a Polars one."""
+    if isinstance(given, pl.DataFrame):
+        return given
+    if isinstance(given, pl.LazyFrame):
+        return given.collect()
+    if not isinstance(given, Mapping) and not hasattr(given, "__arrow_c_stream__"):
+        raise ModelError(
+            f"A data frame is wanted for '{coin}' (Polars, pandas, PyArrow or a dictionary of "
+            f"columns), not {type(given).__name__}."
+        )
+    return pl.DataFrame(given)
 
 
 def split_forms(

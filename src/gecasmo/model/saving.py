@@ -24,7 +24,8 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import SavedModelError
 from gecasmo.estimation import Record
-from gecasmo.forms import Fixed, Form, FormState, Table
+from gecasmo.forms import Form, FormState
+from gecasmo.forms.registry import FORMS, form_named
 from gecasmo.model.automaton_model import AutomatonModel
 from gecasmo.model.fitting import FitReport
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 FORMAT = "gecasmo model"
 VERSION = 1
-FORMS: dict[str, type[Any]] = {"Table": Table, "Fixed": Fixed}
 
 
 def save_model(model: Model, path: Any) -> None:
@@ -82,11 +82,15 @@ def _parts(model: Model) -> dict[str, bytes]:
                 f"The form {form!r} of '{name}' cannot be saved: only "
                 f"{' and '.join(FORMS)} have a data format."
             )
-        data, frames = form.to_data(states[name])
+        data, saved = form.to_data(states[name])
         files = {}
-        for part, frame in frames.items():
-            files[part] = f"tables/{number}_{part}.parquet"
-            tables[files[part]] = _parquet(frame)
+        for part, content in saved.items():
+            if isinstance(content, bytes):
+                files[part] = f"parts/{number}_{part}"
+                tables[files[part]] = content
+            else:
+                files[part] = f"tables/{number}_{part}.parquet"
+                tables[files[part]] = _parquet(content)
         counts = None
         if model.report_ is not None:
             counts = f"tables/{number}_counts.parquet"
@@ -122,15 +126,15 @@ def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
     counts: dict[str, Any] = {}
     for coin in data["coins"]:
         name = coin["name"]
-        if coin["form"] not in FORMS:
-            raise SavedModelError(f"The form {coin['form']!r} is not known to this version.")
-        frames = {part: _frame(parts, file) for part, file in coin["frames"].items()}
-        forms[name], states[name] = FORMS[coin["form"]].from_data(coin["data"], frames)
+        kind = form_named(coin["form"])
+        frames = {part: _part(parts, file) for part, file in coin["frames"].items()}
+        forms[name], states[name] = kind.from_data(coin["data"], frames)
         keys[name] = tuple(coin["declared_keys"])
         if coin["counts"] is not None:
             table = _frame(parts, coin["counts"])
             counts[name] = np.stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
-            if counts[name].shape[1] != len(forms[name].to_frame(states[name])):
+            learned = forms[name].to_frame(states[name])
+            if "probability" in learned.columns and counts[name].shape[1] != len(learned):
                 raise SavedModelError(f"The counts of '{name}' do not belong to its table.")
     if list(keys) != list(automaton.parameters):
         raise SavedModelError("The coins of the model and of its automaton differ.")
@@ -179,6 +183,10 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 def _frame(parts: dict[str, bytes], name: str) -> pl.DataFrame:
     return pl.read_parquet(io.BytesIO(parts[name]))
+
+
+def _part(parts: dict[str, bytes], name: str) -> pl.DataFrame | bytes:
+    return _frame(parts, name) if name.endswith(".parquet") else parts[name]
 
 
 def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:

@@ -1,0 +1,5 @@
+"""Any classifier."""
+
+
+class Estimator:
+    pass

@@ -1,0 +1,271 @@
+"""A design matrix that is never written out, and the logistic regression on it.
+
+A row's logit is  intercept + numeric . b + one effect per categorical column (+ an offset of the
+row's own). A categorical column has an effect for each of its levels and none is left out: what
+the data cannot tell apart gets the smallest coefficients, so effects are deviations from the
+average level, and a level never seen has effect zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.forms.coding import CodedFeatures
+from gecasmo.forms.protocol import Floats
+
+# Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
+_DENSE = 600
+_MAX_STEPS = 50
+# Logits beyond this are where separated data run to; probabilities there differ by 1e-9 at most.
+_FAR = 20.0
+
+
+class Design:
+    """Rows of features as a matrix with columns (intercept, numeric, levels...)."""
+
+    def __init__(self, features: CodedFeatures, sizes: list[int], intercept: bool) -> None:
+        self.numeric = features.numeric
+        if intercept:
+            self.numeric = np.column_stack([np.ones(len(features)), features.numeric])
+        self.levels = features.levels
+        self.sizes = sizes
+        self.n_rows = len(features)
+        self.n_dense = self.numeric.shape[1]
+        self.n_columns = self.n_dense + sum(sizes)
+
+    def times(self, vector: Floats) -> Floats:
+        """The design times a vector of coefficients: the logit of every row."""
+        result: Floats = self.numeric @ vector[: self.n_dense]
+        start = self.n_dense
+        for levels, size in zip(self.levels, self.sizes, strict=True):
+            # Level -1, never seen, reads the zero that is put last.
+            result += np.append(vector[start : start + size], 0.0)[levels]
+            start += size
+        return result
+
+    def transposed_times(self, per_row: Floats) -> Floats:
+        """Sums over rows of a number per row times their features."""
+        return np.concatenate([self.numeric.T @ per_row, *self._by_level(per_row)])
+
+    def _by_level(self, per_row: Floats) -> list[Floats]:
+        """Sums over the rows of each level, column by column."""
+        return [
+            sums(levels + 1, per_row, size + 1)[1:]
+            for levels, size in zip(self.levels, self.sizes, strict=True)
+        ]
+
+    def squares(self, weight: Floats) -> Floats:
+        """The diagonal of the weighted normal matrix."""
+        dense = np.einsum("ij,ij,i->j", self.numeric, self.numeric, weight)
+        return np.concatenate([dense, *self._by_level(weight)])
+
+    def normal_matrix(self, weight: Floats) -> Floats:
+        """Features transposed, times weights, times features, written out."""
+        matrix = np.zeros((self.n_columns, self.n_columns))
+        n = self.n_dense
+        weighted = self.numeric * weight[:, None]
+        matrix[:n, :n] = self.numeric.T @ weighted
+        starts = n + np.cumsum([0, *self.sizes[:-1]]) if self.sizes else []
+        for i, (levels, size, start) in enumerate(
+            zip(self.levels, self.sizes, starts, strict=True)
+        ):
+            block = slice(start, start + size)
+            for column in range(n):
+                crossed = sums(levels + 1, weighted[:, column], size + 1)[1:]
+                matrix[column, block] = matrix[block, column] = crossed
+            diagonal = np.arange(start, start + size)
+            matrix[diagonal, diagonal] = sums(levels + 1, weight, size + 1)[1:]
+            for j in range(i):
+                other = slice(starts[j], starts[j] + self.sizes[j])
+                crossed = self._crossed(levels, size, self.levels[j], self.sizes[j], weight)
+                matrix[block, other] = crossed
+                matrix[other, block] = crossed.T
+        return matrix
+
+    @staticmethod
+    def _crossed(
+        a: NDArray[np.int64], n_a: int, b: NDArray[np.int64], n_b: int, weight: Floats
+    ) -> Floats:
+        both = (a + 1) * (n_b + 1) + b + 1
+        return sums(both, weight, (n_a + 1) * (n_b + 1)).reshape(n_a + 1, n_b + 1)[1:, 1:]
+
+
+def sums(numbers: NDArray[np.int64], per_row: Floats, size: int) -> Floats:
+    """Sums over the rows with each number."""
+    return np.bincount(numbers, weights=per_row, minlength=size).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where Newton's method ended."""
+
+    coefficients: Floats
+    offsets: Floats | None
+    objective: float
+    is_separated: bool
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Weighted logistic regression: heads and tails per row, a normal prior on coefficients.
+
+    With `variance`, every row also has an offset of its own with a normal prior of that variance.
+    The offsets are eliminated row by row, so they cost next to nothing.
+    """
+
+    design: Design
+    heads: Floats
+    tails: Floats
+    precision: Floats  # of the prior, per coefficient
+    variance: float | None = None
+
+    def objective(self, coefficients: Floats, offsets: Floats | None, logits: Floats) -> float:
+        """The logarithm of likelihood and prior, up to a constant."""
+        value = binomial_log_likelihood(self.heads, self.tails, logits)
+        value -= 0.5 * float((self.precision * coefficients**2).sum())
+        if offsets is not None:
+            assert self.variance is not None
+            value -= 0.5 * float((offsets**2).sum()) / self.variance
+        return value
+
+    def logits(self, coefficients: Floats, offsets: Floats | None) -> Floats:
+        fixed = self.design.times(coefficients)
+        return fixed if offsets is None else fixed + offsets
+
+    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
+        """Newton's method from a start, each step shortened until it is uphill."""
+        from scipy.special import expit
+
+        logits = self.logits(coefficients, offsets)
+        value = self.objective(coefficients, offsets, logits)
+        total = self.heads + self.tails
+        is_separated = False
+        for _ in range(_MAX_STEPS):
+            probability = expit(logits)
+            residual = self.heads - total * probability
+            weight = total * probability * (1 - probability)
+            step, offset_step, gain = self._direction(residual, weight, coefficients, offsets)
+            if not gain > 1e-12 * (1 + abs(value)):
+                break
+            size = 1.0
+            while True:
+                there = coefficients + size * step
+                there_offsets = None
+                if offsets is not None and offset_step is not None:
+                    there_offsets = offsets + size * offset_step
+                there_logits = self.logits(there, there_offsets)
+                there_value = self.objective(there, there_offsets, there_logits)
+                # Armijo's rule, but for rounding where the objective is flat.
+                if there_value >= value + 1e-4 * size * gain - 1e-13 * abs(value):
+                    break
+                size /= 2
+                if size < 1e-10:
+                    return Solution(coefficients, offsets, value, is_separated)
+            if self._runs_away(logits, there_logits, total):
+                is_separated = True
+                break
+            coefficients, offsets = there, there_offsets
+            logits, value = there_logits, there_value
+        return Solution(coefficients, offsets, value, is_separated)
+
+    def information(self, weight: Floats) -> Floats:
+        """The information on the coefficients, offsets integrated out, where the information on
+        a row's logit is `weight`."""
+        if self.variance is not None:
+            weight = weight / (1 + weight * self.variance)
+        return self.design.normal_matrix(weight) + np.diag(self.precision)
+
+    def _runs_away(self, logits: Floats, there: Floats, total: Floats) -> bool:
+        used = total > 0
+        farthest = float(np.abs(there[used]).max(initial=0.0))
+        return farthest > _FAR and farthest > float(np.abs(logits[used]).max(initial=0.0))
+
+    def _direction(
+        self, residual: Floats, weight: Floats, coefficients: Floats, offsets: Floats | None
+    ) -> tuple[Floats, Floats | None, float]:
+        """Newton's step, and the gain that it promises to first order."""
+        slope = self.design.transposed_times(residual) - self.precision * coefficients
+        if offsets is None:
+            step = self._solve(weight, slope)
+            return step, None, float(slope @ step)
+        assert self.variance is not None
+        offset_slope = residual - offsets / self.variance
+        diagonal = weight + 1 / self.variance
+        reduced = slope - self.design.transposed_times(weight / diagonal * offset_slope)
+        step = self._solve(weight / (self.variance * diagonal), reduced)
+        offset_step = (offset_slope - weight * self.design.times(step)) / diagonal
+        return step, offset_step, float(slope @ step + offset_slope @ offset_step)
+
+    def _solve(self, weight: Floats, slope: Floats) -> Floats:
+        if not len(slope):
+            return slope
+        if self.design.n_columns <= _DENSE:
+            return self._solve_dense(weight, slope)
+        return self._solve_iteratively(weight, slope)
+
+    def _solve_dense(self, weight: Floats, slope: Floats) -> Floats:
+        matrix = self.design.normal_matrix(weight)
+        diagonal = np.einsum("ii->i", matrix)
+        diagonal += self.precision
+        # A trace of a ridge: where columns are collinear, the smallest coefficients are taken.
+        diagonal += 1e-10 * max(float(diagonal.max(initial=0.0)), 1e-300)
+        return np.linalg.solve(matrix, slope).astype(np.float64, copy=False)
+
+    def _solve_iteratively(self, weight: Floats, slope: Floats) -> Floats:
+        from scipy.sparse.linalg import LinearOperator, cg
+
+        ridge = 1e-10 * float(weight.max(initial=1e-300))
+        penalty = self.precision + ridge
+        scale = self.design.squares(weight) + penalty
+        n = len(slope)
+
+        def normal(given: Any) -> Floats:
+            vector: Floats = np.ravel(given)
+            logits = self.design.times(vector)
+            return self.design.transposed_times(weight * logits) + penalty * vector
+
+        matrix = LinearOperator((n, n), matvec=normal, dtype=np.float64)
+        inverse = LinearOperator((n, n), matvec=lambda v: np.ravel(v) / scale, dtype=np.float64)
+        solution, _ = cg(matrix, slope, rtol=1e-8, maxiter=500, M=inverse)
+        result: Floats = solution
+        return result
+
+
+def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> float:
+    """heads log p + tails log(1 - p), summed over rows."""
+    value = heads @ np.logaddexp(0.0, -logits) + tails @ np.logaddexp(0.0, logits)
+    return -float(value)
+
+
+def fit_offsets(
+    heads: Floats, tails: Floats, logits: Floats, offsets: Floats, variance: float
+) -> Floats:
+    """The best offsets around given logits, row by row, by Newton's method with halved steps."""
+    from scipy.special import expit
+
+    total = heads + tails
+
+    def value(at: Floats) -> Floats:
+        there = logits + at
+        likelihood = heads * np.logaddexp(0.0, -there) + tails * np.logaddexp(0.0, there)
+        return -likelihood - 0.5 * at**2 / variance
+
+    best = value(offsets)
+    for _ in range(50):
+        probability = expit(logits + offsets)
+        slope = heads - total * probability - offsets / variance
+        step = slope / (total * probability * (1 - probability) + 1 / variance)
+        if not np.any(np.abs(step) > 1e-10):
+            break
+        while True:
+            there = value(offsets + step)
+            worse = there < best - 1e-13 * (1 + np.abs(best))
+            if not worse.any():
+                break
+            step[worse] /= 2
+        offsets, best = offsets + step, there
+    return offsets

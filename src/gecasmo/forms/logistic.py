@@ -1,0 +1,387 @@
+"""Logistic regression: a row's logit is linear in its features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
+from gecasmo.forms.coding import (
+    FeatureCoding,
+    check_categorical,
+    check_missing,
+    learn_coding,
+)
+from gecasmo.forms.linear import Design, Regression
+from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticState:
+    """Coefficients of the standardised features: intercept, numeric columns, levels."""
+
+    coding: FeatureCoding
+    coefficients: Floats
+    covariance: Floats | None = None
+    is_exact: bool = True  # whether the covariance knows that flips are hidden
+    is_separated: bool = False
+    designs: WeakKeyDictionary[Rows, Design] = field(default_factory=WeakKeyDictionary)
+
+
+class Logistic:
+    """A logistic regression on feature columns.
+
+    Numbers are standardised inside; texts get one coefficient per level, as deviations from the
+    average level, and a level that the fit has not seen counts as average.
+
+    Parameters
+    ----------
+    *columns : str
+        Columns of the log (or of a frame given as `features`), or "rank", "page_length",
+        "last_click", "distance", "clicks_above".
+    l2 : float
+        Precision of a normal prior on each coefficient of the standardised features, not on the
+        intercept. The default 1 hardly matters with a thousand clicks and keeps rare levels in
+        bounds; with 0 data that a feature separates have no estimate, which is warned about.
+    intercept : bool
+        Whether the logit has a constant part.
+    categorical : str or sequence of str
+        Columns of numbers that are names of categories, such as "rank".
+    missing : "raise" or "mean"
+        What to do with missing and infinite values: refuse them, or take the mean of the column
+        (of texts: a level of their own).
+    key : str or tuple of str
+        Rows by these columns instead of one row per combination of features. The features must
+        then be the same wherever the key is; `key="result"` makes every shown result a row.
+
+    Examples
+    --------
+    >>> from gecasmo import DBN, Logistic
+    >>> model = DBN(attraction=Logistic("bm25", "price"), continuation=Logistic("device"))
+    >>> model.keys["continuation"]
+    ('device',)
+    """
+
+    def __init__(
+        self,
+        *columns: str,
+        l2: float = 1.0,
+        intercept: bool = True,
+        categorical: str | Sequence[str] = (),
+        missing: str = "raise",
+        key: str | tuple[str, ...] | None = None,
+    ) -> None:
+        self.columns = as_columns(columns, "Logistic")
+        if not 0 <= l2 < np.inf:
+            raise ModelError(f"Logistic(l2={l2!r}): a number that is not negative is wanted.")
+        self.l2 = float(l2)
+        self.intercept = bool(intercept)
+        self.categorical = check_categorical(categorical, self.columns, "Logistic")
+        self.missing = check_missing(missing, "Logistic")
+        self.key = as_key(key)
+
+    def __repr__(self) -> str:
+        parts = [repr(column) for column in self.columns]
+        if self.l2 != 1:
+            parts.append(f"l2={self.l2:g}")
+        if not self.intercept:
+            parts.append("intercept=False")
+        if self.categorical:
+            parts.append(f"categorical={self.categorical!r}")
+        if self.missing != "raise":
+            parts.append(f"missing={self.missing!r}")
+        if self.key is not None:
+            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
+        return f"Logistic({', '.join(parts)})"
+
+    # -- the protocol --------------------------------------------------------------------------
+    def begin(self, rows: Rows, generator: np.random.Generator | None) -> LogisticState:
+        coding = learn_coding(rows, self.columns, self.categorical, centre=self.intercept)
+        n = int(self.intercept) + len(coding.numeric) + sum(coding.n_levels.values())
+        coefficients = np.zeros(n)
+        if generator is not None:
+            # Coins must differ from each other for mixture components to part.
+            coefficients[: 1 + len(coding.numeric)] += generator.normal(
+                size=len(coefficients[: 1 + len(coding.numeric)])
+            )
+        return LogisticState(coding, coefficients)
+
+    def fit(
+        self, rows: Rows, heads: Floats, tails: Floats, previous: LogisticState
+    ) -> LogisticState:
+        solution = self.regression(rows, heads, tails, previous).maximise(previous.coefficients)
+        return replace(
+            previous,
+            coefficients=solution.coefficients,
+            covariance=None,
+            is_separated=solution.is_separated,
+        )
+
+    def fit_around(
+        self,
+        rows: Rows,
+        heads: Floats,
+        tails: Floats,
+        previous: LogisticState,
+        offsets: Floats,
+        variance: float,
+    ) -> tuple[LogisticState, Floats]:
+        """The M-step of a sum: coefficients and an offset per row with a prior variance."""
+        regression = self.regression(rows, heads, tails, previous, variance)
+        solution = regression.maximise(previous.coefficients, offsets)
+        assert solution.offsets is not None
+        state = replace(
+            previous,
+            coefficients=solution.coefficients,
+            covariance=None,
+            is_separated=solution.is_separated,
+        )
+        return state, solution.offsets
+
+    def predict(self, state: LogisticState, rows: Rows) -> Floats:
+        from scipy.special import expit
+
+        probability: Floats = expit(self.logits(state, rows))
+        return probability
+
+    def known(self, state: LogisticState, rows: Rows) -> NDArray[np.bool_]:
+        """Rows of which every level was there in the fit."""
+        known = np.ones(len(rows), bool)
+        for levels in state.coding.apply(rows).levels:
+            known &= levels >= 0
+        return known
+
+    def penalty(self, state: LogisticState) -> float:
+        precision = self.precision(len(state.coefficients))
+        return -0.5 * float((precision * state.coefficients**2).sum())
+
+    def remarks(self, state: LogisticState, heads: Floats, tails: Floats) -> list[str]:
+        remarks = [
+            f"the column '{name}' is constant, so it says nothing" for name in state.coding.constant
+        ]
+        if state.is_separated:
+            terms = self.terms(state)
+            largest = terms[int(np.argmax(np.abs(state.coefficients)))]
+            remarks.append(
+                "its features separate heads from tails: the best coefficients would be infinite "
+                f"(largest: {largest}). They were stopped at odds of 1 to 5e8; l2 > 0 or fewer "
+                "features give an estimate"
+            )
+        mixed = collinear(state.coding, state.designs)
+        if mixed:
+            remarks.append(
+                f"the columns {', '.join(mixed)} are collinear: only their combined effect is "
+                "known, and the smallest coefficients with that effect are given"
+            )
+        if state.covariance is not None and not state.is_exact:
+            remarks.append(
+                "it has too many coefficients for exact standard errors; those given leave out "
+                "what other rows and coins leave open"
+            )
+        return remarks
+
+    def vector(self, state: LogisticState) -> Floats:
+        return state.coefficients
+
+    def from_vector(self, state: LogisticState, vector: Floats) -> LogisticState:
+        return replace(state, coefficients=vector, covariance=None)
+
+    def logits(self, state: LogisticState, rows: Rows) -> Floats:
+        """The logit of every row."""
+        return self.design(state, rows).times(state.coefficients)
+
+    def score(self, state: LogisticState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
+        """The derivative of the M-step's objective by the coefficients."""
+        residual = heads - (heads + tails) * self.predict(state, rows)
+        precision = self.precision(len(state.coefficients))
+        slope = self.design(state, rows).transposed_times(residual)
+        return slope - precision * state.coefficients
+
+    def informed(
+        self, state: LogisticState, covariance: Floats, is_exact: bool = True
+    ) -> LogisticState:
+        """The state with the covariance of its coefficients."""
+        return replace(state, covariance=covariance, is_exact=is_exact)
+
+    def information(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
+        """The information on the coefficients if that on the logit of each row is `weight`."""
+        nothing = np.zeros(len(rows))
+        return self.regression(rows, nothing, nothing, state).information(weight)
+
+    def adopted(self, state: LogisticState, rows: Rows) -> LogisticState:
+        """An earlier state, if its coefficients mean the same; levels are learned anew."""
+        begun = self.begin(rows, None)
+        old, new = state.coding, begun.coding
+        if old.numeric != new.numeric or list(old.levels) != list(new.levels):
+            return begun
+        coding = replace(
+            new, mean=old.mean, shift=old.shift, scale=old.scale, _known=WeakKeyDictionary()
+        )
+        n = int(self.intercept) + len(new.numeric)
+        parts = [state.coefficients[:n]]
+        start = n
+        for name, values in new.levels.items():
+            effects = np.append(state.coefficients[start : start + len(old.levels[name])], 0.0)
+            parts.append(effects[old._level(values, name)])
+            start += len(old.levels[name])
+        return LogisticState(coding, np.concatenate(parts))
+
+    # -- for people ----------------------------------------------------------------------------
+    def coefficients(self, state: LogisticState) -> pl.DataFrame:
+        """Coefficients in the units of the columns, with standard errors and odds ratios."""
+        change = self._to_units(state)
+        values = change @ state.coefficients
+        error = np.full(len(values), np.nan)
+        if state.covariance is not None:
+            spread = np.einsum("ij,jk,ik->i", change, state.covariance, change)
+            error = np.sqrt(np.maximum(spread, 0.0))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return pl.DataFrame(
+                {
+                    "term": self.terms(state),
+                    "coefficient": values,
+                    "standard_error": pl.Series(error, nan_to_null=True),
+                    "z": pl.Series(np.where(error > 0, values / error, np.nan), nan_to_null=True),
+                    "odds_ratio": np.exp(values),
+                }
+            )
+
+    to_frame = coefficients
+
+    def terms(self, state: LogisticState) -> list[str]:
+        """The names of the coefficients."""
+        terms = ["intercept"] if self.intercept else []
+        terms += state.coding.numeric
+        for name, levels in state.coding.levels.items():
+            terms += [f"{name}={level}" for level in levels.to_list()]
+        return terms
+
+    def _to_units(self, state: LogisticState) -> Floats:
+        """The matrix that turns coefficients of standardised features into those of the columns.
+
+        The common part of a category's effects belongs to the intercept; only that makes the
+        errors of the levels those of deviations from the average level.
+        """
+        coding = state.coding
+        change = np.eye(len(state.coefficients))
+        first = int(self.intercept)
+        for number, (shift, scale) in enumerate(zip(coding.shift, coding.scale, strict=True)):
+            change[first + number, first + number] = 1 / scale
+            if self.intercept:
+                change[0, first + number] = -shift / scale
+        start = first + len(coding.numeric)
+        for size in coding.n_levels.values():
+            block = slice(start, start + size)
+            if self.intercept:
+                change[block, block] -= 1 / size
+                change[0, block] = 1 / size
+            start += size
+        return change
+
+    # -- keeping -------------------------------------------------------------------------------
+    def to_data(self, state: LogisticState) -> tuple[dict[str, Any], Parts]:
+        coding, frames = state.coding.to_data()
+        data = {
+            **self.options(),
+            "coding": coding,
+            "is_exact": state.is_exact,
+            "is_separated": state.is_separated,
+        }
+        parts = {**frames, "coefficients": pl.DataFrame({"coefficient": state.coefficients})}
+        if state.covariance is not None:
+            parts["covariance"] = pl.DataFrame({"covariance": state.covariance.ravel()})
+        return data, parts
+
+    def options(self) -> dict[str, Any]:
+        """What the form was made with, for JSON."""
+        return {
+            "columns": list(self.columns),
+            "l2": self.l2,
+            "intercept": self.intercept,
+            "categorical": list(self.categorical),
+            "missing": self.missing,
+            "key": None if self.key is None else list(self.key),
+        }
+
+    @classmethod
+    def from_options(cls, data: dict[str, Any]) -> Logistic:
+        """A form from what `options` wrote."""
+        return cls(
+            *data["columns"],
+            l2=data["l2"],
+            intercept=data["intercept"],
+            categorical=tuple(data["categorical"]),
+            missing=data["missing"],
+            key=None if data["key"] is None else tuple(data["key"]),
+        )
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Logistic, LogisticState]:
+        form = cls.from_options(data)
+        coding = FeatureCoding.from_data(data["coding"], parts)
+        coefficients = parts["coefficients"]["coefficient"].to_numpy().astype(np.float64)
+        n = int(form.intercept) + len(coding.numeric) + sum(coding.n_levels.values())
+        if len(coefficients) != n or not np.all(np.isfinite(coefficients)):
+            raise ModelError("a logistic form has coefficients that do not fit its columns")
+        covariance = None
+        if "covariance" in parts:
+            covariance = parts["covariance"]["covariance"].to_numpy().reshape(n, n)
+        state = LogisticState(
+            coding, coefficients, covariance, bool(data["is_exact"]), bool(data["is_separated"])
+        )
+        return form, state
+
+    # -- the mathematics -----------------------------------------------------------------------
+    def design(self, state: LogisticState, rows: Rows) -> Design:
+        """The design matrix of some rows; kept for as long as the rows are."""
+        if rows not in state.designs:
+            features = state.coding.apply(rows)
+            sizes = list(state.coding.n_levels.values())
+            state.designs[rows] = Design(features, sizes, self.intercept)
+        return state.designs[rows]
+
+    def precision(self, n: int) -> Floats:
+        precision = np.full(n, self.l2)
+        if self.intercept:
+            precision[0] = 0.0
+        return precision
+
+    def regression(
+        self,
+        rows: Rows,
+        heads: Floats,
+        tails: Floats,
+        state: LogisticState,
+        variance: float | None = None,
+    ) -> Regression:
+        """The M-step as a regression."""
+        design = self.design(state, rows)
+        return Regression(design, heads, tails, self.precision(design.n_columns), variance)
+
+
+def collinear(
+    coding: FeatureCoding, designs: WeakKeyDictionary[Rows, Design], most_rows: int = 100_000
+) -> list[str]:
+    """The numeric columns of which the rows show only a combination."""
+    n = len(coding.numeric)
+    design = next(iter(designs.values()), None)
+    if n < 2 or design is None or len(coding.constant) >= n:
+        return []
+    every = max(1, design.n_rows // most_rows)
+    numeric = design.numeric[::every, design.n_dense - n :]
+    numeric = numeric - numeric.mean(axis=0)
+    sizes, directions = np.linalg.eigh(numeric.T @ numeric / max(len(numeric), 1))
+    mixed = np.zeros(n, bool)
+    for size, direction in zip(sizes, directions.T, strict=True):
+        # A constant column is a direction of its own, and has been told about.
+        if size < 1e-10 and (np.abs(direction) > 1e-6).sum() > 1:
+            mixed |= np.abs(direction) > 1e-6
+    names = np.array(coding.numeric, dtype=object)[mixed]
+    return [str(name) for name in names if name not in coding.constant]

@@ -1,0 +1,249 @@
+"""Covariates plus a table: what features say of a row, and what its own data add to that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.matching import match
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
+from gecasmo.forms.logistic import Logistic
+from gecasmo.forms.protocol import Floats, FormState, Parts, as_key
+
+START_SPREAD = 1.0
+_SMALLEST_SPREAD = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class SumState:
+    """The state of the covariates, and an offset per row around what they say."""
+
+    rows: Rows
+    inner: FormState
+    offsets: Floats
+    spread: float
+
+
+class Sum:
+    """A table on top of covariates: logit = what the features say + an offset of the row's own.
+
+    Offsets are shrunk to zero by a normal prior. A row with many flips follows its own data, a
+    rare one its features, and one never seen its features alone. How much rows differ beyond
+    their features, the spread of the offsets, is learned from the log.
+
+    Parameters
+    ----------
+    covariates : Logistic or Torch
+        What the features say.
+    spread : float, optional
+        The standard deviation of the offsets, in logits. By default it is learned: fits are
+        repeated with a better spread until it settles.
+    key : str or tuple of str
+        Rows by these columns instead of the key that the model declares. The features must be the
+        same wherever the key is.
+
+    Examples
+    --------
+    >>> from gecasmo import DBN, Logistic, Sum
+    >>> model = DBN(attraction=Sum(Logistic("bm25", "price")))
+    >>> model.keys["attraction"]
+    ('query', 'doc')
+    """
+
+    by_declared_key = True
+
+    def __init__(
+        self,
+        covariates: Any,
+        *,
+        spread: float | None = None,
+        key: str | tuple[str, ...] | None = None,
+    ) -> None:
+        if not hasattr(covariates, "fit_around") or isinstance(covariates, type):
+            raise ModelError(
+                f"Sum({covariates!r}): the covariates are a form that takes offsets, "
+                'such as Sum(Logistic("price")) or Sum(Torch(module, "price")).'
+            )
+        if spread is not None and not 0 < spread < np.inf:
+            raise ModelError(f"Sum(spread={spread!r}): a positive number is wanted.")
+        if covariates.key is not None and key is not None and as_key(key) != covariates.key:
+            raise ModelError("Sum and its covariates name different keys; one key is enough.")
+        self.covariates = covariates
+        self.spread = None if spread is None else float(spread)
+        self.key = as_key(key) if key is not None else covariates.key
+        self.columns: tuple[str, ...] = covariates.columns
+        self.missing: str = covariates.missing
+        if isinstance(covariates, Logistic):
+            # Only a form that is linear in all it learns can be extrapolated.
+            self.vector, self.from_vector = self._vector, self._from_vector
+            self.logits = self._logits
+
+    def __repr__(self) -> str:
+        parts = [repr(self.covariates)]
+        if self.spread is not None:
+            parts.append(f"spread={self.spread:g}")
+        if self.key is not None and self.covariates.key is None:
+            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
+        return f"Sum({', '.join(parts)})"
+
+    # -- the protocol --------------------------------------------------------------------------
+    def begin(self, rows: Rows, generator: np.random.Generator | None) -> SumState:
+        inner = self.covariates.begin(rows, generator)
+        return SumState(rows, inner, np.zeros(len(rows)), self.spread or START_SPREAD)
+
+    def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: SumState) -> SumState:
+        inner, offsets = self.covariates.fit_around(
+            rows, heads, tails, previous.inner, previous.offsets, previous.spread**2
+        )
+        return replace(previous, inner=inner, offsets=offsets)
+
+    def predict(self, state: SumState, rows: Rows) -> Floats:
+        from scipy.special import expit
+
+        probability: Floats = expit(self._logits(state, rows))
+        return probability
+
+    def known(self, state: SumState, rows: Rows) -> NDArray[np.bool_]:
+        """Rows with an offset of their own."""
+        return self._find(state, rows) >= 0
+
+    def penalty(self, state: SumState) -> float:
+        around = -0.5 * float((state.offsets**2).sum()) / state.spread**2
+        # The prior's own constant, so that objectives of the same spread can be compared.
+        around -= len(state.offsets) * float(np.log(state.spread))
+        return around + float(self.covariates.penalty(state.inner))
+
+    def remarks(self, state: SumState, heads: Floats, tails: Floats) -> list[str]:
+        inner = state.inner
+        if hasattr(inner, "is_exact"):
+            inner = replace(inner, is_exact=True)  # errors of a sum are documented as they are
+        remarks: list[str] = self.covariates.remarks(inner, heads, tails)
+        return remarks
+
+    def tuned(
+        self, state: SumState, rows: Rows, heads: Floats, tails: Floats, information: Floats
+    ) -> SumState:
+        """The state with the spread that its offsets suggest.
+
+        An offset's posterior has variance 1 / (information + 1 / spread^2), and the spread that
+        fits is the root of the mean of offset^2 plus that variance: a step of EM in which the
+        offsets are the hidden data.
+        """
+        if self.spread is not None or not len(state.offsets):
+            return state
+        spread = state.spread
+        variance = 1 / (information + 1 / spread**2)
+        better = float(np.sqrt(np.mean(state.offsets**2 + variance)))
+        better = max(better, _SMALLEST_SPREAD)
+        if abs(np.log(better / spread)) < 0.02:
+            return state
+        # EM is slow where rows say little about the spread; a longer step is as safe, since the
+        # next round looks again.
+        return replace(state, spread=float(np.clip(spread * (better / spread) ** 2, 1e-3, 1e3)))
+
+    def coefficients(self, state: SumState) -> pl.DataFrame:
+        """The coefficients of the covariates, if they have some."""
+        frame: pl.DataFrame = self.covariates.to_frame(state.inner)
+        return frame
+
+    def informed(self, state: SumState, covariance: Floats, is_exact: bool) -> SumState:
+        """The state with the covariance of the covariates' coefficients."""
+        return replace(state, inner=self.covariates.informed(state.inner, covariance, is_exact))
+
+    def information(self, state: SumState, rows: Rows, weight: Floats) -> Floats:
+        """The information on the coefficients, offsets integrated out."""
+        nothing = np.zeros(len(rows))
+        regression = self.covariates.regression(
+            rows, nothing, nothing, state.inner, state.spread**2
+        )
+        information: Floats = regression.information(weight)
+        return information
+
+    def adopted(self, state: SumState, rows: Rows) -> SumState:
+        """An earlier state on other rows: offsets go with their keys."""
+        begun = self.begin(rows, None)
+        inner = begun.inner
+        if hasattr(self.covariates, "adopted"):
+            inner = self.covariates.adopted(state.inner, rows)
+        spread = state.spread if self.spread is None else self.spread
+        return SumState(rows, inner, self._offsets(state, rows), spread)
+
+    def to_frame(self, state: SumState) -> pl.DataFrame:
+        from scipy.special import expit
+
+        rows = state.rows
+        logits = self._logits(state, rows)
+        return pl.DataFrame(
+            [
+                *rows.frame.get_columns(),
+                pl.Series("probability", expit(logits)),
+                pl.Series("by_features", expit(logits - state.offsets)),
+                pl.Series("offset", state.offsets),
+            ]
+        )
+
+    # -- keeping -------------------------------------------------------------------------------
+    def to_data(self, state: SumState) -> tuple[dict[str, Any], Parts]:
+        data, parts = self.covariates.to_data(state.inner)
+        rows = state.rows
+        attached = [rows.attached[name].alias(f"*{name}") for name in rows.attached]
+        table = pl.DataFrame(
+            [*rows.frame.get_columns(), pl.Series("*offset*", state.offsets), *attached]
+        )
+        described = {
+            "covariates": type(self.covariates).__name__,
+            "inner": data,
+            "given_spread": self.spread,
+            "spread": state.spread,
+            "key": None if self.key is None else list(self.key),
+            "keys": list(rows.keys),
+            "attached": list(rows.attached),
+        }
+        return described, {**{f"inner_{k}": v for k, v in parts.items()}, "offsets": table}
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Sum, SumState]:
+        from gecasmo.forms.registry import form_named
+
+        inner_parts = {k.removeprefix("inner_"): v for k, v in parts.items() if k != "offsets"}
+        covariates, inner = form_named(data["covariates"]).from_data(data["inner"], inner_parts)
+        key = None if data["key"] is None else tuple(data["key"])
+        form = cls(covariates, spread=data["given_spread"], key=key)
+        table, keys = parts["offsets"], tuple(data["keys"])
+        attached = {name: table[f"*{name}"].alias(name) for name in data["attached"]}
+        rows = Rows(keys, [table[key] for key in keys], len(table), attached)
+        offsets = table["*offset*"].to_numpy().astype(np.float64)
+        spread = float(data["spread"])
+        if not (np.all(np.isfinite(offsets)) and 0 < spread < np.inf):
+            raise ModelError("the offsets of a sum are no finite numbers")
+        return form, SumState(rows, inner, offsets, spread)
+
+    # -- the parts -----------------------------------------------------------------------------
+    def _logits(self, state: SumState, rows: Rows) -> Floats:
+        logits: Floats = self.covariates.logits(state.inner, rows)
+        return logits + (state.offsets if rows is state.rows else self._offsets(state, rows))
+
+    def _offsets(self, state: SumState, rows: Rows) -> Floats:
+        found = self._find(state, rows)
+        # Rows that are not there read the zero that is put last.
+        return np.append(state.offsets, 0.0)[found]
+
+    def _find(self, state: SumState, rows: Rows) -> NDArray[np.int64]:
+        if rows is state.rows:
+            return np.arange(len(rows))
+        if not rows.keys:
+            return np.zeros(len(rows), np.int64)
+        return match(rows.frame, state.rows.frame, rows.keys)
+
+    def _vector(self, state: SumState) -> Floats:
+        return np.concatenate([state.inner.coefficients, state.offsets])
+
+    def _from_vector(self, state: SumState, vector: Floats) -> SumState:
+        n = len(state.inner.coefficients)
+        inner = self.covariates.from_vector(state.inner, vector[:n])
+        return replace(state, inner=inner, offsets=vector[n:])
