@@ -234,8 +234,13 @@ class _Builder:
             keep = state.is_fixed
             values = known if keep is None else np.where(keep, state.probability, known)
             return TableState(coin.rows, values, form.otherwise, keep)
-        # Whatever the form: the closest it comes to those probabilities.
-        return form.fit(coin.rows, known, 1 - known, state)
+        # Whatever the form: the closest it comes to those probabilities, if it comes closer.
+        near = form.fit(coin.rows, known, 1 - known, state)
+        errors = [
+            float(np.abs(np.asarray(form.predict(it, coin.rows)) - known).sum())
+            for it in (near, state)
+        ]
+        return near if errors[0] <= errors[1] else state
 
 
 def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -> None:
