@@ -6,6 +6,7 @@ import typer
 
 from gecasmo.cli.demo import demo
 from gecasmo.cli.models import describe, models
+from gecasmo.cli.paper import paper
 
 app = typer.Typer(
     help="Click models: write them as short programs, fit them exactly.",
@@ -15,6 +16,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(models)
 app.command()(describe)
+app.command()(paper)
 
 
 def main() -> None:

@@ -36,34 +36,22 @@ def perplexity(
     with np.errstate(divide="ignore"):
         bits = -np.log2(np.where(click, probability, 1 - probability))
     infinite = np.isinf(bits)
-    frame = pl.DataFrame(
-        {
-            "rank": np.asarray(rank).astype(np.int64),
-            "weight": weight,
-            "bits": weight * np.where(infinite, 0.0, bits),
-            "infinite": infinite & (weight > 0),
-        }
-    )
-    by_rank = (
-        frame.group_by("rank")
-        .agg(pl.col("weight").sum(), pl.col("bits").sum(), pl.col("infinite").sum())
-        .sort("rank")
-        .filter(pl.col("weight") > 0)
-    )
-    values = np.exp2(by_rank["bits"].to_numpy() / by_rank["weight"].to_numpy())
-    values = np.where(by_rank["infinite"].to_numpy() > 0, np.inf, values)
-    n_infinite = int(by_rank["infinite"].sum())
-    pooled = np.inf if n_infinite else 2 ** (float(by_rank["bits"].sum()) / float(weight.sum()))
+    # Sums in the order of the results, so that they are the same on every run.
+    ranks, number = np.unique(np.asarray(rank).astype(np.int64), return_inverse=True)
+    n_ranks = len(ranks)
+    weights = np.bincount(number, weights=weight, minlength=n_ranks)
+    totals = np.bincount(number, weights=weight * np.where(infinite, 0.0, bits), minlength=n_ranks)
+    counts = np.bincount(number[infinite & (weight > 0)], minlength=n_ranks)
+    used = weights > 0
+    ranks, weights, totals, counts = ranks[used], weights[used], totals[used], counts[used]
+    values = np.where(counts > 0, np.inf, np.exp2(totals / weights))
+    n_infinite = int(counts.sum())
+    pooled = np.inf if n_infinite else 2 ** (float(totals.sum()) / float(weights.sum()))
     return Perplexity(
         arithmetic=float(values.mean()),
         pooled=float(pooled),
         by_rank=pl.DataFrame(
-            {
-                "rank": by_rank["rank"],
-                "perplexity": values,
-                "results": by_rank["weight"],
-                "infinite": by_rank["infinite"],
-            }
+            {"rank": ranks, "perplexity": values, "results": weights, "infinite": counts}
         ),
         n_infinite=n_infinite,
     )

@@ -9,7 +9,7 @@ average level, and a level never seen has effect zero.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +109,17 @@ class Solution:
     is_separated: bool
 
 
+class _Point(NamedTuple):
+    """Parameters with everything that one pass over the rows says about them."""
+
+    coefficients: Floats
+    offsets: Floats | None
+    logits: Floats
+    value: float
+    residual: Floats  # of each row: heads - expected heads
+    weight: Floats  # the information on each row's logit
+
+
 @dataclass(frozen=True)
 class Regression:
     """Weighted logistic regression: heads and tails per row, a normal prior on coefficients.
@@ -123,54 +134,57 @@ class Regression:
     precision: Floats  # of the prior, per coefficient
     variance: float | None = None
 
-    def objective(self, coefficients: Floats, offsets: Floats | None, logits: Floats) -> float:
-        """The logarithm of likelihood and prior, up to a constant."""
-        value = binomial_log_likelihood(self.heads, self.tails, logits)
+    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
+        """Newton's method from a start, each step shortened until it is uphill."""
+        here = self._at(coefficients, offsets)
+        is_separated = False
+        for _ in range(_MAX_STEPS):
+            step, offset_step, gain = self._direction(here)
+            if not gain > 1e-14 * (1 + abs(here.value)):
+                break
+            there = self._uphill(here, step, offset_step, gain)
+            if there is None:
+                break
+            is_separated = self._runs_away(here.logits, there.logits)
+            if is_separated:
+                break
+            here = there
+            if gain < 1e-8 * (1 + abs(here.value)):
+                break  # Newton's errors square themselves: the next step would be rounding
+        return Solution(here.coefficients, here.offsets, here.value, is_separated)
+
+    def _at(self, coefficients: Floats, offsets: Floats | None) -> _Point:
+        logits = self.design.times(coefficients)
+        if offsets is not None:
+            logits = logits + offsets
+        # One exponential gives both the probability and the logarithms.
+        small = np.exp(-np.abs(logits))
+        total = self.heads + self.tails
+        value = float(self.heads @ logits - total @ (np.maximum(logits, 0.0) + np.log(1.0 + small)))
         value -= 0.5 * float((self.precision * coefficients**2).sum())
         if offsets is not None:
             assert self.variance is not None
             value -= 0.5 * float((offsets**2).sum()) / self.variance
-        return value
+        probability = np.where(logits >= 0, 1.0, small) / (1.0 + small)
+        weight = total * small / (1.0 + small) ** 2
+        return _Point(
+            coefficients, offsets, logits, value, self.heads - total * probability, weight
+        )
 
-    def logits(self, coefficients: Floats, offsets: Floats | None) -> Floats:
-        fixed = self.design.times(coefficients)
-        return fixed if offsets is None else fixed + offsets
-
-    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
-        """Newton's method from a start, each step shortened until it is uphill."""
-        from scipy.special import expit
-
-        logits = self.logits(coefficients, offsets)
-        value = self.objective(coefficients, offsets, logits)
-        total = self.heads + self.tails
-        is_separated = False
-        for _ in range(_MAX_STEPS):
-            probability = expit(logits)
-            residual = self.heads - total * probability
-            weight = total * probability * (1 - probability)
-            step, offset_step, gain = self._direction(residual, weight, coefficients, offsets)
-            if not gain > 1e-12 * (1 + abs(value)):
-                break
-            size = 1.0
-            while True:
-                there = coefficients + size * step
-                there_offsets = None
-                if offsets is not None and offset_step is not None:
-                    there_offsets = offsets + size * offset_step
-                there_logits = self.logits(there, there_offsets)
-                there_value = self.objective(there, there_offsets, there_logits)
-                # Armijo's rule, but for rounding where the objective is flat.
-                if there_value >= value + 1e-4 * size * gain - 1e-13 * abs(value):
-                    break
-                size /= 2
-                if size < 1e-10:
-                    return Solution(coefficients, offsets, value, is_separated)
-            if self._runs_away(logits, there_logits, total):
-                is_separated = True
-                break
-            coefficients, offsets = there, there_offsets
-            logits, value = there_logits, there_value
-        return Solution(coefficients, offsets, value, is_separated)
+    def _uphill(
+        self, here: _Point, step: Floats, offset_step: Floats | None, gain: float
+    ) -> _Point | None:
+        """The point along a direction that is better by Armijo's rule, but for rounding."""
+        size = 1.0
+        while size > 1e-10:
+            offsets = None
+            if here.offsets is not None and offset_step is not None:
+                offsets = here.offsets + size * offset_step
+            there = self._at(here.coefficients + size * step, offsets)
+            if there.value >= here.value + 1e-4 * size * gain - 1e-13 * abs(here.value):
+                return there
+            size /= 2
+        return None
 
     def information(self, weight: Floats) -> Floats:
         """The information on the coefficients, offsets integrated out, where the information on
@@ -179,21 +193,20 @@ class Regression:
             weight = weight / (1 + weight * self.variance)
         return self.design.normal_matrix(weight) + np.diag(self.precision)
 
-    def _runs_away(self, logits: Floats, there: Floats, total: Floats) -> bool:
-        used = total > 0
+    def _runs_away(self, logits: Floats, there: Floats) -> bool:
+        used = self.heads + self.tails > 0
         farthest = float(np.abs(there[used]).max(initial=0.0))
         return farthest > _FAR and farthest > float(np.abs(logits[used]).max(initial=0.0))
 
-    def _direction(
-        self, residual: Floats, weight: Floats, coefficients: Floats, offsets: Floats | None
-    ) -> tuple[Floats, Floats | None, float]:
+    def _direction(self, here: _Point) -> tuple[Floats, Floats | None, float]:
         """Newton's step, and the gain that it promises to first order."""
-        slope = self.design.transposed_times(residual) - self.precision * coefficients
-        if offsets is None:
+        residual, weight = here.residual, here.weight
+        slope = self.design.transposed_times(residual) - self.precision * here.coefficients
+        if here.offsets is None:
             step = self._solve(weight, slope)
             return step, None, float(slope @ step)
         assert self.variance is not None
-        offset_slope = residual - offsets / self.variance
+        offset_slope = residual - here.offsets / self.variance
         diagonal = weight + 1 / self.variance
         reduced = slope - self.design.transposed_times(weight / diagonal * offset_slope)
         step = self._solve(weight / (self.variance * diagonal), reduced)
