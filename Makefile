@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format soak bench clean
+.PHONY: help demo paper test lint format soak bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -21,6 +21,10 @@ $(VENV)/dev: pyproject.toml $(VENV)/core
 
 demo: $(VENV)/core ## simulate a log, fit three models, compare them
 	$(BIN)/gecasmo demo
+
+paper: $(VENV)/dev ## the paper's experiment and what lies beyond it; charts into docs/images
+	$(BIN)/gecasmo paper --chart docs/images/paper.png
+	$(BIN)/python examples/beyond_the_paper.py --chart docs/images/beyond.png
 
 test: $(VENV)/dev lint ## lint, type check and all tests with coverage
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ModelError
+from gecasmo.experiments.beyond import Beyond
 from gecasmo.experiments.paper import PUBLISHED, PaperResult
 
 BLUE, ORANGE, GREY = "#4269d0", "#ff725c", "#9c9c9c"
@@ -61,3 +62,55 @@ def _bars(axes: Any, table: pl.DataFrame, columns: dict[str, tuple[str, str]], t
     axes.legend(frameon=False)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+_SHOWN = {
+    "truth": ("truth", "black"),
+    "item tables": ("item tables", GREY),
+    "user: log distance and crowding": ("logistic, user known", BLUE),
+    "user and item position, network": ("network, user known", ORANGE),
+}
+
+
+def draw_beyond(result: Beyond, path: str | Path) -> None:
+    """How far each model gets, and what it says about the events behind the clicks."""
+    drawn = figure(figsize=(11, 7.5))
+    (way, attraction), (examination, satisfaction) = drawn.subplots(2, 2)
+    _draw_way(way, result.means())
+    for axes, coin in ((attraction, "attraction"), (satisfaction, "satisfaction")):
+        for name, (label, colour) in _SHOWN.items():
+            part = result.by_distance.filter(pl.col("model") == name)
+            axes.plot(part["distance"], part[coin], color=colour, label=label, **_style(name))
+        axes.set_title(f"{coin} by distance of user and item", fontsize=10, loc="left")
+        axes.set_xlabel("distance")
+        axes.set_ylim(0, 1)
+    for name, (label, colour) in _SHOWN.items():
+        part = result.by_rank.filter(pl.col("model") == name)
+        examination.plot(part["rank"], part["reached"], color=colour, label=label, **_style(name))
+    examination.set_title(
+        "examination: was a rank reached, given the page", fontsize=10, loc="left"
+    )
+    examination.set_xlabel("rank")
+    examination.set_ylim(0, 1)
+    attraction.legend(frameon=False)
+    for axes in (attraction, satisfaction, examination, way):
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    drawn.savefig(path, dpi=130)
+
+
+def _style(name: str) -> dict[str, Any]:
+    return {"linewidth": 3.5, "alpha": 0.35} if name == "truth" else {"linewidth": 1.5}
+
+
+def _draw_way(axes: Any, means: pl.DataFrame) -> None:
+    names = means["model"].to_list()[::-1]
+    values = means["marginal"].to_numpy()[::-1]
+    axes.barh(
+        names, values - 1.33, left=1.33, color=[GREY if n == "oracle" else BLUE for n in names]
+    )
+    for place, value in enumerate(values):
+        axes.text(value, place, f" {value:.4f}", va="center", fontsize=8)
+    axes.set_xlim(1.33, float(values.max()) + 0.003)
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set_title("marginal perplexity on users never seen", fontsize=10, loc="left")
