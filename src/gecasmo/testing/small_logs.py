@@ -40,14 +40,37 @@ def random_log(
         columns["rank"] += list(range(1, length + 1))
         for key in on_page - {"doc", "rank"}:
             columns.setdefault(key, []).extend([f"v{rng.integers(2)}"] * length)
-        for key in on_result:
+        for key in sorted(on_result):
             columns.setdefault(key, []).extend(f"v{v}" for v in rng.integers(2, size=length))
     n_results = sum(lengths)
+    _add_features(model, columns, n_results, rng)
     for guard in automaton.guard_columns():
         columns[guard] = (rng.random(n_results) < 0.5).tolist()
     for signal in model.structure.traced.signals:
         columns[signal] = (rng.random(n_results) < click_rate).tolist()
     return read_log(pl.DataFrame(columns))
+
+
+def _add_features(
+    model: Model, columns: dict[str, list[Any]], n_results: int, rng: np.random.Generator
+) -> None:
+    """Numbers for the columns that forms read, the same wherever a key is the same."""
+    wanted = model.wanted()
+    for name in dict.fromkeys(column for need in wanted.values() for column in need.columns):
+        if name in (*HISTORY_KEYS, *POSITION_KEYS, "rank", "doc", "query", "session"):
+            continue
+        owners = [coin for coin, need in wanted.items() if name in need.columns]
+        if name in columns:  # it is a key itself
+            columns[name] = [float(value == "v1") for value in columns[name]]
+            continue
+        common = [
+            key
+            for key in columns
+            if all(key in model.keys[coin] or "result" in model.keys[coin] for coin in owners)
+        ]
+        values: dict[tuple[Any, ...], float] = {}
+        keys = list(zip(*(columns[key] for key in common), strict=True)) or [()] * n_results
+        columns[name] = [values.setdefault(key, round(float(rng.normal()), 2)) for key in keys]
 
 
 def every_pattern(model: Model, page: ClickLog) -> ClickLog:
