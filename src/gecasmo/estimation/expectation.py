@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.kernels.library import Library
+from gecasmo.kernels.running import default_threads, run_jobs
 
 Floats = NDArray[np.float64]
 
@@ -40,13 +39,6 @@ class Counts:
     def tails(self, coin: int) -> Floats:
         tails: Floats = self.tables[coin][0]
         return tails
-
-
-def default_threads() -> int:
-    """As many threads as this process may use processors."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Expectation:
@@ -138,11 +130,4 @@ class Expectation:
         return list(pairwise(edges))
 
 
-def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:
-    """Call a kernel once per job, on threads if there are several."""
-    if len(jobs) == 1:
-        call(*jobs[0])
-        return
-    with ThreadPoolExecutor(max_workers=(len(jobs) + 1) // 2) as pool:
-        for future in [pool.submit(call, *job) for job in jobs]:
-            future.result()
+__all__ = ["Counts", "Expectation", "default_threads", "run_jobs"]

@@ -8,7 +8,9 @@ average level, and a level never seen has effect zero.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +18,14 @@ from numpy.typing import NDArray
 
 from gecasmo.forms.coding import CodedFeatures
 from gecasmo.forms.protocol import Floats
+from gecasmo.kernels.running import default_threads
 
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
 _DENSE = 600
 _MAX_STEPS = 50
+# Rows are looked at in pieces that stay in the processor's cache, and on threads. The pieces do not
+# depend on the threads, so neither do the sums.
+_PIECE = 8192
 # Logits beyond this are where separated data run to; probabilities there differ by 1e-9 at most.
 _FAR = 20.0
 
@@ -36,6 +42,22 @@ class Design:
         self.n_rows = len(features)
         self.n_dense = self.numeric.shape[1]
         self.n_columns = self.n_dense + sum(sizes)
+
+    @cached_property
+    def pieces(self) -> list[tuple[slice, Design]]:
+        """The rows in pieces, each with its place."""
+        found = []
+        for first in range(0, self.n_rows, _PIECE):
+            place = slice(first, min(first + _PIECE, self.n_rows))
+            levels = tuple(column[place] for column in self.levels)
+            part = CodedFeatures(self.numeric[place], levels)
+            found.append((place, Design(part, self.sizes, intercept=False)))
+        return found
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the effects of each categorical column begin."""
+        return np.cumsum([self.n_dense, *self.sizes], dtype=np.int64)[:-1]
 
     def times(self, vector: Floats) -> Floats:
         """The design times a vector of coefficients: the logit of every row."""
@@ -69,7 +91,7 @@ class Design:
         n = self.n_dense
         weighted = self.numeric * weight[:, None]
         matrix[:n, :n] = self.numeric.T @ weighted
-        starts = n + np.cumsum([0, *self.sizes[:-1]]) if self.sizes else []
+        starts = self.starts
         for i, (levels, size, start) in enumerate(
             zip(self.levels, self.sizes, starts, strict=True)
         ):
@@ -109,15 +131,26 @@ class Solution:
     is_separated: bool
 
 
+class Pass(NamedTuple):
+    """What one pass over the rows finds. `weight` is the information on a row's logit; `reduced`
+    and `matrix` are slope and normal matrix after each row's own offset was eliminated."""
+
+    value: float
+    logits: Floats
+    residual: Floats
+    weight: Floats
+    slope: Floats
+    reduced: Floats
+    matrix: Floats
+
+
 class _Point(NamedTuple):
     """Parameters with everything that one pass over the rows says about them."""
 
     coefficients: Floats
     offsets: Floats | None
-    logits: Floats
     value: float
-    residual: Floats  # of each row: heads - expected heads
-    weight: Floats  # the information on each row's logit
+    done: Pass
 
 
 @dataclass(frozen=True)
@@ -136,7 +169,7 @@ class Regression:
 
     def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
         """Newton's method from a start, each step shortened until it is uphill."""
-        here = self._at(coefficients, offsets)
+        here = self._at(coefficients, offsets, with_slope=True)
         is_separated = False
         for _ in range(_MAX_STEPS):
             step, offset_step, gain = self._direction(here)
@@ -145,30 +178,80 @@ class Regression:
             there = self._uphill(here, step, offset_step, gain)
             if there is None:
                 break
-            is_separated = self._runs_away(here.logits, there.logits)
+            is_separated = self._runs_away(here.done.logits, there.done.logits)
             if is_separated:
                 break
             here = there
             if gain < 1e-8 * (1 + abs(here.value)):
                 break  # Newton's errors square themselves: the next step would be rounding
+            here = self._at(here.coefficients, here.offsets, with_slope=True)
         return Solution(here.coefficients, here.offsets, here.value, is_separated)
 
-    def _at(self, coefficients: Floats, offsets: Floats | None) -> _Point:
-        logits = self.design.times(coefficients)
+    def _at(self, coefficients: Floats, offsets: Floats | None, with_slope: bool) -> _Point:
+        if self.design.n_rows <= 2 * _PIECE or self.design.n_columns > _DENSE:
+            done = self._pass(coefficients, offsets, with_slope)
+        else:
+            done = self._pass_in_pieces(coefficients, offsets, with_slope)
+        value = done.value - 0.5 * float((self.precision * coefficients**2).sum())
+        if offsets is not None:
+            assert self.variance is not None
+            value -= 0.5 * float((offsets**2).sum()) / self.variance
+        return _Point(coefficients, offsets, value, done)
+
+    def _pass_in_pieces(
+        self, coefficients: Floats, offsets: Floats | None, with_slope: bool
+    ) -> Pass:
+        def one(piece: tuple[slice, Design]) -> Pass:
+            place, design = piece
+            part = replace(self, design=design, heads=self.heads[place], tails=self.tails[place])
+            return part._pass(coefficients, None if offsets is None else offsets[place], with_slope)
+
+        with ThreadPoolExecutor(default_threads()) as pool:
+            done = list(pool.map(one, self.design.pieces))
+        logits, residual, weight = (
+            np.concatenate([getattr(d, name) for d in done])
+            for name in ("logits", "residual", "weight")
+        )
+        return Pass(
+            float(sum(d.value for d in done)),
+            logits,
+            residual,
+            weight,
+            np.sum([d.slope for d in done], axis=0),
+            np.sum([d.reduced for d in done], axis=0),
+            np.sum([d.matrix for d in done], axis=0),
+        )
+
+    def _pass(self, coefficients: Floats, offsets: Floats | None, with_slope: bool) -> Pass:
+        design = self.design
+        logits = design.times(coefficients)
         if offsets is not None:
             logits = logits + offsets
         # One exponential gives both the probability and the logarithms.
         small = np.exp(-np.abs(logits))
         total = self.heads + self.tails
         value = float(self.heads @ logits - total @ (np.maximum(logits, 0.0) + np.log(1.0 + small)))
-        value -= 0.5 * float((self.precision * coefficients**2).sum())
+        probability = np.where(logits >= 0, 1.0, small) / (1.0 + small)
+        residual = self.heads - total * probability
+        weight = total * small / (1.0 + small) ** 2
+        if not with_slope:
+            nothing = np.zeros(0)
+            return Pass(value, logits, residual, weight, nothing, nothing, np.zeros((0, 0)))
+        rest, reduced_weight = residual, weight
         if offsets is not None:
             assert self.variance is not None
-            value -= 0.5 * float((offsets**2).sum()) / self.variance
-        probability = np.where(logits >= 0, 1.0, small) / (1.0 + small)
-        weight = total * small / (1.0 + small) ** 2
-        return _Point(
-            coefficients, offsets, logits, value, self.heads - total * probability, weight
+            own = residual - offsets / self.variance
+            rest = residual - weight * own / (weight + 1 / self.variance)
+            reduced_weight = weight / (1 + weight * self.variance)
+        is_dense = design.n_columns <= _DENSE
+        return Pass(
+            value,
+            logits,
+            residual,
+            weight,
+            design.transposed_times(residual),
+            design.transposed_times(rest),
+            design.normal_matrix(reduced_weight) if is_dense else np.zeros((0, 0)),
         )
 
     def _uphill(
@@ -180,7 +263,7 @@ class Regression:
             offsets = None
             if here.offsets is not None and offset_step is not None:
                 offsets = here.offsets + size * offset_step
-            there = self._at(here.coefficients + size * step, offsets)
+            there = self._at(here.coefficients + size * step, offsets, with_slope=False)
             if there.value >= here.value + 1e-4 * size * gain - 1e-13 * abs(here.value):
                 return there
             size /= 2
@@ -200,28 +283,30 @@ class Regression:
 
     def _direction(self, here: _Point) -> tuple[Floats, Floats | None, float]:
         """Newton's step, and the gain that it promises to first order."""
-        residual, weight = here.residual, here.weight
-        slope = self.design.transposed_times(residual) - self.precision * here.coefficients
+        penalty = self.precision * here.coefficients
+        slope = here.done.slope - penalty
+        if not len(slope) and here.offsets is None:
+            return slope, None, 0.0
+        step = self._solve(here.done, here.done.reduced - penalty)
         if here.offsets is None:
-            step = self._solve(weight, slope)
             return step, None, float(slope @ step)
         assert self.variance is not None
-        offset_slope = residual - here.offsets / self.variance
-        diagonal = weight + 1 / self.variance
-        reduced = slope - self.design.transposed_times(weight / diagonal * offset_slope)
-        step = self._solve(weight / (self.variance * diagonal), reduced)
-        offset_step = (offset_slope - weight * self.design.times(step)) / diagonal
+        weight = here.done.weight
+        offset_slope = here.done.residual - here.offsets / self.variance
+        offset_step = (offset_slope - weight * self.design.times(step)) / (
+            weight + 1 / self.variance
+        )
         return step, offset_step, float(slope @ step + offset_slope @ offset_step)
 
-    def _solve(self, weight: Floats, slope: Floats) -> Floats:
+    def _solve(self, done: Pass, slope: Floats) -> Floats:
         if not len(slope):
             return slope
-        if self.design.n_columns <= _DENSE:
-            return self._solve_dense(weight, slope)
-        return self._solve_iteratively(weight, slope)
-
-    def _solve_dense(self, weight: Floats, slope: Floats) -> Floats:
-        matrix = self.design.normal_matrix(weight)
+        if self.design.n_columns > _DENSE:
+            weight = done.weight
+            if self.variance is not None:
+                weight = weight / (1 + weight * self.variance)
+            return self._solve_iteratively(weight, slope)
+        matrix = done.matrix.copy()
         diagonal = np.einsum("ii->i", matrix)
         diagonal += self.precision
         # A trace of a ridge: where columns are collinear, the smallest coefficients are taken.

@@ -16,6 +16,7 @@ from gecasmo.estimation import EM, Coin, Counts, Expectation, Problem, Record, S
 from gecasmo.estimation.information import row_information, with_errors
 from gecasmo.estimation.problem import Evaluation
 from gecasmo.forms.protocol import columns_of
+from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import FLOOR, find_impossible, refuse
 
@@ -75,7 +76,7 @@ def fit_model(
     problem = build.problem()
     if held_out is not None:
         problem.held_out = _Builder(work, held_out, method, start, threads, impossible).problem()
-    with _bar(model.name, progress) as show:
+    with _bar(model.name, progress) as show, using_threads(threads):
         solution = _solve(problem, method, show)
     model.features_ = work.features_
     _keep(model, problem, solution, build)

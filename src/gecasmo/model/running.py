@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.lift import history_of, lift
-from gecasmo.estimation.expectation import default_threads, run_jobs
 from gecasmo.estimation.problem import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.kernels.library import LIFTED_KERNELS
+from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:
