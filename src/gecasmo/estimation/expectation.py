@@ -70,8 +70,23 @@ class Expectation:
         n_literals = [len(e.literals) for s in self.machine.steps() for o in s.edges for e in o]
         self.smallest = _SMALLEST_FACTOR ** (1 / max(1, *n_literals, 1))
 
-    def run(self, weights: Sequence[Floats]) -> Counts:
-        """Expected counts at these weights, `weights[coin][side, row]`."""
+    def sample(self, n_pages: int) -> tuple[int, float]:
+        """How many buckets hold at least so many pages, and how much more the whole log weighs.
+
+        Buckets are hashes of queries, so the first few are a random sample of these.
+        """
+        starts = self.encoded.bucket_start
+        if self.encoded.n_pages <= 2 * n_pages:
+            return N_BUCKETS, 1.0
+        unit = self._unit()
+        n_buckets = min(N_BUCKETS, -(-int(np.searchsorted(starts, n_pages)) // unit) * unit)
+        part = float(self.encoded.weight[: starts[n_buckets]].sum())
+        return n_buckets, float(self.encoded.weight.sum()) / part
+
+    def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:
+        """Expected counts at these weights, `weights[coin][side, row]`; of all buckets, or of the
+        first few."""
+        self.n_buckets = n_buckets
         for table in self.tables:
             table[:] = 0.0
         self.log_likelihood[:] = 0.0
@@ -104,7 +119,8 @@ class Expectation:
         return any(bool(np.any((w > 0) & (w < self.smallest))) for w in weights)
 
     def _run(self, kernel: str, weights: Sequence[Floats]) -> None:
-        jobs = [self._arguments(first, last, weights) for first, last in self.ranges]
+        ranges = [(a, min(b, self.n_buckets)) for a, b in self.ranges if a < self.n_buckets]
+        jobs = [self._arguments(first, last, weights) for first, last in ranges]
         call = self.library.get(kernel, jobs[0], self.augmentation, self.with_missing)
         run_jobs(call, jobs)
 
@@ -117,10 +133,13 @@ class Expectation:
             *[self.log_likelihood, self.n_impossible, self.careful, encoded.max_length],
         ]
 
+    def _unit(self) -> int:
+        """How many buckets at most share a table of counts."""
+        return 1 << max((shift for shift in self.encoded.shifts if shift < 8), default=0)
+
     def _ranges(self, threads: int) -> list[tuple[int, int]]:
         """Ranges of buckets of about equal work; buckets that share a table stay together."""
-        shared = [shift for shift in self.encoded.shifts if shift < 8]
-        unit = 1 << max(shared, default=0)
+        unit = self._unit()
         starts = self.encoded.obs_start[self.encoded.bucket_start]
         borders = np.arange(0, N_BUCKETS + 1, unit)
         pieces = 1 if threads == 1 or self.encoded.n_results < 20_000 else 2 * threads
