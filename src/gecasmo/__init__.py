@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from gecasmo import errors, matrices
-from gecasmo.estimation import EM
+from gecasmo.estimation import EM, Gradient
 from gecasmo.forms import Estimator, Fixed, Logistic, Sum, Table, Torch
 from gecasmo.language import Parameter, flip
 from gecasmo.logs import ClickLog, read_log
@@ -50,6 +50,7 @@ __all__ = [
     "CountingSDBN",
     "Estimator",
     "Fixed",
+    "Gradient",
     "Logistic",
     "Parameter",
     "Sum",

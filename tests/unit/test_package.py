@@ -28,7 +28,8 @@ LAYERS = (
     ("model",),
     ("matrices", "models"),
     ("evaluation",),
-    ("simulation", "testing"),
+    ("simulation", "testing", "torch"),
+    ("experiments",),
     ("cli",),
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}

@@ -185,8 +185,9 @@ def test_weights_in_the_summary() -> None:
 
 def test_a_start_from_a_fixed_coin_on_another_log() -> None:
     log = small_log()
-    first = DBN(satisfaction=Fixed(0.4)).fit(log)
-    again = DBN(satisfaction=Fixed(0.4)).fit(log.take(np.array([0])), start=first)
+    by_pair = Fixed(0.4, key=("query", "doc"))
+    first = DBN(satisfaction=by_pair).fit(log)
+    again = DBN(satisfaction=by_pair).fit(log.take(np.array([0])), start=first)
     assert len(again.parameters["satisfaction"]) == 3
 
 

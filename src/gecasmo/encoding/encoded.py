@@ -247,15 +247,16 @@ class _Encoder:
         tables = [self._table(array.coin, array.keys, array.scope) for array in arrays]
         rows: list[Rows] = []
         shifts: list[int] = []
-        featured: dict[Wanted, Rows] = {}
+        featured: dict[tuple[Wanted, int], Rows] = {}
         for coin, planned in zip(self.keys, plan.coins, strict=True):
             table = tables[planned.codes] if planned.codes >= 0 else None
             found = self.numbered.get(coin, ONE_ROW) if table is None else table.rows
             if coin in self.wanted:
-                need = self.wanted[coin]
-                if need not in featured:
-                    featured[need] = self._with_features(coin, found, table, planned.scope)
-                found = featured[need]
+                # Coins that share a form share its rows, unless their keys differ.
+                shared = (self.wanted[coin], planned.codes)
+                if shared not in featured:
+                    featured[shared] = self._with_features(coin, found, table, planned.scope)
+                found = featured[shared]
             rows.append(found)
             shifts.append(_shift(len(found), True) if table is None else table.shift)
         return plan, rows, [table.codes for table in tables], shifts

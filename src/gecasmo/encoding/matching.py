@@ -16,6 +16,8 @@ def match(wanted: pl.DataFrame, table: pl.DataFrame, keys: Sequence[str]) -> NDA
     """For each wanted row the number of the row of `table` with the same keys, or -1."""
     if not len(table) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
+    if any(key not in table.columns for key in keys):
+        raise _other_keys(keys, table)
     left, right = [], []
     for key in keys:
         a, b = _same_type(wanted[key], table[key], key)
@@ -25,7 +27,16 @@ def match(wanted: pl.DataFrame, table: pl.DataFrame, keys: Sequence[str]) -> NDA
         pl.Series("*row*", np.arange(len(table), dtype=np.int64))
     )
     joined = pl.DataFrame(left).join(numbered, on=list(keys), how="left", maintain_order="left")
+    if len(joined) > len(wanted):
+        raise _other_keys(keys, table)
     return joined["*row*"].fill_null(-1).to_numpy().astype(np.int64)
+
+
+def _other_keys(keys: Sequence[str], table: pl.DataFrame) -> ModelError:
+    return ModelError(
+        f"Rows by {', '.join(keys)} cannot be found in a table by {', '.join(table.columns)}: a "
+        "model to start from needs the same keys."
+    )
 
 
 def _same_type(a: pl.Series, b: pl.Series, key: str) -> tuple[pl.Series, pl.Series]:

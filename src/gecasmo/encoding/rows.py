@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from gecasmo.errors import ModelError
+
 
 class Rows:
     """Distinct keys in the order of their numbers.
@@ -47,6 +49,12 @@ class Rows:
 
     def features(self, columns: Sequence[str]) -> pl.DataFrame:
         """One row per key, with these feature columns; a key may be a feature too."""
+        for name in columns:
+            if name not in self.keys and name not in self.attached:
+                raise ModelError(
+                    f"Rows by {', '.join(self.keys) or 'nothing'} have no column '{name}': a model "
+                    "to start from must read the same columns."
+                )
         return pl.DataFrame(
             [self.frame[c] if c in self.keys else self.attached[c].alias(c) for c in columns]
         )

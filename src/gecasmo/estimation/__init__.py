@@ -2,6 +2,7 @@
 
 from gecasmo.estimation.em import EM, Record, Solution
 from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.gradient import Gradient
 from gecasmo.estimation.problem import Coin, Problem
 
-__all__ = ["EM", "Coin", "Counts", "Expectation", "Problem", "Record", "Solution"]
+__all__ = ["EM", "Coin", "Counts", "Expectation", "Gradient", "Problem", "Record", "Solution"]

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import FormState
+from gecasmo.forms.logistic import MOST_WITH_ERRORS
 
 Floats = NDArray[np.float64]
 
@@ -37,23 +39,26 @@ def with_errors(problem: Problem, best: Evaluation) -> list[FormState]:
     small = _small(problem, best.states)
     states = list(best.states)
     if any(tie in small for tie in takers):
-        covariance = _inverse(_observed(problem, best, small))
+        covariance, unknown = _inverse(_observed(problem, best, small))
         start = 0
         for tie in small:
             form: Any = problem.coins[tie[0]].form
             size = len(form.vector(best.states[tie[0]]))
             if tie in takers:
-                block = covariance[start : start + size, start : start + size]
-                _set(states, tie, form.informed(states[tie[0]], block, True))
+                own = slice(start, start + size)
+                block = covariance[own, own]
+                _set(states, tie, form.informed(states[tie[0]], block, True, unknown[own]))
             start += size
     for tie in takers:
         form = problem.coins[tie[0]].form
-        if tie in small or not hasattr(form, "information"):
+        state = best.states[tie[0]]
+        is_large = hasattr(form, "information") and form.n_coefficients(state) > MOST_WITH_ERRORS
+        if tie in small or is_large or not hasattr(form, "information"):
             continue
         rows = problem.coins[tie[0]].rows
         information = row_information(problem, best, tie)
-        matrix = form.information(best.states[tie[0]], rows, information)
-        _set(states, tie, form.informed(states[tie[0]], _inverse(matrix), False))
+        covariance, unknown = _inverse(form.information(state, rows, information))
+        _set(states, tie, form.informed(state, covariance, False, unknown))
     return states
 
 
@@ -117,6 +122,7 @@ def _small(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...
 
 def _observed(problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> Floats:
     """Minus the second derivative of the objective by the vectors of some forms."""
+    n_buckets, factor = _sample(problem, best, ties)
     columns = []
     for tie in ties:
         form: Any = problem.coins[tie[0]].form
@@ -128,15 +134,46 @@ def _observed(problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]
                 moved[place] += side
                 states = list(best.states)
                 _set(states, tie, form.from_vector(states[tie[0]], moved))
-                sides.append(_slopes(problem, states, ties))
+                sides.append(_slopes(problem, states, ties, n_buckets, factor))
             columns.append((sides[1] - sides[0]) / (2 * _STEP))
     matrix = np.array(columns)
     return (matrix + matrix.T) / 2
 
 
-def _slopes(problem: Problem, states: list[FormState], ties: Sequence[tuple[int, ...]]) -> Floats:
-    """The derivative of the objective by the vectors of some forms."""
+def _sample(
+    problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]]
+) -> tuple[int, float]:
+    """How many buckets stand for all, and by which factor.
+
+    Buckets hold whole queries, so what goes with some queries only may be rare in a part of them
+    or not be there at all; then all pages are looked at.
+    """
     n_buckets, factor = problem.expectation.sample(_PAGES)
+    if factor == 1:
+        return n_buckets, factor
+    part = problem.expectation.run(problem.weights(best.states), n_buckets)
+    for tie in ties:
+        form: Any = problem.coins[tie[0]].form
+        rows, state = problem.coins[tie[0]].rows, best.states[tie[0]]
+        probability = form.predict(state, rows)
+        known = []
+        for tables, times in ((part.tables, factor), (best.counts.tables, 1.0)):
+            flips = times * np.sum([tables[number] for number in tie], axis=0).sum(axis=0)
+            weight = flips * probability * (1 - probability)
+            known.append(form.squares(state, rows, weight) if hasattr(form, "squares") else weight)
+        if not np.all((known[0] > 0.7 * known[1]) & (known[0] < 1.5 * known[1]) | (known[1] == 0)):
+            return N_BUCKETS, 1.0
+    return n_buckets, factor
+
+
+def _slopes(
+    problem: Problem,
+    states: list[FormState],
+    ties: Sequence[tuple[int, ...]],
+    n_buckets: int,
+    factor: float,
+) -> Floats:
+    """The derivative of the objective by the vectors of some forms."""
     counts = problem.expectation.run(problem.weights(states), n_buckets)
     slopes = []
     for tie in ties:
@@ -147,16 +184,19 @@ def _slopes(problem: Problem, states: list[FormState], ties: Sequence[tuple[int,
     return np.concatenate(slopes)
 
 
-def _inverse(matrix: Floats) -> Floats:
-    """The inverse on the directions that the data say something about.
+def _inverse(matrix: Floats) -> tuple[Floats, Floats]:
+    """The inverse on the directions that the data say something about, and the other directions.
 
-    Directions that say nothing (collinear columns, the common level of a category) are not
-    estimated, and get no error.
+    Those (collinear columns, the common level of a category) are not estimated. Each parameter is
+    measured in units of its own information, so that rare ones are not taken for unknown.
     """
-    values, vectors = np.linalg.eigh(matrix)
-    known = values > 1e-7 * max(float(values.max(initial=0.0)), 1e-300)
-    inverse: Floats = (vectors[:, known] / values[known]) @ vectors[:, known].T
-    return inverse
+    diagonal = np.diag(matrix)
+    scale = np.where(diagonal > 0, 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0)), 1.0)
+    values, vectors = np.linalg.eigh(matrix * scale * scale[:, None])
+    known = values > 1e-7
+    directions = scale[:, None] * vectors
+    inverse: Floats = (directions[:, known] / values[known]) @ directions[:, known].T
+    return inverse, directions[:, ~known]
 
 
 def _set(states: list[FormState], tie: tuple[int, ...], state: FormState) -> None:

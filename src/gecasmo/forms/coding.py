@@ -16,6 +16,14 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.protocol import Floats
 
+
+class ByRows(WeakKeyDictionary[Rows, Any]):
+    """What has been worked out about some rows; forgotten with them, and never saved."""
+
+    def __reduce__(self) -> tuple[type[ByRows], tuple[()]]:
+        return ByRows, ()
+
+
 _TEXTUAL = (pl.String, pl.Categorical, pl.Enum)
 
 
@@ -47,7 +55,7 @@ class FeatureCoding:
     scale: Floats
     levels: dict[str, pl.Series]
     constant: tuple[str, ...] = ()
-    _known: WeakKeyDictionary[Rows, CodedFeatures] = field(default_factory=WeakKeyDictionary)
+    _known: ByRows = field(default_factory=ByRows)
 
     @property
     def n_levels(self) -> dict[str, int]:
@@ -58,7 +66,8 @@ class FeatureCoding:
         """The features of rows as numbers; kept for as long as the rows are."""
         if rows not in self._known:
             self._known[rows] = self._code(rows.features(self.columns))
-        return self._known[rows]
+        known: CodedFeatures = self._known[rows]
+        return known
 
     def _code(self, frame: pl.DataFrame) -> CodedFeatures:
         numeric = np.empty((len(frame), len(self.numeric)))
@@ -132,10 +141,12 @@ def learn_coding(
             continue
         values = as_floats(column)
         seen = values[~np.isnan(values)]
-        center = float(seen.mean()) if len(seen) else 0.0
-        spread = float(seen.std()) if len(seen) else 0.0
+        # In units of the largest value, so that no square is too large or too small to be told.
+        unit = float(np.abs(seen).max(initial=0.0)) or 1.0
+        center = float((seen / unit).mean()) * unit if len(seen) else 0.0
+        spread = float((seen / unit).std()) * unit if len(seen) else 0.0
         # A constant may have a spread of rounding only.
-        if not spread > 1e-12 * max(1.0, abs(center)):
+        if not spread > 1e-12 * unit:
             constant.append(name)
             spread = 1.0
         numeric.append(name)

@@ -16,7 +16,13 @@ NUMBERS = (int, float, np.integer, np.floating)
 
 
 class Fixed:
-    """The same probability for every row, never changed by a fit: `Fixed(0.9)`."""
+    """The same probability for every row, never changed by a fit: `Fixed(0.9)`.
+
+    It has one row whatever key the model declares; with `key=`, expected heads and tails are
+    counted per row of that key.
+    """
+
+    is_constant = True
 
     def __init__(self, value: float, key: str | tuple[str, ...] | None = None) -> None:
         if isinstance(value, bool) or not isinstance(value, NUMBERS) or not 0 <= value <= 1:

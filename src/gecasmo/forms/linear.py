@@ -26,8 +26,12 @@ _MAX_STEPS = 50
 # Rows are looked at in pieces that stay in the processor's cache, and on threads. The pieces do not
 # depend on the threads, so neither do the sums.
 _PIECE = 8192
-# Logits beyond this are where separated data run to; probabilities there differ by 1e-9 at most.
-_FAR = 20.0
+# A step that gains nothing and yet moves a logit by this much heads for infinity. It is stopped
+# where all that it moves is beyond odds of 5e8.
+_LONG, _FAR = 0.02, 20.0
+# Logits are cut off here where they become probabilities: beyond, a double cannot tell 1 - p from
+# 0, and what is very unlikely would count as impossible.
+_FARTHEST = 36.0
 
 
 class Design:
@@ -171,18 +175,25 @@ class Regression:
         """Newton's method from a start, each step shortened until it is uphill."""
         here = self._at(coefficients, offsets, with_slope=True)
         is_separated = False
+        total = self.heads + self.tails
+        used, flips = total > 0, float(total.sum())
         for _ in range(_MAX_STEPS):
             step, offset_step, gain = self._direction(here)
             if not gain > 1e-14 * (1 + abs(here.value)):
+                is_separated = self._is_long(step, offset_step)
                 break
             there = self._uphill(here, step, offset_step, gain)
             if there is None:
+                is_separated = gain < 1e-10 * flips and self._is_long(step, offset_step)
                 break
-            is_separated = self._runs_away(here.done.logits, there.done.logits)
-            if is_separated:
-                break
+            moved = np.abs(there.done.logits - here.done.logits)[used] > _LONG
+            if moved.any():
+                far = np.abs(here.done.logits)[used][moved].min() > _FAR
+                is_separated = bool(far and gain < 1e-10 * flips)
+                if is_separated:
+                    break
             here = there
-            if gain < 1e-8 * (1 + abs(here.value)):
+            if gain < 1e-8 * (1 + abs(here.value)) and not moved.any():
                 break  # Newton's errors square themselves: the next step would be rounding
             here = self._at(here.coefficients, here.offsets, with_slope=True)
         return Solution(here.coefficients, here.offsets, here.value, is_separated)
@@ -276,10 +287,17 @@ class Regression:
             weight = weight / (1 + weight * self.variance)
         return self.design.normal_matrix(weight) + np.diag(self.precision)
 
-    def _runs_away(self, logits: Floats, there: Floats) -> bool:
+    def _is_long(self, step: Floats, offset_step: Floats | None) -> bool:
+        """Whether a step that gains next to nothing moves some logit all the same.
+
+        Where there is a best point Newton's steps shrink to nothing; where heads and tails are
+        separated, each moves the logits of the separated rows by about one, for ever.
+        """
+        moved = self.design.times(step)
+        if offset_step is not None:
+            moved = moved + offset_step
         used = self.heads + self.tails > 0
-        farthest = float(np.abs(there[used]).max(initial=0.0))
-        return farthest > _FAR and farthest > float(np.abs(logits[used]).max(initial=0.0))
+        return bool(np.abs(moved[used]).max(initial=0.0) > _LONG)
 
     def _direction(self, here: _Point) -> tuple[Floats, Floats | None, float]:
         """Newton's step, and the gain that it promises to first order."""
@@ -309,16 +327,17 @@ class Regression:
         matrix = done.matrix.copy()
         diagonal = np.einsum("ii->i", matrix)
         diagonal += self.precision
-        # A trace of a ridge: where columns are collinear, the smallest coefficients are taken.
-        diagonal += 1e-10 * max(float(diagonal.max(initial=0.0)), 1e-300)
+        # A trace of a ridge: where columns are collinear, the smallest coefficients are taken. Each
+        # has its own, so that common levels do not hold back rare ones.
+        diagonal += np.maximum(1e-11 * diagonal, 1e-300)
         return np.linalg.solve(matrix, slope).astype(np.float64, copy=False)
 
     def _solve_iteratively(self, weight: Floats, slope: Floats) -> Floats:
         from scipy.sparse.linalg import LinearOperator, cg
 
-        ridge = 1e-10 * float(weight.max(initial=1e-300))
-        penalty = self.precision + ridge
-        scale = self.design.squares(weight) + penalty
+        squares = self.design.squares(weight)
+        penalty = self.precision + np.maximum(1e-11 * squares, 1e-300)
+        scale = squares + penalty
         n = len(slope)
 
         def normal(given: Any) -> Floats:
@@ -331,6 +350,14 @@ class Regression:
         solution, _ = cg(matrix, slope, rtol=1e-8, maxiter=500, M=inverse)
         result: Floats = solution
         return result
+
+
+def probabilities(logits: Floats) -> Floats:
+    """Logits as probabilities, of which none is 0 or 1."""
+    from scipy.special import expit
+
+    probability: Floats = expit(np.clip(logits, -_FARTHEST, _FARTHEST))
+    return probability
 
 
 def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> float:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.coding import (
+    ByRows,
     FeatureCoding,
     check_categorical,
     check_missing,
     learn_coding,
 )
-from gecasmo.forms.linear import Design, Regression
+from gecasmo.forms.linear import Design, Regression, Solution, probabilities
 from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
+
+# The covariance of more coefficients than this is not worked out.
+MOST_WITH_ERRORS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +35,9 @@ class LogisticState:
     coefficients: Floats
     covariance: Floats | None = None
     is_exact: bool = True  # whether the covariance knows that flips are hidden
+    is_known: NDArray[np.bool_] | None = None  # of which coefficients the data say something
     is_separated: bool = False
-    designs: WeakKeyDictionary[Rows, Design] = field(default_factory=WeakKeyDictionary)
+    designs: ByRows = field(default_factory=ByRows)
 
 
 class Logistic:
@@ -108,19 +113,31 @@ class Logistic:
         coefficients = np.zeros(n)
         if generator is not None:
             # Coins must differ from each other for mixture components to part.
-            coefficients[: 1 + len(coding.numeric)] += generator.normal(
-                size=len(coefficients[: 1 + len(coding.numeric)])
-            )
+            n_first = 1 + len(coding.numeric) if self.intercept else n
+            coefficients[:n_first] += generator.normal(size=n_first)
         return LogisticState(coding, coefficients)
 
     def fit(
         self, rows: Rows, heads: Floats, tails: Floats, previous: LogisticState
     ) -> LogisticState:
         solution = self.regression(rows, heads, tails, previous).maximise(previous.coefficients)
+        return self._moved(previous, solution)
+
+    def _moved(self, previous: LogisticState, solution: Solution) -> LogisticState:
+        coefficients = solution.coefficients
+        if self.intercept:
+            # What all levels have in common belongs to the intercept: no prediction changes but
+            # that of a level never seen, which is the average.
+            coefficients = coefficients.copy()
+            for block in state_blocks(previous):
+                common = coefficients[block].mean() if block.stop > block.start else 0.0
+                coefficients[block] -= common
+                coefficients[0] += common
         return replace(
             previous,
-            coefficients=solution.coefficients,
+            coefficients=coefficients,
             covariance=None,
+            is_known=None,
             is_separated=solution.is_separated,
         )
 
@@ -137,19 +154,10 @@ class Logistic:
         regression = self.regression(rows, heads, tails, previous, variance)
         solution = regression.maximise(previous.coefficients, offsets)
         assert solution.offsets is not None
-        state = replace(
-            previous,
-            coefficients=solution.coefficients,
-            covariance=None,
-            is_separated=solution.is_separated,
-        )
-        return state, solution.offsets
+        return self._moved(previous, solution), solution.offsets
 
     def predict(self, state: LogisticState, rows: Rows) -> Floats:
-        from scipy.special import expit
-
-        probability: Floats = expit(self.logits(state, rows))
-        return probability
+        return probabilities(self.logits(state, rows))
 
     def known(self, state: LogisticState, rows: Rows) -> NDArray[np.bool_]:
         """Rows of which every level was there in the fit."""
@@ -163,23 +171,25 @@ class Logistic:
         return -0.5 * float((precision * state.coefficients**2).sum())
 
     def remarks(self, state: LogisticState, heads: Floats, tails: Floats) -> list[str]:
-        remarks = [
-            f"the column '{name}' is constant, so it says nothing" for name in state.coding.constant
-        ]
+        # Without an intercept a constant column stands in for one.
+        constant = state.coding.constant if self.intercept else ()
+        remarks = [f"the column '{name}' is constant, so it says nothing" for name in constant]
         if state.is_separated:
             terms = self.terms(state)
             largest = terms[int(np.argmax(np.abs(state.coefficients)))]
             remarks.append(
                 "its features separate heads from tails: the best coefficients would be infinite "
-                f"(largest: {largest}). They were stopped at odds of 1 to 5e8; l2 > 0 or fewer "
-                "features give an estimate"
+                f"(largest: {largest}). They were stopped where more would gain nothing; l2 > 0 or "
+                "fewer features give an estimate"
             )
-        mixed = collinear(state.coding, state.designs)
+        mixed = collinear(state.coding, state.designs, self.intercept)
         if mixed:
             remarks.append(
                 f"the columns {', '.join(mixed)} are collinear: only their combined effect is "
                 "known, and the smallest coefficients with that effect are given"
             )
+        if len(state.coefficients) > MOST_WITH_ERRORS:
+            remarks.append("it has too many coefficients for standard errors")
         if state.covariance is not None and not state.is_exact:
             remarks.append(
                 "it has too many coefficients for exact standard errors; those given leave out "
@@ -191,7 +201,7 @@ class Logistic:
         return state.coefficients
 
     def from_vector(self, state: LogisticState, vector: Floats) -> LogisticState:
-        return replace(state, coefficients=vector, covariance=None)
+        return replace(state, coefficients=vector, covariance=None, is_known=None)
 
     def logits(self, state: LogisticState, rows: Rows) -> Floats:
         """The logit of every row."""
@@ -205,10 +215,28 @@ class Logistic:
         return slope - precision * state.coefficients
 
     def informed(
-        self, state: LogisticState, covariance: Floats, is_exact: bool = True
+        self,
+        state: LogisticState,
+        covariance: Floats,
+        is_exact: bool = True,
+        unknown: Floats | None = None,
     ) -> LogisticState:
-        """The state with the covariance of its coefficients."""
-        return replace(state, covariance=covariance, is_exact=is_exact)
+        """The state with the covariance of its coefficients; `unknown` has a column for each
+        direction in which the data do not tell them."""
+        is_known = None
+        if unknown is not None and unknown.size:
+            change = self._to_units(state)
+            size = np.abs(change).max(axis=1) * np.abs(unknown).max(axis=0, keepdims=True).T
+            is_known = (np.abs(change @ unknown) <= 1e-4 * size.T).all(axis=1)
+        return replace(state, covariance=covariance, is_exact=is_exact, is_known=is_known)
+
+    def squares(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
+        """The information on each coefficient by itself, prior left out."""
+        return self.design(state, rows).squares(weight)
+
+    def n_coefficients(self, state: LogisticState) -> int:
+        """How many coefficients there are."""
+        return len(state.coefficients)
 
     def information(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
         """The information on the coefficients if that on the logit of each row is `weight`."""
@@ -216,32 +244,40 @@ class Logistic:
         return self.regression(rows, nothing, nothing, state).information(weight)
 
     def adopted(self, state: LogisticState, rows: Rows) -> LogisticState:
-        """An earlier state, if its coefficients mean the same; levels are learned anew."""
+        """An earlier state with the same effects; scales and levels are learned anew."""
         begun = self.begin(rows, None)
         old, new = state.coding, begun.coding
-        if old.numeric != new.numeric or list(old.levels) != list(new.levels):
-            return begun
-        coding = replace(
-            new, mean=old.mean, shift=old.shift, scale=old.scale, _known=WeakKeyDictionary()
-        )
         n = int(self.intercept) + len(new.numeric)
-        parts = [state.coefficients[:n]]
-        start = n
-        for name, values in new.levels.items():
-            effects = np.append(state.coefficients[start : start + len(old.levels[name])], 0.0)
+        is_alike = (
+            old.numeric == new.numeric
+            and list(old.levels) == list(new.levels)
+            and all(old.levels[name].dtype == new.levels[name].dtype for name in new.levels)
+            and len(state.coefficients) == n + sum(old.n_levels.values())
+        )
+        if not is_alike:
+            return begun
+        first = state.coefficients[:n].copy()
+        slopes = first[int(self.intercept) :]
+        if self.intercept:
+            first[0] += float(slopes @ ((new.shift - old.shift) / old.scale))
+        slopes *= new.scale / old.scale
+        parts = [first]
+        for block, (name, values) in zip(state_blocks(state), new.levels.items(), strict=True):
+            effects = np.append(state.coefficients[block], 0.0)
             parts.append(effects[old._level(values, name)])
-            start += len(old.levels[name])
-        return LogisticState(coding, np.concatenate(parts))
+        return replace(begun, coefficients=np.concatenate(parts))
 
     # -- for people ----------------------------------------------------------------------------
     def coefficients(self, state: LogisticState) -> pl.DataFrame:
         """Coefficients in the units of the columns, with standard errors and odds ratios."""
-        change = self._to_units(state)
-        values = change @ state.coefficients
+        values = self._in_units(state)
         error = np.full(len(values), np.nan)
         if state.covariance is not None:
-            spread = np.einsum("ij,jk,ik->i", change, state.covariance, change)
+            change = self._to_units(state)
+            spread = (change @ state.covariance * change).sum(axis=1)
             error = np.sqrt(np.maximum(spread, 0.0))
+            if state.is_known is not None:
+                error = np.where(state.is_known, error, np.nan)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return pl.DataFrame(
                 {
@@ -263,8 +299,22 @@ class Logistic:
             terms += [f"{name}={level}" for level in levels.to_list()]
         return terms
 
+    def _in_units(self, state: LogisticState) -> Floats:
+        """The coefficients of the columns, from those of the standardised features."""
+        coding, first = state.coding, int(self.intercept)
+        values = state.coefficients.copy()
+        slopes = values[first : first + len(coding.numeric)]
+        slopes /= coding.scale
+        if self.intercept:
+            values[0] -= float(slopes @ coding.shift)
+            for block in state_blocks(state):
+                common = values[block].mean() if block.stop > block.start else 0.0
+                values[block] -= common
+                values[0] += common
+        return values
+
     def _to_units(self, state: LogisticState) -> Floats:
-        """The matrix that turns coefficients of standardised features into those of the columns.
+        """The matrix by which `_in_units` turns coefficients into those of the columns.
 
         The common part of a category's effects belongs to the intercept; only that makes the
         errors of the levels those of deviations from the average level.
@@ -276,13 +326,10 @@ class Logistic:
             change[first + number, first + number] = 1 / scale
             if self.intercept:
                 change[0, first + number] = -shift / scale
-        start = first + len(coding.numeric)
-        for size in coding.n_levels.values():
-            block = slice(start, start + size)
+        for block in state_blocks(state):
             if self.intercept:
-                change[block, block] -= 1 / size
-                change[0, block] = 1 / size
-            start += size
+                change[block, block] -= 1 / (block.stop - block.start)
+                change[0, block] = 1 / (block.stop - block.start)
         return change
 
     # -- keeping -------------------------------------------------------------------------------
@@ -294,7 +341,10 @@ class Logistic:
             "is_exact": state.is_exact,
             "is_separated": state.is_separated,
         }
-        parts = {**frames, "coefficients": pl.DataFrame({"coefficient": state.coefficients})}
+        table = pl.DataFrame({"coefficient": state.coefficients})
+        if state.is_known is not None:
+            table = table.with_columns(pl.Series("is_known", state.is_known))
+        parts = {**frames, "coefficients": table}
         if state.covariance is not None:
             parts["covariance"] = pl.DataFrame({"covariance": state.covariance.ravel()})
         return data, parts
@@ -333,8 +383,14 @@ class Logistic:
         covariance = None
         if "covariance" in parts:
             covariance = parts["covariance"]["covariance"].to_numpy().reshape(n, n)
+        table = parts["coefficients"]
         state = LogisticState(
-            coding, coefficients, covariance, bool(data["is_exact"]), bool(data["is_separated"])
+            coding,
+            coefficients,
+            covariance,
+            bool(data["is_exact"]),
+            table["is_known"].to_numpy() if "is_known" in table.columns else None,
+            bool(data["is_separated"]),
         )
         return form, state
 
@@ -345,7 +401,8 @@ class Logistic:
             features = state.coding.apply(rows)
             sizes = list(state.coding.n_levels.values())
             state.designs[rows] = Design(features, sizes, self.intercept)
-        return state.designs[rows]
+        design: Design = state.designs[rows]
+        return design
 
     def precision(self, n: int) -> Floats:
         precision = np.full(n, self.l2)
@@ -366,22 +423,33 @@ class Logistic:
         return Regression(design, heads, tails, self.precision(design.n_columns), variance)
 
 
+def state_blocks(state: LogisticState) -> list[slice]:
+    """Where the coefficients of each categorical column stand: last, one after the other."""
+    sizes = list(state.coding.n_levels.values())
+    ends = len(state.coefficients) - sum(sizes) + np.cumsum([0, *sizes])
+    return [slice(int(a), int(b)) for a, b in pairwise(ends)]
+
+
 def collinear(
-    coding: FeatureCoding, designs: WeakKeyDictionary[Rows, Design], most_rows: int = 100_000
+    coding: FeatureCoding, designs: ByRows, intercept: bool, most_rows: int = 100_000
 ) -> list[str]:
     """The numeric columns of which the rows show only a combination."""
     n = len(coding.numeric)
     design = next(iter(designs.values()), None)
-    if n < 2 or design is None or len(coding.constant) >= n:
+    if n < 2 or design is None:
         return []
     every = max(1, design.n_rows // most_rows)
     numeric = design.numeric[::every, design.n_dense - n :]
-    numeric = numeric - numeric.mean(axis=0)
+    if intercept:
+        numeric = numeric - numeric.mean(axis=0)
+    else:
+        size = np.sqrt((numeric**2).mean(axis=0))
+        numeric = numeric / np.where(size > 0, size, 1.0)
     sizes, directions = np.linalg.eigh(numeric.T @ numeric / max(len(numeric), 1))
     mixed = np.zeros(n, bool)
     for size, direction in zip(sizes, directions.T, strict=True):
         # A constant column is a direction of its own, and has been told about.
         if size < 1e-10 and (np.abs(direction) > 1e-6).sum() > 1:
             mixed |= np.abs(direction) > 1e-6
-    names = np.array(coding.numeric, dtype=object)[mixed]
-    return [str(name) for name in names if name not in coding.constant]
+    names = [name for name, is_mixed in zip(coding.numeric, mixed, strict=True) if is_mixed]
+    return [name for name in names if not (intercept and name in coding.constant)]

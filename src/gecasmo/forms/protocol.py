@@ -31,6 +31,7 @@ class Form(Protocol):
 
     - `columns`: the feature columns they read. Without a `key`, rows are then the distinct
       combinations of these columns; with `by_declared_key = True`, those of the declared key
+    - `is_constant = True`: all rows are alike, so that one will do
     - `missing`: "raise", or anything else if nulls in these columns are welcome
     - `remarks(state, heads, tails) -> list of str`: what a user should know about a finished fit
     - `coefficients(state)`: a frame, for `model.coefficients`
@@ -113,6 +114,8 @@ def keys_of(form: Any, declared: tuple[str, ...], features: pl.DataFrame | None)
     """
     if form.key is not None:
         return tuple(form.key)
+    if getattr(form, "is_constant", False):
+        return ()
     columns = columns_of(form)
     if not columns or getattr(form, "by_declared_key", False):
         return declared

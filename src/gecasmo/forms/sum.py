@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms.linear import fit_offsets, probabilities
 from gecasmo.forms.logistic import Logistic
 from gecasmo.forms.protocol import Floats, FormState, Parts, as_key
 
 START_SPREAD = 1.0
-_SMALLEST_SPREAD = 1e-3
+_SPREADS = (1e-3, 1e3)
+# So many rows are enough to learn the spread from.
+_MOST_ROWS = 50_000
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite.hermgauss(15)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +86,7 @@ class Sum:
             # Only a form that is linear in all it learns can be extrapolated.
             self.vector, self.from_vector = self._vector, self._from_vector
             self.logits = self._logits
+            self.informed, self.information = self._informed, self._information
 
     def __repr__(self) -> str:
         parts = [repr(self.covariates)]
@@ -103,10 +108,7 @@ class Sum:
         return replace(previous, inner=inner, offsets=offsets)
 
     def predict(self, state: SumState, rows: Rows) -> Floats:
-        from scipy.special import expit
-
-        probability: Floats = expit(self._logits(state, rows))
-        return probability
+        return probabilities(self._logits(state, rows))
 
     def known(self, state: SumState, rows: Rows) -> NDArray[np.bool_]:
         """Rows with an offset of their own."""
@@ -128,34 +130,52 @@ class Sum:
     def tuned(
         self, state: SumState, rows: Rows, heads: Floats, tails: Floats, information: Floats
     ) -> SumState:
-        """The state with the spread that its offsets suggest.
+        """The state with the spread under which its rows are most likely, offsets integrated out.
 
-        An offset's posterior has variance 1 / (information + 1 / spread^2), and the spread that
-        fits is the root of the mean of offset^2 plus that variance: a step of EM in which the
-        offsets are the hidden data.
+        What the log says about the logit of a row is summed up by heads and tails that have the
+        slope and the information found at the offset; with nothing hidden these are the very
+        counts. The likelihood of a spread is then an integral over each row's offset.
         """
         if self.spread is not None or not len(state.offsets):
             return state
-        spread = state.spread
-        variance = 1 / (information + 1 / spread**2)
-        better = float(np.sqrt(np.mean(state.offsets**2 + variance)))
-        better = max(better, _SMALLEST_SPREAD)
-        if abs(np.log(better / spread)) < 0.02:
+        from scipy.optimize import minimize_scalar
+
+        chosen = slice(None, None, -(-len(rows) // _MOST_ROWS))
+        logits = self.covariates.logits(state.inner, rows)[chosen]
+        offsets = state.offsets[chosen]
+        p = probabilities(logits + offsets)
+        slope = offsets / state.spread**2  # at the best offset, prior and data pull equally
+        flips = information[chosen] / (p * (1 - p))
+        flips = np.maximum(flips, np.maximum(-slope / p, slope / (1 - p)))
+        like = flips * p + slope, flips * (1 - p) - slope
+        found = minimize_scalar(
+            lambda log_spread: -_spread_likelihood(float(np.exp(log_spread)), *like, logits),
+            bounds=np.log(_SPREADS),
+            method="bounded",
+            options={"xatol": 1e-3},
+        )
+        better = float(np.exp(found.x))
+        if abs(np.log(better / state.spread)) < 0.02:
             return state
-        # EM is slow where rows say little about the spread; a longer step is as safe, since the
-        # next round looks again.
-        return replace(state, spread=float(np.clip(spread * (better / spread) ** 2, 1e-3, 1e3)))
+        return replace(state, spread=better)
 
     def coefficients(self, state: SumState) -> pl.DataFrame:
         """The coefficients of the covariates, if they have some."""
         frame: pl.DataFrame = self.covariates.to_frame(state.inner)
         return frame
 
-    def informed(self, state: SumState, covariance: Floats, is_exact: bool) -> SumState:
+    def _informed(
+        self, state: SumState, covariance: Floats, is_exact: bool, unknown: Floats
+    ) -> SumState:
         """The state with the covariance of the covariates' coefficients."""
-        return replace(state, inner=self.covariates.informed(state.inner, covariance, is_exact))
+        inner = self.covariates.informed(state.inner, covariance, is_exact, unknown)
+        return replace(state, inner=inner)
 
-    def information(self, state: SumState, rows: Rows, weight: Floats) -> Floats:
+    def n_coefficients(self, state: SumState) -> int:
+        """How many coefficients the covariates have."""
+        return len(state.inner.coefficients)
+
+    def _information(self, state: SumState, rows: Rows, weight: Floats) -> Floats:
         """The information on the coefficients, offsets integrated out."""
         nothing = np.zeros(len(rows))
         regression = self.covariates.regression(
@@ -207,11 +227,13 @@ class Sum:
         return described, {**{f"inner_{k}": v for k, v in parts.items()}, "offsets": table}
 
     @classmethod
-    def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Sum, SumState]:
+    def from_data(cls, data: dict[str, Any], parts: Any, **given: Any) -> tuple[Sum, SumState]:
         from gecasmo.forms.registry import form_named
 
         inner_parts = {k.removeprefix("inner_"): v for k, v in parts.items() if k != "offsets"}
-        covariates, inner = form_named(data["covariates"]).from_data(data["inner"], inner_parts)
+        covariates, inner = form_named(data["covariates"]).from_data(
+            data["inner"], inner_parts, **given
+        )
         key = None if data["key"] is None else tuple(data["key"])
         form = cls(covariates, spread=data["given_spread"], key=key)
         table, keys = parts["offsets"], tuple(data["keys"])
@@ -247,3 +269,20 @@ class Sum:
         n = len(state.inner.coefficients)
         inner = self.covariates.from_vector(state.inner, vector[:n])
         return replace(state, inner=inner, offsets=vector[n:])
+
+
+def _spread_likelihood(spread: float, heads: Floats, tails: Floats, logits: Floats) -> float:
+    """The log-likelihood of rows around given logits, their offsets integrated out.
+
+    Gauss-Hermite quadrature around the best offset of each row.
+    """
+    offsets = fit_offsets(heads, tails, logits, np.zeros_like(logits), spread**2)
+    p = probabilities(logits + offsets)
+    width = 1 / np.sqrt((heads + tails) * p * (1 - p) + 1 / spread**2)
+    at = offsets[:, None] + np.sqrt(2) * width[:, None] * _NODES
+    there = logits[:, None] + at
+    joint = -heads[:, None] * np.logaddexp(0.0, -there) - tails[:, None] * np.logaddexp(0.0, there)
+    joint += _NODES**2 - 0.5 * at**2 / spread**2
+    highest = joint.max(axis=1)
+    integral = (np.exp(joint - highest[:, None]) * _NODE_WEIGHTS).sum(axis=1)
+    return float((highest + np.log(integral * width / spread)).sum())

@@ -1,5 +1,332 @@
-"""Any network."""
+"""Any network: a module from the features of a row to its logit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms.coding import (
+    ByRows,
+    FeatureCoding,
+    check_categorical,
+    check_missing,
+    learn_coding,
+)
+from gecasmo.forms.extras import extra
+from gecasmo.forms.network import (
+    answers,
+    as_device,
+    at_hand,
+    extend,
+    inputs_of,
+    make_network,
+    own_randomness,
+    shake,
+    squares,
+)
+from gecasmo.forms.network_json import describe, load_weights, rebuild, weights_to_bytes
+from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
+from gecasmo.forms.training import Recipe, Trained, Training
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from gecasmo.forms.network import Inputs
+
+
+@dataclass(frozen=True, eq=False)
+class TorchState:
+    """A network that nobody changes any more, and what its training goes on with."""
+
+    coding: FeatureCoding
+    network: nn.Module
+    lr: float
+    moments: Any = None
+    round_number: int = 0
+    note: str = ""
+    inputs: ByRows = field(default_factory=ByRows)
 
 
 class Torch:
-    pass
+    """A PyTorch network behind a coin.
+
+    The module gets standardised numbers as a float tensor (rows, numeric columns) and texts as an
+    integer tensor (rows, categorical columns), in which 0 is a level that the fit has not seen
+    and levels count from 1. It is called as `module(x)`, `module(c)` or `module(x, c)`, depending
+    on which there are, and answers with one logit per row, no sigmoid.
+
+    Each M-step goes on from the weights of the last one. Only what raises the objective is kept, so
+    EM never falls.
+
+    Parameters
+    ----------
+    module : torch.nn.Module or callable
+        Left unchanged. A function gets an object with `n_numeric` and `n_levels` (by column) and
+        returns a module: embeddings need to know how many levels there are, plus one.
+    *columns : str
+        The feature columns.
+    categorical : str or sequence of str
+        Columns of numbers that are names of categories.
+    epochs, lr, batch_size : int, float, int
+        Of Adam, in each M-step.
+    weight_decay : float
+        Precision of a normal prior on the weights, as `l2` of `Logistic`.
+    device : str
+        Where to train: "cpu", "cuda", ...
+    seed : int
+        Of the order of rows, and of dropout.
+    missing, key
+        As for `Logistic`.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from gecasmo import DBN, Torch
+    >>> network = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+    >>> model = DBN(attraction=Torch(network, "bm25", "price"))
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *columns: str,
+        categorical: str | Sequence[str] = (),
+        epochs: int = 20,
+        lr: float = 0.01,
+        batch_size: int = 8192,
+        weight_decay: float = 0.0,
+        device: str = "cpu",
+        seed: int = 0,
+        missing: str = "raise",
+        key: str | tuple[str, ...] | None = None,
+    ) -> None:
+        torch = extra("torch", "Torch", "gecasmo[torch]")
+        is_usable = isinstance(module, torch.nn.Module) or callable(module)
+        if isinstance(module, type) or not is_usable:
+            raise ModelError(
+                f"Torch({module!r}): a torch.nn.Module is wanted, or a function that makes one."
+            )
+        for name, value, least in (
+            ("epochs", epochs, 1),
+            ("batch_size", batch_size, 1),
+            ("seed", seed, 0),
+        ):
+            if value != int(value) or value < least:
+                raise ModelError(f"Torch({name}={value!r}): a whole number of at least {least}.")
+        if not (0 < lr < np.inf and 0 <= weight_decay < np.inf):
+            raise ModelError(
+                f"Torch(lr={lr!r}, weight_decay={weight_decay!r}): a positive learning rate and a "
+                "decay that is not negative are wanted."
+            )
+        self.module = module
+        self.columns = as_columns(columns, "Torch")
+        self.categorical = check_categorical(categorical, self.columns, "Torch")
+        self.recipe = Recipe(
+            int(epochs), float(lr), int(batch_size), float(weight_decay), int(seed)
+        )
+        self.device_name = str(device)
+        self.device = as_device(device)
+        self.missing = check_missing(missing, "Torch")
+        self.key = as_key(key)
+
+    def __repr__(self) -> str:
+        name = getattr(self.module, "__name__", type(self.module).__name__)
+        parts = [name, *map(repr, self.columns)]
+        if self.categorical:
+            parts.append(f"categorical={self.categorical!r}")
+        if self.key is not None:
+            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
+        return f"Torch({', '.join(parts)})"
+
+    # -- the protocol --------------------------------------------------------------------------
+    def begin(self, rows: Rows, generator: np.random.Generator | None) -> TorchState:
+        coding = learn_coding(rows, self.columns, self.categorical)
+        with own_randomness(self.recipe.seed, self.device):
+            network = make_network(self.module, coding, self.device)
+            state = TorchState(coding, network, self.recipe.lr)
+            self.logits(state, rows)  # refuses what cannot be; lazy layers get their shape
+        if generator is not None:
+            with own_randomness(int(generator.integers(2**31)), self.device):
+                shake(network)
+        return state
+
+    def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: TorchState) -> TorchState:
+        training = Training(self._inputs(previous, rows), heads, tails, self.recipe)
+        return self._next(previous, self._improve(training, previous, None))
+
+    def fit_around(
+        self,
+        rows: Rows,
+        heads: Floats,
+        tails: Floats,
+        previous: TorchState,
+        offsets: Floats,
+        variance: float,
+    ) -> tuple[TorchState, Floats]:
+        """The M-step of a sum: a network, and an offset per row with a prior variance."""
+        inputs = self._inputs(previous, rows)
+        training = Training(inputs, heads, tails, self.recipe, variance)
+        trained = self._improve(training, previous, offsets)
+        assert trained.offsets is not None
+        return self._next(previous, trained), trained.offsets
+
+    def predict(self, state: TorchState, rows: Rows) -> Floats:
+        from scipy.special import expit
+
+        probability: Floats = expit(self.logits(state, rows))
+        return probability
+
+    def logits(self, state: TorchState, rows: Rows) -> Floats:
+        """The logit of every row."""
+        logits = answers(state.network, self._inputs(state, rows))
+        broken = ~np.isfinite(logits)
+        if broken.any():
+            first = rows.features(self.columns).row(int(np.argmax(broken)), named=True)
+            raise ModelError(
+                f"The module of {self!r} answers {int(broken.sum()):,} of {len(rows):,} rows with "
+                f"something that is no number (first: {first})."
+            )
+        return logits
+
+    def known(self, state: TorchState, rows: Rows) -> NDArray[np.bool_]:
+        """Rows of which every level was there in the fit."""
+        known = np.ones(len(rows), bool)
+        for levels in state.coding.apply(rows).levels:
+            known &= levels >= 0
+        return known
+
+    def penalty(self, state: TorchState) -> float:
+        return -0.5 * self.recipe.weight_decay * squares(state.network)
+
+    def remarks(self, state: TorchState, heads: Floats, tails: Floats) -> list[str]:
+        remarks = [
+            f"the column '{name}' is constant, so it says nothing" for name in state.coding.constant
+        ]
+        return [*remarks, state.note] if state.note else remarks
+
+    def adopted(self, state: TorchState, rows: Rows) -> TorchState:
+        """An earlier state, if its weights mean the same; new levels come after the old ones."""
+        begun = self.begin(rows, None)
+        old, new = state.coding, begun.coding
+        if old.numeric != new.numeric or list(old.levels) != list(new.levels):
+            return begun
+        levels = {}
+        for name, values in new.levels.items():
+            fresh = values.filter(pl.Series(old._level(values, name) < 0))
+            levels[name] = pl.concat([old.levels[name], fresh.cast(old.levels[name].dtype)])
+        coding = replace(old, levels=levels, constant=new.constant, _known=ByRows())
+        with own_randomness(self.recipe.seed, self.device):
+            network = make_network(self.module, coding, self.device)
+            adopted = TorchState(coding, network, self.recipe.lr)
+            self.logits(adopted, rows)
+        return adopted if extend(network, state.network) else begun
+
+    def trainable(self, state: TorchState, rows: Rows) -> Any:
+        """The network as gradient descent moves it."""
+        from gecasmo.forms.trainable_network import TrainableNetwork
+
+        return TrainableNetwork(self, state, self._inputs(state, rows))
+
+    # -- for people, and for files ---------------------------------------------------------------
+    def to_frame(self, state: TorchState) -> pl.DataFrame:
+        """The weights by name, with their shapes."""
+        weights = dict(state.network.named_parameters())
+        return pl.DataFrame(
+            {
+                "weights": list(weights),
+                "shape": [" x ".join(map(str, value.shape)) or "1" for value in weights.values()],
+                "number": [value.numel() for value in weights.values()],
+            },
+            schema={"weights": pl.String, "shape": pl.String, "number": pl.Int64},
+        )
+
+    def to_data(self, state: TorchState) -> tuple[dict[str, Any], Parts]:
+        coding, frames = state.coding.to_data()
+        recipe = self.recipe
+        data = {
+            "columns": list(self.columns),
+            "categorical": list(self.categorical),
+            "epochs": recipe.epochs,
+            "lr": recipe.lr,
+            "batch_size": recipe.batch_size,
+            "weight_decay": recipe.weight_decay,
+            "device": self.device_name,
+            "seed": recipe.seed,
+            "missing": self.missing,
+            "key": None if self.key is None else list(self.key),
+            "coding": coding,
+            "module": describe(state.network),
+            "class": type(state.network).__name__,
+            "now": state.lr,
+            "round_number": state.round_number,
+        }
+        return data, {**frames, "weights": weights_to_bytes(state.network)}
+
+    @classmethod
+    def from_data(
+        cls, data: dict[str, Any], parts: Any, module: Any = None
+    ) -> tuple[Torch, TorchState]:
+        if module is None and data["module"] is None:
+            raise SavedModelError(
+                f"Its network is a {data['class']}, of which a file can only hold the weights. "
+                "Give the module: gecasmo.load(path, modules={coin: module})."
+            )
+        made = module
+        if module is None:
+            # A fit of the loaded model starts from the weights of the file.
+            made = rebuild(data["module"])
+            load_weights(made, parts["weights"], data["class"])
+        form = cls(
+            made,
+            *data["columns"],
+            categorical=tuple(data["categorical"]),
+            epochs=data["epochs"],
+            lr=data["lr"],
+            batch_size=data["batch_size"],
+            weight_decay=data["weight_decay"],
+            device=at_hand(data["device"]),
+            seed=data["seed"],
+            missing=data["missing"],
+            key=None if data["key"] is None else tuple(data["key"]),
+        )
+        coding = FeatureCoding.from_data(data["coding"], parts)
+        network = make_network(form.module, coding, form.device)
+        load_weights(network, parts["weights"], data["class"])
+        state = TorchState(coding, network, float(data["now"]), None, int(data["round_number"]))
+        return form, state
+
+    # -- training ------------------------------------------------------------------------------
+    def _inputs(self, state: TorchState, rows: Rows) -> Inputs:
+        if rows not in state.inputs:
+            state.inputs[rows] = inputs_of(state.coding.apply(rows), state.network, self.device)
+        inputs: Inputs = state.inputs[rows]
+        return inputs
+
+    def _improve(self, training: Training, previous: TorchState, offsets: Floats | None) -> Trained:
+        return training.improve(
+            previous.network, offsets, previous.lr, previous.moments, previous.round_number
+        )
+
+    @staticmethod
+    def _next(previous: TorchState, trained: Trained) -> TorchState:
+        if trained.network is None:
+            return (
+                previous
+                if previous.note or not trained.note
+                else replace(previous, note=trained.note)
+            )
+        return replace(
+            previous,
+            network=trained.network,
+            lr=trained.lr,
+            moments=trained.moments,
+            round_number=previous.round_number + 1,
+            note=trained.note or previous.note,
+        )

@@ -3,6 +3,8 @@
     manifest.json    format, version, SHA-256 of every other part
     model.json       name, automaton, keys, forms, how the fit went, the program's text
     tables/N.parquet one frame per coin and part
+    parts/N          weights of networks (safetensors), classifiers (skops)
+    features/N.parquet  features that did not come from the log
 
 The program's text is kept to be looked at; nothing that is read is ever run.
 """
@@ -15,6 +17,7 @@ import json
 import os
 import secrets
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.compiler import automaton_json
-from gecasmo.errors import SavedModelError
+from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
 from gecasmo.forms import Form, FormState
 from gecasmo.forms.registry import FORMS, form_named
@@ -57,14 +60,29 @@ def save_model(model: Model, path: Any) -> None:
         raise
 
 
-def load(path: Any) -> AutomatonModel:
-    """Read a model that `save` wrote; the class that made it is not needed."""
+def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
+    """Read a model that `save` wrote; the class that made it is not needed.
+
+    Parameters
+    ----------
+    path : path of the file
+    modules : dict, optional
+        By coin, the `torch.nn.Module` whose weights the file holds. Only needed for networks that
+        are not a row of well-known layers, since a file never contains code.
+    """
     parts = _read(Path(path))
     try:
         data = json.loads(parts["model.json"])
-        return _rebuild(data, parts)
+        unknown = [n for n in modules or {} if n not in {coin["name"] for coin in data["coins"]}]
+        if unknown:
+            raise SavedModelError(f"It has no coin '{unknown[0]}', for which a module was given.")
+        return _rebuild(data, parts, modules or {})
     except SavedModelError as error:
         raise SavedModelError(f"{path} cannot be loaded. {error}") from None
+    except ModelError as error:
+        if modules:  # the module, which is the user's own, is at fault
+            raise SavedModelError(f"{path} cannot be loaded. {error}") from None
+        raise SavedModelError(f"{path} makes no sense ({error}).") from None
     except Exception as error:
         raise SavedModelError(
             f"{path} is a gecasmo model, but what it says makes no sense ({error!r})."
@@ -82,7 +100,12 @@ def _parts(model: Model) -> dict[str, bytes]:
                 f"The form {form!r} of '{name}' cannot be saved: only "
                 f"{' and '.join(FORMS)} have a data format."
             )
-        data, saved = form.to_data(states[name])
+        shared = next((n for n in list(model.forms)[:number] if model.forms[n] is form), None)
+        if shared is not None and states[shared] is states[name]:
+            data, saved = {}, {}  # coins that share a form share its state
+        else:
+            data, saved = form.to_data(states[name])
+            shared = None
         files = {}
         for part, content in saved.items():
             if isinstance(content, bytes):
@@ -104,6 +127,8 @@ def _parts(model: Model) -> dict[str, bytes]:
                 "data": data,
                 "frames": files,
                 "counts": counts,
+                "shared_with": shared,
+                "features": _features(model, name, tables),
             }
         )
     described = {
@@ -117,7 +142,21 @@ def _parts(model: Model) -> dict[str, bytes]:
     return {"model.json": _json(described), **tables}
 
 
-def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
+def _features(model: Model, coin: str, tables: dict[str, bytes]) -> str | None:
+    """Where the frame of features of a coin is saved; one that several coins read, once."""
+    if coin not in model.features_:
+        return None
+    frame = model.features_[coin]
+    first = next(n for n, other in enumerate(model.features_.values()) if other is frame)
+    name = f"features/{first}.parquet"
+    if name not in tables:
+        tables[name] = _parquet(frame)
+    return name
+
+
+def _rebuild(
+    data: dict[str, Any], parts: dict[str, bytes], modules: Mapping[str, Any]
+) -> AutomatonModel:
     automaton = automaton_json.from_data(data["automaton"])
     automaton_json.check_probabilities(automaton)
     forms: dict[str, Form] = {}
@@ -127,8 +166,12 @@ def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
     for coin in data["coins"]:
         name = coin["name"]
         kind = form_named(coin["form"])
-        frames = {part: _part(parts, file) for part, file in coin["frames"].items()}
-        forms[name], states[name] = kind.from_data(coin["data"], frames)
+        if coin.get("shared_with") is not None:
+            forms[name], states[name] = (kept[coin["shared_with"]] for kept in (forms, states))
+        else:
+            saved = {part: _part(parts, file) for part, file in coin["frames"].items()}
+            given = {"module": modules[name]} if name in modules else {}
+            forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
         keys[name] = tuple(coin["declared_keys"])
         if coin["counts"] is not None:
             table = _frame(parts, coin["counts"])
@@ -145,6 +188,9 @@ def _rebuild(data: dict[str, Any], parts: dict[str, bytes]) -> AutomatonModel:
     model = AutomatonModel(automaton, keys, forms, name=data["name"], program=data["program"])
     model.relevance = tuple(data["relevance"])
     model.states_ = states
+    frames = {c["name"]: c["features"] for c in data["coins"] if c.get("features")}
+    read = {file: _frame(parts, file) for file in set(frames.values())}
+    model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
     return model
 

@@ -1,0 +1,75 @@
+"""Some pages of an encoded log, as an encoded log of their own with only the rows they use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding.folding import N_BUCKETS, chain_places
+
+Integers = NDArray[np.int64]
+
+
+class Batch(NamedTuple):
+    """An encoded log of some pages; `used[coin]` are the row numbers that its rows stand for."""
+
+    encoded: EncodedLog
+    used: list[Integers]
+    weight: float
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Cuts an encoded log into batches of random pages."""
+
+    encoded: EncodedLog
+    batch_size: int
+
+    def shuffled(self, generator: np.random.Generator) -> list[Integers]:
+        """The pages of each batch, in an order drawn anew."""
+        order = generator.permutation(self.encoded.n_pages)
+        n_batches = max(1, -(-len(order) // self.batch_size))
+        return np.array_split(order, n_batches)
+
+    def take(self, pages: Integers) -> Batch:
+        """The batch of these pages."""
+        whole = self.encoded
+        lengths = np.diff(whole.obs_start)
+        by_pattern = chain_places(whole.obs_start[:-1], lengths, pages)
+        by_page_shown = chain_places(whole.row_start, lengths, pages)
+        start = np.concatenate([[0], np.cumsum(lengths[pages])]).astype(np.int64)
+        codes, rows_of = [], []
+        for number, array in enumerate(whole.codes):
+            plan = next(coin for coin in whole.plan.coins if coin.codes == number)
+            if plan.scope == "page":
+                picked = array[pages]
+            else:
+                # What clicks above decide is kept per page; the rest is shared by pages that
+                # show the same.
+                picked = array[by_pattern if plan.history else by_page_shown]
+            distinct, renumbered = np.unique(picked, return_inverse=True)
+            codes.append(renumbered.astype(array.dtype))
+            rows_of.append(distinct.astype(np.int64))
+        used = [
+            np.arange(len(rows)) if coin.codes < 0 else rows_of[coin.codes]
+            for coin, rows in zip(whole.plan.coins, whole.rows, strict=True)
+        ]
+        # One bucket for all: a batch is small, and its sums are taken in one go.
+        bucket_start = np.full(N_BUCKETS + 1, len(pages), np.int64)
+        bucket_start[0] = 0
+        encoded = replace(
+            whole,
+            rows=[Rows((), (), len(numbers)) for numbers in used],
+            codes=codes,
+            obs=np.ascontiguousarray(whole.obs[by_pattern]),
+            obs_start=start,
+            row_start=start[:-1].copy(),
+            weight=whole.weight[pages],
+            bucket_start=bucket_start,
+            shifts=[8] * len(whole.shifts),
+        )
+        return Batch(encoded, used, float(encoded.weight.sum()))
