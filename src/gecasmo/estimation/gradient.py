@@ -93,7 +93,9 @@ class _Descent:
         from gecasmo.estimation.trainable import trainable
 
         self.method, self.problem, self.progress = method, problem, progress
-        states = problem.begin(None)
+        # Components of a mixture that start alike would never part.
+        is_random = problem.is_exchangeable and problem.given_start is None
+        states = problem.begin(np.random.default_rng(method.seed) if is_random else None)
         self.parts: list[Trainable] = [
             trainable(
                 problem.coins[n].form, states[n], problem.coins[n].rows, problem.coins[n].name
@@ -108,6 +110,19 @@ class _Descent:
         self.began = time.perf_counter()
 
     def run(self) -> Solution:
+        from gecasmo.forms.network import own_randomness
+
+        # Dropout draws from PyTorch's own stream, which is put back afterwards.
+        with own_randomness(self.method.seed, self._device()):
+            return self._run()
+
+    def _device(self) -> torch.device:
+        import torch
+
+        moved = (parameter for part in self.parts for parameter in part.parameters())
+        return next((p.device for p in moved if p.device.type == "cuda"), torch.device("cpu"))
+
+    def _run(self) -> Solution:
         generator = np.random.default_rng(self.method.seed)
         best, best_score = self._look(0)
         since, converged, interrupted = 0, False, False
@@ -172,9 +187,10 @@ class _Descent:
             logits, given = self._without_certain(logits)
         else:
             given = {}
-        total = differentiable_log_likelihood(expectation, logits, given) / max(
-            batch.weight, 1e-300
-        )
+        # By the weight of an average batch: by its own, pages beside a heavy one would count less.
+        n_batches = max(1, -(-whole.encoded.n_pages // self.method.batch_size))
+        usual = float(whole.encoded.weight.sum()) / n_batches
+        total = differentiable_log_likelihood(expectation, logits, given) / max(usual, 1e-300)
         penalty = sum(part.penalty() for part in self.parts)
         return -(total + penalty / max(self.problem.n_pages, 1e-300))
 
@@ -200,7 +216,7 @@ class _Descent:
         score = there.objective
         held_out = self.problem.held_out
         if held_out is not None:
-            score = held_out.expectation.run(held_out.weights(states)).log_likelihood
+            score = held_out.evaluate(states).log_likelihood  # minus infinity if impossible
         seconds = time.perf_counter() - self.began
         self.history.append(Record(epoch, there.objective, there.log_likelihood, seconds))
         if self.progress is not None:

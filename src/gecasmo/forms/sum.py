@@ -49,7 +49,8 @@ class Sum:
         repeated with a better spread until it settles.
     key : str or tuple of str
         Rows by these columns instead of the key that the model declares. The features must be the
-        same wherever the key is.
+        same wherever the key is. With `key="result"` every shown result has an offset, which only
+        the fit uses: another log shows other results.
 
     Examples
     --------
@@ -112,6 +113,8 @@ class Sum:
 
     def known(self, state: SumState, rows: Rows) -> NDArray[np.bool_]:
         """Rows with an offset of their own."""
+        if self._is_elsewhere(state, rows):
+            return np.zeros(len(rows), bool)
         return self._find(state, rows) >= 0
 
     def penalty(self, state: SumState) -> float:
@@ -248,7 +251,13 @@ class Sum:
     # -- the parts -----------------------------------------------------------------------------
     def _logits(self, state: SumState, rows: Rows) -> Floats:
         logits: Floats = self.covariates.logits(state.inner, rows)
+        if self._is_elsewhere(state, rows):
+            return logits
         return logits + (state.offsets if rows is state.rows else self._offsets(state, rows))
+
+    def _is_elsewhere(self, state: SumState, rows: Rows) -> bool:
+        """Whether these are shown results, but not those of the fit: numbers mean nothing then."""
+        return "result" in rows.keys and rows is not state.rows
 
     def _offsets(self, state: SumState, rows: Rows) -> Floats:
         found = self._find(state, rows)

@@ -101,11 +101,10 @@ def _parts(model: Model) -> dict[str, bytes]:
                 f"{' and '.join(FORMS)} have a data format."
             )
         shared = next((n for n in list(model.forms)[:number] if model.forms[n] is form), None)
-        if shared is not None and states[shared] is states[name]:
-            data, saved = {}, {}  # coins that share a form share its state
-        else:
-            data, saved = form.to_data(states[name])
+        if shared is not None and states[shared] is not states[name]:
             shared = None
+        # Coins that share a form share its state, which one of them keeps.
+        data, saved = form.to_data(states[name]) if shared is None else ({}, {})
         files = {}
         for part, content in saved.items():
             if isinstance(content, bytes):
@@ -170,6 +169,7 @@ def _rebuild(
             forms[name], states[name] = (kept[coin["shared_with"]] for kept in (forms, states))
         else:
             saved = {part: _part(parts, file) for part, file in coin["frames"].items()}
+            _check_module(coin, modules)
             given = {"module": modules[name]} if name in modules else {}
             forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
         keys[name] = tuple(coin["declared_keys"])
@@ -193,6 +193,21 @@ def _rebuild(
     model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
     return model
+
+
+def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
+    """A network of layers that are not well known needs its module; nothing else takes one."""
+    name = coin["name"]
+    described = coin["data"].get("inner", coin["data"])
+    is_network = "class" in described and "module" in described
+    if name in modules and not is_network:
+        raise SavedModelError(f"'{name}' is no network, so it takes no module.")
+    if is_network and described["module"] is None and name not in modules:
+        kind = described["class"]
+        raise SavedModelError(
+            f"The network of '{name}' is a {kind}, of which a file holds only the weights. Bring "
+            f'the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})'
+        )
 
 
 def _report_to_data(report: FitReport | None) -> dict[str, Any] | None:
