@@ -75,6 +75,11 @@ def logistic_dbn() -> DBN:
     )
 
 
+def free_dbn() -> DBN:
+    weak = Table((0.01, 0.01), key="doc")
+    return DBN(attraction=weak, satisfaction=weak)
+
+
 class Mixture(ClickModel):
     """Some users are in a hurry."""
 
@@ -280,10 +285,10 @@ def test_a_seed_repeats_itself(log: ClickLog) -> None:
 
 def test_the_best_epoch_is_kept_not_the_last(log: ClickLog) -> None:
     few, others = log.take(np.arange(60)), log.take(np.arange(200, 800))
-    model = DBN(attraction=Table((0.01, 0.01), key="doc"), satisfaction=Table((0.01, 0.01), key="doc"))
+    model = free_dbn()
     method = Gradient(lr=0.3, epochs=30, batch_size=20, validation=others)
     model.fit(few, method)
-    last = DBN(attraction=Table((0.01, 0.01), key="doc"), satisfaction=Table((0.01, 0.01), key="doc"))
+    last = free_dbn()
     last.fit(few, Gradient(lr=0.3, epochs=30, batch_size=20))
     assert model.score(others) > last.score(others)
     assert model.score(few) < last.score(few)
@@ -291,7 +296,7 @@ def test_the_best_epoch_is_kept_not_the_last(log: ClickLog) -> None:
 
 def test_patience_ends_it_early(log: ClickLog) -> None:
     few, others = log.take(np.arange(60)), log.take(np.arange(200, 800))
-    model = DBN(attraction=Table((0.01, 0.01), key="doc"), satisfaction=Table((0.01, 0.01), key="doc"))
+    model = free_dbn()
     model.fit(few, Gradient(lr=0.3, epochs=200, batch_size=20, validation=others, patience=4))
     assert model.report_ is not None
     assert model.report_.converged

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-
 import torch
+from torch import nn
+
 from gecasmo import (
     DBN,
     EM,
@@ -42,7 +43,6 @@ from gecasmo.errors import (
     SavedModelError,
 )
 from gecasmo.testing import plain_python
-from torch import nn
 
 FILE = Path(__file__).parent.parent / "matrices" / "matrices.json"
 N_DOCS = 24
@@ -905,3 +905,20 @@ def test_dropout_repeats_itself_by_gradient_and_leaves_the_stream_alone() -> Non
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
     np.testing.assert_array_equal(fitted(), first)
+
+
+def test_components_of_a_mixture_part_by_gradient() -> None:
+    model = Mixture().fit(make_log(60), Gradient(epochs=3, batch_size=20))
+    a, b = (model.parameters[c]["probability"].to_numpy() for c in ("taste_a", "taste_b"))
+    assert np.abs(a - b).max() > 0.01
+
+
+def test_heavy_pages_do_not_outweigh_their_batch() -> None:
+    weight = np.repeat(np.where(np.arange(40) % 8 == 0, 200.0, 1.0), 4)
+    log = read_log(make_log(40, w=weight).to_frame(), weight="w")
+    em = DBN(attraction=Logistic("x"), satisfaction=0.3).fit(log)
+    method = Gradient(epochs=200, lr=0.05, batch_size=5)
+    model = DBN(attraction=Logistic("x"), satisfaction=0.3).fit(log, method)
+    assert model.report_.objective == pytest.approx(
+        em.report_.objective, abs=5e-3 * log.weight.sum()
+    )

@@ -149,8 +149,8 @@ class _Encoder:
             for key in listed
         }
         by_key = {c: listed for c, listed in keys.items() if c not in self.numbered}
-        require_columns(log, by_key)
         check_features(log, keys, wanted)
+        require_columns(log, by_key)
         # Missing values count as a value where each coin with that key reads it as a feature.
         self.nullable = {
             key

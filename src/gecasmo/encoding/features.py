@@ -53,11 +53,22 @@ def check_features(
                     f"The form of '{coin}' reads '{name}', which depends on the clicks above a "
                     f"result and so must be part of its key: key=({listed})."
                 )
-            if name not in log.columns and name not in POSITION_KEYS:
+        made = (*POSITION_KEYS, *HISTORY_KEYS, *need.from_frame(keys[coin]))
+        for name in need.columns:
+            if name not in log.columns and name not in made:
                 raise ClickLogError(
                     f"The form of '{coin}' reads the column '{name}', and the log has no such "
                     f"column.\n  It has: {', '.join(log.columns)}.\n"
                     f'  Perhaps a table of features: fit(log, features={{"{coin}": frame}})'
+                )
+        for key in keys[coin]:
+            beside = () if need.frame is None else need.frame.columns
+            if key in beside and key not in log.columns and key not in made:
+                raise ClickLogError(
+                    f"The features of '{coin}' are taken to be by {', '.join(keys[coin])}, and the "
+                    f"log has no column '{key}'.\n  It has: {', '.join(log.columns)}.\n"
+                    "  Perhaps rename or drop columns of the frame, or name the key in the form: "
+                    'key="doc"'
                 )
         for name in need.columns:
             if name in log.columns and name not in need.from_frame(keys[coin]):
@@ -89,7 +100,7 @@ def usable(column: pl.Series, coin: str, allow_missing: bool, what: str = "resul
     raise ClickLogError(
         f"The column '{column.name}', a feature of '{coin}', has {' and '.join(faults)} values in "
         f"{len(column):,} {what} (first: row {first}). Fill them, or let the form put in the mean "
-        '(for texts: the average level) with missing="mean".'
+        '(for texts: a level of their own) with missing="mean".'
     )
 
 

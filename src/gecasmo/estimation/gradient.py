@@ -16,6 +16,7 @@ from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch, Batches
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms.extras import extra
+from gecasmo.forms.network import one_thread, width
 
 if TYPE_CHECKING:
     import torch
@@ -157,14 +158,16 @@ class _Descent:
 
         if self.optimizer is None:
             return True
-        for pages in self.batches.shuffled(generator):
-            loss = self._loss(self.batches.take(pages))
-            if not torch.isfinite(loss):
-                return False
-            self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            self.optimizer.step()
-        moved = (parameter for part in self.parts for parameter in part.parameters())
+        moved = [parameter for part in self.parts for parameter in part.parameters()]
+        n_results = self.method.batch_size * self.problem.expectation.encoded.max_length
+        with one_thread(n_results * width(moved)):
+            for pages in self.batches.shuffled(generator):
+                loss = self._loss(self.batches.take(pages))
+                if not torch.isfinite(loss):
+                    return False
+                self.optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+                self.optimizer.step()
         return all(bool(torch.isfinite(parameter).all()) for parameter in moved)
 
     def _loss(self, batch: Batch) -> torch.Tensor:

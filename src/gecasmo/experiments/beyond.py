@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from gecasmo.estimation import Gradient
 from gecasmo.experiments.paper import PLACE, TEST_SHARE, Contender
 from gecasmo.forms import Logistic, Sum, Table, Torch
 from gecasmo.logs import ClickLog, read_log
@@ -119,6 +120,7 @@ CONTENDERS = (
         "user and item position, network",
         _both(lambda: Torch(_network(4), *ALL_PLACES)),
         needs_torch=True,
+        method=Gradient(lr=0.005, epochs=30, batch_size=256, validation=0.1),
     ),
 )
 
@@ -163,7 +165,9 @@ def run_beyond(
             if tell is not None:
                 tell(f"seed {seed}: {contender.name}")
             began = time.perf_counter()
-            model = models[contender.name] = contender.make().fit(train, progress=False)
+            model = models[contender.name] = contender.make().fit(
+                train, contender.method, progress=False
+            )
             scores.append(_score(seed, contender.name, model, test, time.perf_counter() - began))
         scores.append(_score(seed, "oracle", simulated.oracle, test, 0.0))
     models["truth"] = simulated.oracle

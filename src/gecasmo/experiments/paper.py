@@ -49,6 +49,7 @@ class Contender:
     name: str
     make: Callable[[], Model]
     needs_torch: bool = False
+    method: Any = None  # how to estimate; EM by default
 
     @property
     def is_available(self) -> bool:
@@ -242,7 +243,7 @@ def _scores(
             continue
         tell(f"seed {seed}: {contender.name}")
         began = time.perf_counter()
-        model = contender.make().fit(train, progress=False)
+        model = contender.make().fit(train, contender.method, progress=False)
         seconds = time.perf_counter() - began
         continuation = None
         if "continuation" in model.forms:

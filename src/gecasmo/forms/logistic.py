@@ -174,7 +174,7 @@ class Logistic:
         # Without an intercept a constant column stands in for one.
         constant = state.coding.constant if self.intercept else ()
         remarks = [f"the column '{name}' is constant, so it says nothing" for name in constant]
-        if state.is_separated:
+        if state.is_separated or self._runs_away(state):
             terms = self.terms(state)
             largest = terms[int(np.argmax(np.abs(state.coefficients)))]
             remarks.append(
@@ -196,6 +196,14 @@ class Logistic:
                 "what other rows and coins leave open"
             )
         return remarks
+
+    def _runs_away(self, state: LogisticState) -> bool:
+        """Whether some coefficient is on its way to infinity, step by step of the fit: it is large
+        and the log says next to nothing against any other."""
+        if state.covariance is None:
+            return False
+        error = np.sqrt(np.maximum(np.diag(state.covariance), 0.0))
+        return bool(np.any((np.abs(state.coefficients) > 10) & (error > 10)))
 
     def vector(self, state: LogisticState) -> Floats:
         return state.coefficients

@@ -10,7 +10,15 @@ import numpy as np
 
 from gecasmo.errors import ModelError
 from gecasmo.forms.linear import binomial_log_likelihood, fit_offsets
-from gecasmo.forms.network import answers, call, is_finite, own_randomness, squares
+from gecasmo.forms.network import (
+    answers,
+    call,
+    is_finite,
+    one_thread,
+    own_randomness,
+    squares,
+    width,
+)
 from gecasmo.forms.protocol import Floats
 
 if TYPE_CHECKING:
@@ -84,7 +92,8 @@ class Training:
             return Trained(None, offsets, lr, moments, "")
         note = ""
         seed = int(np.random.default_rng([self.recipe.seed, round_number]).integers(2**62))
-        with own_randomness(seed, self.inputs[0].device):
+        size = min(self.recipe.batch_size, len(used)) * width(start.parameters())
+        with own_randomness(seed, self.inputs[0].device), one_thread(size):
             order = torch.Generator().manual_seed(seed)
             for attempt in range(_ATTEMPTS):
                 known = moments if attempt == 0 else None

@@ -68,6 +68,12 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
     attached = {name: column for name, column in own.items() if name not in keys}
     if given is not None:
         absent = tuple(name for name in columns if name not in own)
+        by = [key for key in model.keys[coin] if key in elsewhere]
+        if absent and not any(key in keys for key in by):
+            raise ModelError(
+                f"The frame lacks {', '.join(by)}, by which the features of '{coin}' are found; it "
+                f"has: {', '.join(frame.columns)}."
+            )
         attached |= looked_up(rows, coin, Wanted(absent, allow_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
     return np.asarray(form.predict(model.states()[coin], rows), dtype=np.float64)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import gecasmo.torch
-import torch
 from gecasmo import DBN, EM, ClickLog, ClickModel, Parameter, Table, flip, read_log
 from gecasmo.models import CATALOGUE
 from gecasmo.testing import plain_python
