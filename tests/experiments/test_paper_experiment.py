@@ -56,7 +56,7 @@ def test_the_command_prints_tables_beside_the_published_figures(tmp_path: Path) 
     )
     assert result.exit_code == 0, result.output
     assert "10.427" in result.output
-    assert "CZM, network of position" in result.output
+    assert "CZM, network" in result.output
     assert "oracle" in result.output
     assert chart.exists()
 

@@ -91,14 +91,14 @@ def _by_both() -> Any:
 
 CONTENDERS = (
     Contender("RCTR", RCTR),
-    Contender("CZM, sigmoid of position", _dbn(_by_place)),
-    Contender("UBM, sigmoid of position", _ubm(_by_place)),
-    Contender("CZM, network of position", _dbn(_by_network), needs_torch=True),
-    Contender("UBM, network of position", _ubm(_by_network), needs_torch=True),
+    Contender("CZM, sigmoid", _dbn(_by_place)),
+    Contender("UBM, sigmoid", _ubm(_by_place)),
+    Contender("CZM, network", _dbn(_by_network), needs_torch=True),
+    Contender("UBM, network", _ubm(_by_network), needs_torch=True),
     Contender("CZM, item tables", _dbn(_by_item)),
     Contender("UBM, item tables", _ubm(_by_item)),
-    Contender("CZM, sum of both", _dbn(_by_both)),
-    Contender("UBM, sum of both", _ubm(_by_both)),
+    Contender("CZM, sum", _dbn(_by_both)),
+    Contender("UBM, sum", _ubm(_by_both)),
 )
 ORACLE = "oracle"
 

@@ -174,7 +174,15 @@ class Logistic:
         # Without an intercept a constant column stands in for one.
         constant = state.coding.constant if self.intercept else ()
         remarks = [f"the column '{name}' is constant, so it says nothing" for name in constant]
-        if state.is_separated or self._runs_away(state):
+        n_heads, n_tails = float(heads.sum()), float(tails.sum())
+        runs_away = state.is_separated or self._runs_away(state)
+        if runs_away and min(n_heads, n_tails) < 1e-4 * (n_heads + n_tails):
+            side = "tails" if n_heads < n_tails else "heads"
+            remarks.append(
+                f"as far as the log shows it always comes up {side}: the best intercept would be "
+                "infinite. It was stopped where more would gain nothing"
+            )
+        elif runs_away:
             terms = self.terms(state)
             largest = terms[int(np.argmax(np.abs(state.coefficients)))]
             remarks.append(

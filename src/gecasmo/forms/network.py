@@ -183,7 +183,10 @@ def answers(network: nn.Module, inputs: Inputs) -> Floats:
 
 def width(weights: Iterable[torch.Tensor]) -> int:
     """About how many numbers per row the widest layer of a network reads."""
-    return max((int(weight.shape[-1]) for weight in weights if weight.dim() > 1), default=1)
+    from torch.nn.parameter import is_lazy
+
+    made = (weight for weight in weights if not is_lazy(weight))
+    return max((int(weight.shape[-1]) for weight in made if weight.dim() > 1), default=1)
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
