@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,13 @@ from gecasmo.estimation.problem import Problem
 ROOT = Path(__file__).parent
 CLAX = ROOT.parent / ".clax"
 TOLERANCE = 0.001
+SEEDS = (1, 2, 3)
+# How CLAX is run; see the report.
+SETTINGS = {
+    "example": "--epochs 4 --checks 5",
+    "tuned": "--batch-size 2048 --lr 0.1 --decay --epochs 0.5 --checks 20",
+    "long": "--lr 0.03 --decay --epochs 10",
+}
 
 
 @dataclass
@@ -68,7 +76,7 @@ def main() -> None:
         "truth": log_likelihood(held_out, log.weights),
     }
     figures["gecasmo"] = _measure_gecasmo(train, held_out)
-    figures["clax"] = _measure_clax(log, n_held_out, options.epochs)
+    figures["clax"] = _measure_clax(log, n_held_out)
     figures["load_after"] = load_average()
     page = _report(figures)
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +89,6 @@ def main() -> None:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pages", type=int)
-    parser.add_argument("--epochs", type=float, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -125,12 +132,14 @@ def _measure_gecasmo(train: LinearLog, held_out: LinearLog) -> dict[str, Any]:
     history = fitted.history
     limit = fitted.score(test)
     rounds = history.filter(pl.col("iteration") > 0)
-    near = None
+    reached: dict[float, float] = {}
     for record in rounds.rows(named=True):
         early = model()
         early.fit(log, EM(max_iter=record["iteration"], tol=0), features=both)
-        if early.score(test) >= limit - TOLERANCE:
-            near = record
+        for tolerance in (TOLERANCE, TOLERANCE / 10):
+            if early.score(test) >= limit - tolerance:
+                reached.setdefault(tolerance, record["seconds"])
+        if len(reached) == 2:
             break
     em_seconds = float(history["seconds"][-1])
     truth = train.weights
@@ -145,8 +154,8 @@ def _measure_gecasmo(train: LinearLog, held_out: LinearLog) -> dict[str, Any]:
         "m_step_share": m_seconds / em_seconds,
         "m_step_seconds": m_seconds / m_steps,
         "encode_and_errors_seconds": seconds - em_seconds,
-        "seconds_to_within": None if near is None else near["seconds"],
-        "iterations_to_within": None if near is None else near["iteration"],
+        "seconds_to_within": reached.get(TOLERANCE),
+        "seconds_to_within_closely": reached.get(TOLERANCE / 10),
         "held_out": limit,
         "worst_coefficient_error": float(error.max()),
         "worst_error_in_standard_errors": float(
@@ -155,7 +164,7 @@ def _measure_gecasmo(train: LinearLog, held_out: LinearLog) -> dict[str, Any]:
     }
 
 
-def _measure_clax(log: LinearLog, n_held_out: int, epochs: float) -> dict[str, Any]:
+def _measure_clax(log: LinearLog, n_held_out: int) -> dict[str, Any]:
     python = CLAX / "bin" / "python"
     try:
         if not python.exists():
@@ -168,12 +177,24 @@ def _measure_clax(log: LinearLog, n_held_out: int, epochs: float) -> dict[str, A
         with tempfile.TemporaryDirectory(prefix="gecasmo-benchmark-") as folder:
             source, target = Path(folder) / "log.npz", Path(folder) / "clax.json"
             save_npz(log, n_held_out, source)
-            _say("CLAX: minibatches")
-            command = [str(python), str(ROOT / "clax_linear.py"), str(source), str(target)]
-            # Ten checks an epoch, as on the held-out pages of gecasmo's own iterations.
-            subprocess.run([*command, "--epochs", str(epochs), "--checks", "10"], check=True)
-            answer: dict[str, Any] = json.loads(target.read_text())
-            return answer
+
+            def run(setting: str, seed: int, limit: float | None) -> dict[str, Any]:
+                command = [str(python), str(ROOT / "clax_linear.py"), str(source), str(target)]
+                options = [*SETTINGS[setting].split(), "--seed", str(seed)]
+                options += [] if limit is None else ["--limit", str(limit)]
+                _say(f"CLAX: {setting}, seed {seed}")
+                subprocess.run([*command, *options], check=True, stdout=subprocess.DEVNULL)
+                answer: dict[str, Any] = json.loads(target.read_text())
+                return answer
+
+            limit = max(run("long", 1, None)["held_out_log_likelihood"])
+            return {
+                "limit": limit,
+                **{
+                    setting: [run(setting, seed, limit) for seed in SEEDS]
+                    for setting in ("example", "tuned")
+                },
+            }
     except (OSError, subprocess.CalledProcessError) as error:
         return {"absent": f"CLAX could not be run here: {error}"}
 
@@ -195,7 +216,8 @@ def _report(figures: dict[str, Any]) -> str:
         "|---|---|",
         f"| `fit(log)`, s | {ours['fit_seconds']:.2f} |",
         f"| of it EM | {ours['em_seconds']:.2f} |",
-        f"| of it reading keys, and standard errors | {ours['encode_and_errors_seconds']:.2f} |",
+        f"| of it sorting the log into rows, and standard errors | "
+        f"{ours['encode_and_errors_seconds']:.2f} |",
         f"| M-steps, E-steps | {ours['iterations']}, {ours['n_evaluations']} |",
         f"| s per iteration | {ours['seconds_per_iteration']:.3f} |",
         f"| M-step, s | {ours['m_step_seconds']:.3f} |",
@@ -208,25 +230,51 @@ def _report(figures: dict[str, Any]) -> str:
     ]
     if "absent" in theirs:
         return "\n".join([*lines, f"**{theirs['absent']}**", ""])
-    within = theirs["seconds_to_within"]["0.001"]
-    limit = max(theirs["held_out_log_likelihood"])
-    versions = ", ".join(f"{name} {number}" for name, number in theirs["versions"].items())
+    versions = ", ".join(
+        f"{name} {number}" for name, number in theirs["example"][0]["versions"].items()
+    )
+
+    def median(setting: str, figure: Callable[[dict[str, Any]], float | None]) -> str:
+        found = [figure(one) for one in theirs[setting]]
+        reached = [value for value in found if value is not None]
+        if 2 * len(reached) <= len(found):
+            return "not reached"
+        return f"{np.median([np.inf if value is None else value for value in found]):.2f}"
+
+    def row(name: str, own: str, figure: Callable[[dict[str, Any]], float | None]) -> str:
+        return f"| {name} | {own} | {median('example', figure)} | {median('tuned', figure)} |"
+
     lines += [
         f"Seconds of training until the held-out log-likelihood a page is within {TOLERANCE:g} of "
-        "the method's own limit. CLAX's leave out compiling, ours sorting the log into rows.",
+        "the method's own limit; for CLAX the median over "
+        f"{len(SEEDS)} random starts, its limit that of a long run. Its seconds leave out "
+        "importing and compiling, ours sorting the log into rows. *Example*: the settings of its "
+        "configuration; *tuned*: the fastest of 68 that we tried which every start got there with.",
         "",
-        "| | gecasmo, EM | CLAX, AdamW |",
-        "|---|---|---|",
-        f"| to within {TOLERANCE:g}, s | {_number(ours['seconds_to_within'])} | "
-        f"{_number(within)} |",
-        f"| one pass over the log, s | {ours['seconds_per_iteration']:.2f} | "
-        f"{theirs['seconds_per_epoch']:.2f} |",
-        f"| compiling, s | | {theirs['compile_seconds']:.1f} |",
-        f"| limit | {ours['held_out']:.4f} | {limit:.4f} |",
-        f"| (the truth scores {figures['truth']:.4f}) | | |",
+        "| | gecasmo, EM | CLAX, example | CLAX, tuned |",
+        "|---|---|---|---|",
+        row(
+            f"to within {TOLERANCE:g}, s",
+            _number(ours["seconds_to_within"]),
+            lambda one: one["seconds_to_within"]["0.001"],
+        ),
+        row(
+            "to within 0.0001, s",
+            _number(ours["seconds_to_within_closely"]),
+            lambda one: one["seconds_to_within"]["0.0001"],
+        ),
+        row(
+            "one pass over the log, s",
+            _number(ours["seconds_per_iteration"]),
+            lambda one: one["seconds_per_epoch"],
+        ),
+        row("importing, s", "", lambda one: one["import_seconds"]),
+        row("compiling, s", "", lambda one: one["compile_seconds"]),
         "",
-        f"CLAX: {versions}; batches of {theirs['options']['batch_size']:,} pages, learning rate "
-        f"{theirs['options']['lr']}, {theirs['options']['epochs']:g} epochs.",
+        f"Limits: gecasmo {ours['held_out']:.4f}, CLAX {theirs['limit']:.4f}, the truth "
+        f"{figures['truth']:.4f}. CLAX: {versions}; example `{SETTINGS['example']}`, tuned "
+        f"`{SETTINGS['tuned']}`. EM needs no learning rate, and its second answer is as exact as "
+        "its first.",
         "",
     ]
     return "\n".join(lines)

@@ -372,6 +372,23 @@ def test_rows_never_seen_follow_their_features_alone() -> None:
     assert (frame["unseen"].list.len() == 0).to_list() == (frame["doc"] == 39).to_list()
 
 
+def test_offsets_of_single_results_do_not_leak_into_another_log() -> None:
+    """The first result of one log has nothing to do with the first result of another."""
+    log, _ = market(40, 20, 1.0, seed=22)
+    model = fit(log, Sum(Logistic("x"), key="result", spread=2.0))
+    assert model.parameters["taste"]["offset"].abs().min() > 0
+    other = read_log(log.to_frame().reverse())
+    for asked in (log, other):
+        np.testing.assert_allclose(
+            model.predict_clicks(asked),
+            expit(coefficients(model)[0] + coefficients(model)[1] * asked.column("x").to_numpy()),
+            rtol=1e-9,
+        )
+        assert (model.predict_clicks(asked, frame=True)["unseen"].list.len() == 1).all()
+    again = fit(log, Sum(Logistic("x"), key="result", spread=2.0), start=model)
+    assert again.history["objective"][0] == pytest.approx(model.history["objective"][-1])
+
+
 def test_features_of_rows_may_stand_in_a_frame() -> None:
     log, _ = market(40, 20, 1.0, seed=12)
     items = log.to_frame().unique("doc").select("doc", "x", title=pl.lit("not asked for"))

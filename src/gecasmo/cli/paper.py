@@ -64,7 +64,13 @@ def _print_overall(console: Console, result: PaperResult) -> None:
     title = f"On users never seen, mean of {n} seed{'s' if n > 1 else ''}"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1))
     table.add_column("model")
-    for name in ("marginal", "conditional", "log-lik.", "continuation", "seconds"):
+    for name in (
+        "marginal\nperplexity",
+        "conditional\nperplexity",
+        "log-\nlikelihood",
+        "contin-\nuation",
+        "seconds\nto fit",
+    ):
         table.add_column(name, justify="right")
     table.columns[0].no_wrap = True
     for model, marginal, conditional, likelihood, continuation, seconds in result.means().rows():

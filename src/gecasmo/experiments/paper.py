@@ -82,7 +82,7 @@ def _by_item() -> Any:
 
 
 def _by_network() -> Any:
-    return Torch(_network(), *PLACE)
+    return Torch(_network(), *PLACE, weight_decay=1.0)
 
 
 def _by_both() -> Any:
