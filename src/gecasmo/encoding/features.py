@@ -46,6 +46,10 @@ def check_features(
 ) -> None:
     """Refuse features that are not there, or hold values that no form can use."""
     for coin, need in wanted.items():
+        if "click" in need.columns:
+            raise ModelError(
+                f"The form of '{coin}' reads 'click', which is what the model is to explain."
+            )
         for name in need.from_log(keys[coin]):
             if name in HISTORY_KEYS:
                 listed = ", ".join(f'"{key}"' for key in (*keys[coin], name))

@@ -283,6 +283,10 @@ class Logistic:
             parts.append(effects[old._level(values, name)])
         return replace(begun, coefficients=np.concatenate(parts))
 
+    def summary(self, state: LogisticState) -> str:
+        """A few words on what was learned."""
+        return f"{len(state.coefficients):,} coefficients"
+
     # -- for people ----------------------------------------------------------------------------
     def coefficients(self, state: LogisticState) -> pl.DataFrame:
         """Coefficients in the units of the columns, with standard errors and odds ratios."""

@@ -35,6 +35,7 @@ class Form(Protocol):
     - `missing`: "raise", or anything else if nulls in these columns are welcome
     - `remarks(state, heads, tails) -> list of str`: what a user should know about a finished fit
     - `coefficients(state)`: a frame, for `model.coefficients`
+    - `summary(state)`: a few words for `print(model)`
     - `vector(state)` and `from_vector(state, vector)`: see `VectorForm`
     - `score(state, rows, heads, tails)`: the derivative of the M-step's objective by that vector
     - `informed(state, covariance)`: the state, told how uncertain its vector is

@@ -196,6 +196,10 @@ class Sum:
         spread = state.spread if self.spread is None else self.spread
         return SumState(rows, inner, self._offsets(state, rows), spread)
 
+    def summary(self, state: SumState) -> str:
+        """A few words on what was learned."""
+        return f"{len(state.offsets):,} rows, spread {state.spread:.2f} around their features"
+
     def to_frame(self, state: SumState) -> pl.DataFrame:
         from scipy.special import expit
 

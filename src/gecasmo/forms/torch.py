@@ -234,6 +234,10 @@ class Torch:
 
         return TrainableNetwork(self, state, self._inputs(state, rows))
 
+    def summary(self, state: TorchState) -> str:
+        """A few words on what was learned."""
+        return f"{sum(weight.numel() for weight in state.network.parameters()):,} weights"
+
     # -- for people, and for files ---------------------------------------------------------------
     def to_frame(self, state: TorchState) -> pl.DataFrame:
         """The weights by name, with their shapes."""

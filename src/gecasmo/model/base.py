@@ -289,14 +289,15 @@ class Model:
         }
 
     def probability(self, coin: str, rows: Any) -> Floats:
-        """The probability of a coin for each row of a data frame.
+        """The probability of a coin for each row of a data frame, or each result of a log.
 
         The frame has the coin's key columns, and the columns that its form reads unless the model
         has them from `features`. Rows that no fit has seen are answered as the form sees fit.
         """
         from gecasmo.model.answers import coin_probability
 
-        return coin_probability(self, coin, as_frame(rows, coin))
+        frame = rows.to_frame() if isinstance(rows, ClickLog) else as_frame(rows, coin)
+        return coin_probability(self, coin, frame)
 
     def log_likelihood(self, log: ClickLog, *, impossible: Impossible = "raise") -> Floats:
         """The natural logarithm of the probability of each session's signals."""

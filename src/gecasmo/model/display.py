@@ -63,8 +63,10 @@ def _coins(model: Model) -> list[str]:
         line = f"{coin:<{width}}  by {keys:<18}  {form!r}"
         if model.states_ is not None:
             frame = form.to_frame(model.states_[coin])
-            if "probability" not in frame.columns:
-                line += f"  {len(frame):,} coefficients"
+            if hasattr(form, "summary"):
+                line += f"  {form.summary(model.states_[coin])}"
+            elif "probability" not in frame.columns:
+                line += f"  {len(frame):,} lines of parameters"
             elif len(frame) == 1:
                 line += f"  = {frame['probability'][0]:.4f}"
             elif len(frame) > 1:
