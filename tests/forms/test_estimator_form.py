@@ -746,7 +746,7 @@ def test_trees_that_lead_nowhere_are_refused(classifier: Any, fault: str) -> Non
 
 def test_lightgbm_text_that_is_none() -> None:
     pytest.importorskip("lightgbm")
-    from gecasmo.forms.estimator_files import read_classifier
+    from gecasmo.forms.classifiers.files import read_classifier
 
     described = {"format": "lightgbm", "options": {}, "is_fitted": True, "versions": {}}
     with pytest.raises(SavedModelError, match="LightGBM cannot read"):

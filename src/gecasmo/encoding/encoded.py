@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,7 +13,6 @@ from numpy.typing import NDArray
 from gecasmo.compiler.automaton import Automaton
 from gecasmo.encoding.columns import (
     coded,
-    dense,
     in_chain,
     is_page_constant,
     require_columns,
@@ -22,14 +20,12 @@ from gecasmo.encoding.columns import (
 from gecasmo.encoding.features import (
     Wanted,
     check_features,
-    looked_up,
-    refuse_disagreement,
-    usable,
 )
 from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
 from gecasmo.encoding.hashing import Hashes, hash_values, mix
 from gecasmo.encoding.observations import check_lengths, observe
-from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
+from gecasmo.encoding.rows import ONE_ROW, Rows
+from gecasmo.encoding.tables import Places, RowTables, chain_codes, count_shift
 from gecasmo.errors import ModelError
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan, plan_of
@@ -38,24 +34,6 @@ from gecasmo.logs import ClickLog
 
 Codes = NDArray[np.uint32]
 Keys = Mapping[str, tuple[str, ...]]
-
-# Tables that pages of several buckets add to are kept per bucket up to this many bytes in all.
-_MAX_TABLE_BYTES = 64 * 2**20
-_MIN_TABLES_LOG2 = 2
-
-
-class _Table(NamedTuple):
-    """The rows of a key and who uses them.
-
-    `codes` has a row number for each of `places` (results in chain order, or one result a page);
-    `example` says for each row at which of them it occurs.
-    """
-
-    rows: Rows
-    codes: Codes
-    shift: int
-    places: NDArray[np.int64]
-    example: NDArray[np.int64]
 
 
 @dataclass
@@ -170,7 +148,10 @@ class _Encoder:
         static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
         # Pages that differ in a feature are kept apart, so that rows which disagree come to light.
         features = [name for name in self._log_features() if name not in static]
-        shown = [self._chain_codes(key) for key in (*static, *features)]
+        shown = [
+            chain_codes(log, key, self.coin_of_key[key], key in self.nullable) for key in static
+        ]
+        shown += [chain_codes(log, name, "", nullable=True) for name in features]
         seen = observations
         history = [k for k in self.coin_of_key if k in HISTORY_KEYS]
         if history:
@@ -191,11 +172,19 @@ class _Encoder:
         firsts = folded.kept[is_first]
         group_start = _offsets(log.lengths[firsts])
         group_places = chain_places(log.starts, log.lengths, firsts)
-        self.pattern_places, self.group_places, self.folded = places, group_places, folded
-        self.buckets = (folded.hashes >> np.uint64(56)).astype(np.uint8)
-        self.lengths, self.group_lengths = lengths, log.lengths[firsts]
-        self.group_buckets = self.buckets[is_first]
-        plan, rows, codes, shifts = self._coins()
+        buckets = (folded.hashes >> np.uint64(56)).astype(np.uint8)
+        found = Places(
+            kept=folded.kept,
+            lengths=lengths,
+            by_pattern=places,
+            buckets=buckets,
+            group_lengths=log.lengths[firsts],
+            by_page_shown=group_places,
+            group_buckets=buckets[is_first],
+        )
+        plan, rows, codes, shifts = self._coins(
+            RowTables(log, found, self.keys, self.wanted, self.nullable)
+        )
         weight = np.bincount(folded.page_of_session, weights=log.weight, minlength=len(folded.kept))
         return EncodedLog(
             log=log,
@@ -224,11 +213,6 @@ class _Encoder:
         result[filled] = hashes[query.codes[log.order[log.starts[:-1][filled]]]]
         return result
 
-    def _chain_codes(self, key: str) -> Codes:
-        coin = self.coin_of_key.get(key, "")
-        nullable = key in self.nullable or key not in self.coin_of_key
-        return in_chain(self.log, coded(self.log, key, coin, nullable).codes)
-
     def _log_features(self) -> list[str]:
         """Columns that rows get from the log beside their keys."""
         found = [
@@ -240,11 +224,11 @@ class _Encoder:
         return list(dict.fromkeys(found))
 
     # -- coins ---------------------------------------------------------------------------------
-    def _coins(self) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
+    def _coins(self, make: RowTables) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
         plan, arrays = plan_of(
             self.keys, self.automaton, partial(is_page_constant, self.log), self.lifted
         )
-        tables = [self._table(array.coin, array.keys, array.scope) for array in arrays]
+        tables = [make.table(array.coin, array.keys, array.scope) for array in arrays]
         rows: list[Rows] = []
         shifts: list[int] = []
         featured: dict[tuple[Wanted, int], Rows] = {}
@@ -255,91 +239,11 @@ class _Encoder:
                 # Coins that share a form share its rows, unless their keys differ.
                 shared = (self.wanted[coin], planned.codes)
                 if shared not in featured:
-                    featured[shared] = self._with_features(coin, found, table, planned.scope)
+                    featured[shared] = make.with_features(coin, found, table, planned.scope)
                 found = featured[shared]
             rows.append(found)
-            shifts.append(_shift(len(found), True) if table is None else table.shift)
+            shifts.append(count_shift(len(found), True) if table is None else table.shift)
         return plan, rows, [table.codes for table in tables], shifts
-
-    def _with_features(self, coin: str, rows: Rows, table: _Table | None, scope: str) -> Rows:
-        """The rows with the columns that the coin's form reads."""
-        need = self.wanted[coin]
-        attached = looked_up(rows, coin, need)
-        columns = need.from_log(self.keys[coin])
-        if columns and table is None:
-            raise ModelError(
-                f"The coin '{coin}' has {len(rows)} row{'s' if len(rows) != 1 else ''} for the "
-                f"whole log, which cannot have '{columns[0]}' as a feature."
-            )
-        if columns and table is not None:
-            static = tuple(key for key in rows.keys if key not in HISTORY_KEYS)
-            if static != rows.keys:
-                # What clicks say may not decide a feature: predictions without clicks need it too.
-                self._check_agreement(coin, columns, self._table(coin, static, scope), scope)
-            self._check_agreement(coin, columns, table, scope)
-            row_of_log = pl.Series(self.log.order[table.places[table.example]])
-            for name in columns:
-                if name in self.log.columns:
-                    column = usable(self.log.column(name), coin, need.allow_missing)
-                else:
-                    part = coded(self.log, name, coin)
-                    column = part.values.gather(pl.Series(part.codes))
-                attached[name] = column.gather(row_of_log)
-        return rows.with_features(attached)
-
-    def _check_agreement(
-        self, coin: str, columns: Sequence[str], table: _Table, scope: str
-    ) -> None:
-        """Refuse features that differ where the key is the same."""
-        if "result" in table.rows.keys:
-            return
-        numbers, places = table.codes, table.places
-        if scope == "page":
-            numbers, places = np.repeat(numbers, self.lengths), self.pattern_places
-        for name in columns:
-            codes = self._chain_codes(name)
-            typical = codes[table.places[table.example]]
-            differs = codes[places] != typical[numbers]
-            if differs.any():
-                place = int(np.argmax(differs))
-                row = int(numbers[place])
-                values = coded(self.log, name, coin, True).values
-                pair = values[int(typical[row])], values[int(codes[places[place]])]
-                refuse_disagreement(coin, name, table.rows, row, pair)
-
-    def _table(self, coin: str, keys: Sequence[str], scope: str) -> _Table:
-        """The row numbers of a key per result (or page), and the rows."""
-        if scope == "page":
-            # Any result of the page will do; pages without results never read their code.
-            starts = self.log.starts[:-1][self.folded.kept]
-            places = np.minimum(starts, max(self.log.n_results - 1, 0))
-            buckets = self.buckets
-        elif any(key in HISTORY_KEYS for key in keys):
-            places, buckets = self.pattern_places, np.repeat(self.buckets, self.lengths)
-        else:
-            places = self.group_places
-            buckets = np.repeat(self.group_buckets, self.group_lengths)
-        if not keys or not self.log.n_results:
-            one = np.zeros(min(len(places), 1), np.int64)
-            return _Table(ONE_ROW, np.zeros(len(places), np.uint32), 0, places, one)
-        parts = [coded(self.log, key, coin, key in self.nullable) for key in keys]
-        chosen = [in_chain(self.log, part.codes)[places] for part in parts]
-        combined = chosen[0].astype(np.int64)
-        size = len(parts[0].values)
-        for part, codes in zip(parts[1:], chosen[1:], strict=True):
-            if size * len(part.values) >= 2**62:
-                combined = dense(combined)[0].astype(np.int64)
-                size = int(combined.max()) + 1
-            combined = combined * len(part.values) + codes
-            size *= len(part.values)
-        numbers, distinct = dense(combined)
-        n_rows = len(distinct)
-        example = np.empty(n_rows, np.int64)  # some place where each row occurs
-        example[numbers] = np.arange(len(numbers))
-        values = [(p.values, codes[example]) for p, codes in zip(parts, chosen, strict=True)]
-        spans = bool((buckets[example][numbers] != buckets).any())
-        rows = LazyRows(keys, values, n_rows)
-        return _Table(rows, numbers, _shift(n_rows, spans), places, example)
 
     def _check_lags(self) -> None:
         for edge in self.automaton.edges:
@@ -364,20 +268,6 @@ class _Encoder:
 
 def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
-def _shift(n_rows: int, spans_buckets: bool) -> int:
-    """How many of the 256 buckets share a table of counts, as a power of two.
-
-    Rows of one bucket only need a single table. Others get as many as fit, a number that depends
-    on the log alone, so that sums are taken in the same order on any number of threads.
-    """
-    if not spans_buckets:
-        return 8
-    shift = 0
-    while (256 >> shift) * n_rows * 16 > _MAX_TABLE_BYTES and shift < 8 - _MIN_TABLES_LOG2:
-        shift += 1
-    return shift
 
 
 __all__ = ["EncodedLog", "Folded", "encode"]

@@ -16,7 +16,7 @@ from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch, Batches
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms.extras import extra
-from gecasmo.forms.network import one_thread, width
+from gecasmo.forms.networks.calling import one_thread, width
 
 if TYPE_CHECKING:
     import torch
@@ -111,7 +111,7 @@ class _Descent:
         self.began = time.perf_counter()
 
     def run(self) -> Solution:
-        from gecasmo.forms.network import own_randomness
+        from gecasmo.forms.networks.calling import own_randomness
 
         # Dropout draws from PyTorch's own stream, which is put back afterwards.
         with own_randomness(self.method.seed, self._device()):

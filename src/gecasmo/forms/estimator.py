@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms.classifiers.inputs import Inputs, final_step, inputs_from, learn_inputs
 from gecasmo.forms.coding import ByRows, FeatureCoding, check_categorical
-from gecasmo.forms.estimator_inputs import Inputs, final_step, inputs_from, learn_inputs
 from gecasmo.forms.extras import extra
 from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
 
@@ -204,7 +204,7 @@ class Estimator:
 
     # -- keeping -------------------------------------------------------------------------------
     def to_data(self, state: EstimatorState) -> tuple[dict[str, Any], Parts]:
-        from gecasmo.forms.estimator_files import write_classifier
+        from gecasmo.forms.classifiers.files import write_classifier
 
         described, content = write_classifier(self.classifier, state.fitted)
         coding, frames = state.inputs.coding.to_data()
@@ -222,7 +222,7 @@ class Estimator:
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Estimator, EstimatorState]:
-        from gecasmo.forms.estimator_files import read_classifier
+        from gecasmo.forms.classifiers.files import read_classifier
 
         classifier, fitted = read_classifier(data["classifier"], parts["classifier"])
         form = cls(

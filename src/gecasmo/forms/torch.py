@@ -20,7 +20,7 @@ from gecasmo.forms.coding import (
     learn_coding,
 )
 from gecasmo.forms.extras import extra
-from gecasmo.forms.network import (
+from gecasmo.forms.networks.calling import (
     answers,
     as_device,
     at_hand,
@@ -31,14 +31,14 @@ from gecasmo.forms.network import (
     shake,
     squares,
 )
-from gecasmo.forms.network_json import describe, load_weights, rebuild, weights_to_bytes
+from gecasmo.forms.networks.files import describe, load_weights, rebuild, weights_to_bytes
+from gecasmo.forms.networks.training import Recipe, Trained, Training
 from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
-from gecasmo.forms.training import Recipe, Trained, Training
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gecasmo.forms.network import Inputs
+    from gecasmo.forms.networks.calling import Inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +230,7 @@ class Torch:
 
     def trainable(self, state: TorchState, rows: Rows) -> Any:
         """The network as gradient descent moves it."""
-        from gecasmo.forms.trainable_network import TrainableNetwork
+        from gecasmo.forms.networks.descent import TrainableNetwork
 
         return TrainableNetwork(self, state, self._inputs(state, rows))
 

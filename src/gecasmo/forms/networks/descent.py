@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from gecasmo.forms.network import FAR, Inputs, call
+from gecasmo.forms.networks.calling import FAR, Inputs, call
 
 if TYPE_CHECKING:
     from gecasmo.forms.torch import Torch, TorchState

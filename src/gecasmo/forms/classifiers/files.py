@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.estimator_trees import check_trees
+from gecasmo.forms.classifiers.trees import check_trees
 from gecasmo.forms.extras import extra
 from gecasmo.forms.protocol import Floats
 

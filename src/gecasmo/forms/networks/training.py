@@ -10,7 +10,7 @@ import numpy as np
 
 from gecasmo.errors import ModelError
 from gecasmo.forms.linear import binomial_log_likelihood, fit_offsets
-from gecasmo.forms.network import (
+from gecasmo.forms.networks.calling import (
     answers,
     call,
     is_finite,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from gecasmo.forms.network import Inputs
+    from gecasmo.forms.networks.calling import Inputs
 
 # What an attempt that gains nothing is followed by: so many more, each with a shorter step.
 _ATTEMPTS = 4

@@ -1,0 +1,1 @@
+"""What `Estimator` is made of: inputs for classifiers, and classifiers in files."""

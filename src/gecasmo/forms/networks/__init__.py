@@ -1,0 +1,1 @@
+"""What `Torch` is made of: calling modules, training them, and networks in files."""
