@@ -8,12 +8,14 @@ Nothing is left out: flips that stay hidden widen the errors as they should.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import FormState
 from gecasmo.forms.logistic import MOST_WITH_ERRORS
@@ -28,18 +30,23 @@ _STEP = 1e-4
 _PROBES = 8
 
 
-def with_errors(problem: Problem, best: Evaluation) -> list[FormState]:
-    """The states of a fit, with the covariance of their coefficients where forms can hold one.
+def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
+    """The end of a fit, with the covariance of coefficients where forms can hold one.
 
-    All forms with a small vector vary together; larger tables are held at their estimates.
+    All forms with a small vector vary together; larger tables are held at their estimates. EM
+    stops when it gains little per page, which on a large log can be a standard error away from the
+    optimum; with `polish`, one step of Newton's method goes the rest of the way.
     """
     takers = [tie for tie in problem.ties if hasattr(problem.coins[tie[0]].form, "informed")]
     if not takers:
-        return best.states
+        return best
     small = _small(problem, best.states)
     states = list(best.states)
     if any(tie in small for tie in takers):
         covariance, unknown = _inverse(_observed(problem, best, small))
+        if polish:
+            best = _polished(problem, best, small, covariance)
+            states = list(best.states)
         start = 0
         for tie in small:
             form: Any = problem.coins[tie[0]].form
@@ -59,7 +66,24 @@ def with_errors(problem: Problem, best: Evaluation) -> list[FormState]:
         information = row_information(problem, best, tie)
         covariance, unknown = _inverse(form.information(state, rows, information))
         _set(states, tie, form.informed(state, covariance, False, unknown))
-    return states
+    return replace(best, states=states)
+
+
+def _polished(
+    problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
+) -> Evaluation:
+    """One Newton step for the forms that the covariance is of, if it is uphill."""
+    step = covariance @ np.concatenate([_score(problem, best.states, t, best.counts) for t in ties])
+    states = list(best.states)
+    start = 0
+    for tie in ties:
+        form: Any = problem.coins[tie[0]].form
+        vector = form.vector(states[tie[0]])
+        own = slice(start, start + len(vector))
+        _set(states, tie, form.from_vector(states[tie[0]], vector + step[own]))
+        start += len(vector)
+    there = problem.evaluate(states)
+    return there if there.is_possible and there.objective >= best.objective else best
 
 
 def row_information(problem: Problem, best: Evaluation, tie: tuple[int, ...]) -> Floats:
@@ -175,13 +199,22 @@ def _slopes(
 ) -> Floats:
     """The derivative of the objective by the vectors of some forms."""
     counts = problem.expectation.run(problem.weights(states), n_buckets)
-    slopes = []
-    for tie in ties:
-        coin = problem.coins[tie[0]]
-        form: Any = coin.form
-        tails, heads = factor * np.sum([counts.tables[number] for number in tie], axis=0)
-        slopes.append(form.score(states[tie[0]], coin.rows, heads, tails))
-    return np.concatenate(slopes)
+    return np.concatenate([_score(problem, states, tie, counts, factor) for tie in ties])
+
+
+def _score(
+    problem: Problem,
+    states: Sequence[FormState],
+    tie: tuple[int, ...],
+    counts: Counts,
+    factor: float = 1.0,
+) -> Floats:
+    """The derivative of the objective by the vector of one form."""
+    coin = problem.coins[tie[0]]
+    form: Any = coin.form
+    tails, heads = factor * np.sum([counts.tables[number] for number in tie], axis=0)
+    score: Floats = form.score(states[tie[0]], coin.rows, heads, tails)
+    return score
 
 
 def _inverse(matrix: Floats) -> tuple[Floats, Floats]:

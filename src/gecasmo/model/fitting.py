@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,8 +113,17 @@ def _solve(problem: Problem, method: Any, show: Any) -> Solution:
         ]
         following.n_evaluations += solution.n_evaluations
         solution = following
-    if not solution.interrupted:
-        solution.best = replace(solution.best, states=with_errors(problem, solution.best))
+    if solution.interrupted:
+        return solution
+    # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
+    polish = solution.converged and problem.held_out is None
+    best = with_errors(problem, solution.best, polish)
+    if best.objective > solution.best.objective:
+        last = solution.history[-1]
+        solution.history.append(
+            last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
+        )
+    solution.best = best
     return solution
 
 
