@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-NEEDS = {"forms.md": ("sklearn", "torch")}
+NEEDS = {"forms.md": ("sklearn", "torch"), "paper.md": ()}
 
 
 @pytest.mark.parametrize("page", NEEDS)
@@ -16,6 +16,7 @@ def test_every_python_block_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     text = (DOCS / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
+    (tmp_path / "tests").symlink_to(DOCS.parent / "tests")
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "page.py"
     # Empty lines in place of the text: a traceback then shows the line of the page.

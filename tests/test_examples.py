@@ -11,8 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # Options that make a script small, packages that it needs, and something that it says.
 SCRIPTS = {
-    # What it measures takes minutes and is tested in tests/experiments.
-    "beyond_the_paper.py": (["--help"], [], "users of each log"),
+    "beyond_the_paper.py": (["--seeds", "1", "--users", "400"], ["torch"], "of the way"),
     "keras_form.py": ([], ["keras", "torch"], "Logistic"),
 }
 

@@ -278,7 +278,12 @@ def test_the_objective_never_falls_while_the_spread_stays(monkeypatch) -> None:
     assert 2 <= len(rounds) <= 10
     for objectives in rounds:
         assert np.diff(objectives).min() > -1e-9
-    assert model.history["objective"].to_list() == [value for part in rounds for value in part]
+    # Objectives under different spreads are no series: the last round is kept, and its end may be
+    # a Newton step beyond EM's.
+    kept = model.history["objective"].to_list()
+    assert kept[: len(rounds[-1])] == rounds[-1]
+    assert len(kept) <= len(rounds[-1]) + 1
+    assert np.diff(kept).min() > -1e-9
     assert model.history["iteration"].is_sorted()
     assert model.history["seconds"].is_sorted()
 

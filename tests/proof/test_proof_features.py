@@ -24,11 +24,11 @@ SHORT = EM(8, tol=0, accelerate=False, restarts=1)
 
 # Six pages say little: features of such logs are constant, collinear or separate what they can.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:The coin .* separate"),
-    pytest.mark.filterwarnings("ignore:The coin .* always comes up"),
-    pytest.mark.filterwarnings("ignore:The coin .* constant"),
-    pytest.mark.filterwarnings("ignore:The coin .* collinear"),
-    pytest.mark.filterwarnings("ignore:The coin .* never flipped"),
+    pytest.mark.filterwarnings("ignore:The coins? .* separate"),
+    pytest.mark.filterwarnings("ignore:The coins? .* always comes up"),
+    pytest.mark.filterwarnings("ignore:The coins? .* constant"),
+    pytest.mark.filterwarnings("ignore:The coins? .* collinear"),
+    pytest.mark.filterwarnings("ignore:The coins? .* never flipped"),
 ]
 
 

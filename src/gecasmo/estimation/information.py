@@ -134,7 +134,7 @@ def _small(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...
     sizes = []
     for tie in problem.ties:
         form: Any = problem.coins[tie[0]].form
-        if hasattr(form, "score"):
+        if hasattr(form, "score") and hasattr(form, "from_vector"):
             sizes.append((len(form.vector(states[tie[0]])), tie))
     chosen, total = [], 0
     for size, tie in sorted(sizes):

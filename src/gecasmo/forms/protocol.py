@@ -38,7 +38,13 @@ class Form(Protocol):
     - `summary(state)`: a few words for `print(model)`
     - `vector(state)` and `from_vector(state, vector)`: see `VectorForm`
     - `score(state, rows, heads, tails)`: the derivative of the M-step's objective by that vector
-    - `informed(state, covariance)`: the state, told how uncertain its vector is
+    - `informed(state, covariance, is_exact, unknown)`: the state, told how uncertain its vector is;
+      `unknown` has the directions that the data say nothing about as columns
+    - `logits(state, rows)`: the logits, if the vector is not the logits themselves
+    - `information(state, rows, weight)` and `n_coefficients(state)`: for errors of long vectors
+    - `squares(state, rows, weight)`: the information on each entry of the vector, about
+    - `fit_around(rows, heads, tails, previous, offsets, variance)`: the M-step inside a `Sum`
+    - `trainable(state, rows)`: see estimation/trainable.py, for `Gradient`
     - `tuned(state, rows, heads, tails, information)`: the state with a better prior, or the very
       same one
     - `adopted(state, rows)`: the state of an earlier fit, for a fit on other rows

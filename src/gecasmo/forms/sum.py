@@ -79,6 +79,7 @@ class Sum:
         if covariates.key is not None and key is not None and as_key(key) != covariates.key:
             raise ModelError("Sum and its covariates name different keys; one key is enough.")
         self.covariates = covariates
+        self.learns_prior = spread is None
         self.spread = None if spread is None else float(spread)
         self.key = as_key(key) if key is not None else covariates.key
         self.columns: tuple[str, ...] = covariates.columns
@@ -119,7 +120,7 @@ class Sum:
 
     def penalty(self, state: SumState) -> float:
         around = -0.5 * float((state.offsets**2).sum()) / state.spread**2
-        # The prior's own constant, so that objectives of the same spread can be compared.
+        # The prior's own constant, so that a better spread also has the higher objective.
         around -= len(state.offsets) * float(np.log(state.spread))
         return around + float(self.covariates.penalty(state.inner))
 
@@ -147,7 +148,7 @@ class Sum:
         logits = self.covariates.logits(state.inner, rows)[chosen]
         offsets = state.offsets[chosen]
         p = probabilities(logits + offsets)
-        slope = offsets / state.spread**2  # at the best offset, prior and data pull equally
+        slope = (heads - (heads + tails) * probabilities(self._logits(state, rows)))[chosen]
         flips = information[chosen] / (p * (1 - p))
         flips = np.maximum(flips, np.maximum(-slope / p, slope / (1 - p)))
         like = flips * p + slope, flips * (1 - p) - slope

@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
-from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import (
+    ClickLogError,
+    ConvergenceWarning,
+    GecasmoWarning,
+    ImpossibleSessionError,
+    ModelError,
+)
 from gecasmo.estimation import EM, Coin, Counts, Expectation, Problem, Record, Solution
 from gecasmo.estimation.information import row_information, with_errors
 from gecasmo.estimation.problem import Evaluation
@@ -98,14 +104,23 @@ def _solve(problem: Problem, method: Any, show: Any) -> Solution:
     A prior is fixed while the objective climbs, so every round is monotone by itself.
     """
     solution: Solution = method.solve(problem, show)
-    for _ in range(MOST_ROUNDS):
-        states = _tuned(problem, solution.best)
-        if states is None or solution.interrupted:
+    for number in range(MOST_ROUNDS + 1):
+        # A prior can only be judged at the optimum, and who asks for n steps gets n.
+        states = _tuned(problem, solution.best) if solution.converged else None
+        if states is None:
+            break
+        if number == MOST_ROUNDS:
+            warnings.warn(
+                f"The priors of forms had not settled after {MOST_ROUNDS} rounds.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
             break
         problem.given_start = states
         following: Solution = method.solve(problem, show)
         done = solution.history[-1]
-        following.history = solution.history + [
+        # Objectives under different priors are no series: the history is that of the last round.
+        following.history = [
             record._replace(
                 iteration=record.iteration + done.iteration, seconds=record.seconds + done.seconds
             )
@@ -115,16 +130,35 @@ def _solve(problem: Problem, method: Any, show: Any) -> Solution:
         solution = following
     if solution.interrupted:
         return solution
+    if not solution.converged:
+        _tell_untuned(problem, method)
     # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
     polish = solution.converged and problem.held_out is None
     best = with_errors(problem, solution.best, polish)
     if best.objective > solution.best.objective:
+        solution.n_evaluations += 1
         last = solution.history[-1]
         solution.history.append(
             last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
         )
     solution.best = best
     return solution
+
+
+def _tell_untuned(problem: Problem, method: Any) -> None:
+    """Say which priors were left as they began, if the method itself says nothing."""
+    open_forms = [
+        problem.coins[tie[0]].name
+        for tie in problem.ties
+        if getattr(problem.coins[tie[0]].form, "learns_prior", False)
+    ]
+    if open_forms and not isinstance(method, EM):
+        warnings.warn(
+            f"The spread of {', '.join(open_forms)} was left as it began: only EM that converges "
+            "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
+            GecasmoWarning,
+            stacklevel=5,
+        )
 
 
 def _tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
@@ -271,11 +305,15 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -
         counts=dict(zip(names, best.counts.tables, strict=True)),
     )
 
-    for number, (name, form) in enumerate(model.forms.items()):
-        heads, tails = best.counts.heads(number), best.counts.tails(number)
-        remarks = getattr(form, "remarks", None)  # forms of other people need not have any
-        for remark in remarks(best.states[number], heads, tails) if remarks else ():
-            warnings.warn(f"The coin '{name}': {remark}.", GecasmoWarning, stacklevel=4)
+    for tie in problem.ties:
+        shared = [names[number] for number in tie]
+        which = f"The coin '{shared[0]}'"
+        if len(shared) > 1:
+            which = "The coins " + " and ".join(f"'{name}'" for name in shared)
+        tails, heads = problem.counts(tie, best)
+        remarks = getattr(model.forms[shared[0]], "remarks", None)  # other people's may lack it
+        for remark in remarks(best.states[tie[0]], heads, tails) if remarks else ():
+            warnings.warn(f"{which}: {remark}.", GecasmoWarning, stacklevel=4)
 
 
 class _bar:

@@ -110,7 +110,8 @@ class Likelihood:
 
 
 _KEPT = 2
-_known: WeakKeyDictionary[Model, OrderedDict[int, tuple[ClickLog, Likelihood]]] = (
+_Key = tuple[int, ...]
+_known: WeakKeyDictionary[Model, OrderedDict[_Key, tuple[ClickLog, Likelihood]]] = (
     WeakKeyDictionary()
 )
 
@@ -118,13 +119,16 @@ _known: WeakKeyDictionary[Model, OrderedDict[int, tuple[ClickLog, Likelihood]]] 
 def _likelihood(model: Model, log: ClickLog) -> Likelihood:
     """The last few logs of a model stay encoded: one to train on, one to look at."""
     known = _known.setdefault(model, OrderedDict())
-    if id(log) not in known:
+    # Another form or another frame of features makes other rows.
+    parts = (*model.forms.values(), *model.features_.values())
+    key = (id(log), *map(id, parts))
+    if key not in known:
         while len(known) >= _KEPT:
             known.popitem(last=False)
         # A copy, so that what is kept does not keep the model itself alive.
-        known[id(log)] = (log, Likelihood(model.copy(), log))
-    known.move_to_end(id(log))
-    likelihood = known[id(log)][1]
+        known[key] = (log, Likelihood(model.copy(), log))
+    known.move_to_end(key)
+    likelihood = known[key][1]
     likelihood.model.states_ = model.states_
     return likelihood
 

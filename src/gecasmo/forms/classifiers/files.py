@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms.classifiers.lightgbm_trees import check_lightgbm
 from gecasmo.forms.classifiers.trees import check_trees
 from gecasmo.forms.extras import extra
 from gecasmo.forms.protocol import Floats
@@ -67,6 +68,7 @@ class SavedBooster:
 
     def __init__(self, classifier: Any, text: str) -> None:
         booster = _needed("lightgbm", "lightgbm").Booster
+        check_lightgbm(text)
         try:
             self.booster_ = booster(model_str=text)
         except Exception as error:
@@ -91,6 +93,13 @@ def _dumped(classifier: Any) -> bytes:
         odd = [it for it in skops.get_untrusted_types(data=content) if it not in TRUSTED]
     except Exception as error:
         raise SavedModelError(f"{name} cannot be saved without pickle: {error}") from error
+    unchecked = _unchecked(classifier)
+    if unchecked:
+        raise SavedModelError(
+            f"{name} cannot be saved: it contains {unchecked}, whose compiled code follows numbers "
+            "of a file without checking them. Linear models, trees, forests, boosting, naive Bayes "
+            "and small networks can be saved."
+        )
     if odd:
         raise SavedModelError(
             f"{name} cannot be saved: it contains {', '.join(odd)}, and loading that could run "
@@ -106,6 +115,9 @@ def _loaded(content: bytes, versions: dict[str, str]) -> Any:
     try:
         loaded = _needed("skops.io").loads(content, trusted=list(TRUSTED))
         check_trees(loaded)
+        unchecked = _unchecked(loaded)
+        if unchecked:
+            raise SavedModelError(f"A classifier contains {unchecked}, which is not loaded here.")
     except SavedModelError:
         raise
     except Exception as error:
@@ -115,6 +127,33 @@ def _loaded(content: bytes, versions: dict[str, str]) -> Any:
             f"{', '.join(f'{name} {number}' for name, number in _versions().items())}."
         ) from error
     return loaded
+
+
+# Families whose prediction is compiled code that trusts its arrays.
+_UNCHECKED = ("sklearn.svm.", "sklearn.neighbors.", "sklearn.gaussian_process.")
+
+
+def _unchecked(classifier: Any) -> str:
+    """The first part of a classifier that could crash on a bad file, if there is one."""
+    seen: set[int] = set()
+    todo = [classifier]
+    while todo:
+        part = todo.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        kind = type(part)
+        if kind.__module__.startswith(_UNCHECKED):
+            return kind.__name__
+        if isinstance(part, (list, tuple, set)):
+            todo += part
+        elif isinstance(part, dict):
+            todo += part.values()
+        elif isinstance(part, np.ndarray) and part.dtype == object:
+            todo += part.ravel().tolist()
+        elif kind.__module__.startswith("sklearn.") and hasattr(part, "__dict__"):
+            todo += vars(part).values()
+    return ""
 
 
 def _versions() -> dict[str, str]:
