@@ -249,7 +249,7 @@ def _report(figures: dict[str, Any]) -> str:
         "the method's own limit; for CLAX the median over "
         f"{len(SEEDS)} random starts, its limit that of a long run. Its seconds leave out "
         "importing and compiling, ours sorting the log into rows. *Example*: the settings of its "
-        "configuration; *tuned*: the fastest of 68 that we tried which every start got there with.",
+        "configuration; *tuned*: the fastest that we found with which every start gets there.",
         "",
         "| | gecasmo, EM | CLAX, example | CLAX, tuned |",
         "|---|---|---|---|",

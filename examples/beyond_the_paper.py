@@ -27,6 +27,8 @@ def main() -> None:
             f"{row['model']:<34}{row['marginal']:>10.4f}{row['conditional']:>13.4f}"
             f"{row['way']:>12.0%}{row['seconds']:>9.1f}"
         )
+    print("\nAttraction by log distance and crowding, coefficients of the last log:")
+    print(result.coefficients)
     if asked.chart:
         draw_beyond(result, asked.chart)
         print(f"\nThe chart is in {asked.chart}.")

@@ -1,8 +1,18 @@
 """Turn kernels, codes and forms into fitted forms; no method knows which model it fits."""
 
-from gecasmo.estimation.em import EM, Record, Solution
+from gecasmo.estimation.em import EM, Method, Record, Solution
 from gecasmo.estimation.expectation import Counts, Expectation
 from gecasmo.estimation.gradient import Gradient
 from gecasmo.estimation.problem import Coin, Problem
 
-__all__ = ["EM", "Coin", "Counts", "Expectation", "Gradient", "Problem", "Record", "Solution"]
+__all__ = [
+    "EM",
+    "Coin",
+    "Counts",
+    "Expectation",
+    "Gradient",
+    "Method",
+    "Problem",
+    "Record",
+    "Solution",
+]

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -42,6 +42,21 @@ class Solution:
 
 
 Progress = Callable[[int, int, float], None]  # iteration, at most, objective per page
+
+
+class Method(Protocol):
+    """A way to fit; `EM` and `Gradient` are some. It never learns which model it fits.
+
+    A method may also have `validation`, pages to be judged by (a share, or a ClickLog), and then
+    `seed`.
+    """
+
+    @property
+    def augmentation(self) -> str:
+        """Which flips count as hidden data, "minimal" or "full"."""
+
+    def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        """Maximise the objective of a problem."""
 
 
 @dataclass(frozen=True)

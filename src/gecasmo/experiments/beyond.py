@@ -130,12 +130,14 @@ class Beyond:
     """Scores, and what the models of the last seed say about hidden events.
 
     `scores` has a row per seed and model; `by_distance` true and fitted attraction and
-    satisfaction by distance of user and item; `by_rank` true and inferred examination.
+    satisfaction by distance of user and item; `by_rank` true and inferred examination;
+    `coefficients` those of attraction by distance and crowding, if that was fitted.
     """
 
     scores: pl.DataFrame
     by_distance: pl.DataFrame
     by_rank: pl.DataFrame
+    coefficients: pl.DataFrame | None = None
 
     def means(self) -> pl.DataFrame:
         """Means over seeds, and the share of the way from item tables to the oracle."""
@@ -170,8 +172,12 @@ def run_beyond(
             )
             scores.append(_score(seed, contender.name, model, test, time.perf_counter() - began))
         scores.append(_score(seed, "oracle", simulated.oracle, test, 0.0))
+    read = models.get("user: log distance and crowding")
+    coefficients = None if read is None else read.coefficients["attraction"]
     models["truth"] = simulated.oracle
-    return Beyond(pl.DataFrame(scores), _by_distance(models, test), _by_rank(models, test))
+    return Beyond(
+        pl.DataFrame(scores), _by_distance(models, test), _by_rank(models, test), coefficients
+    )
 
 
 def _score(seed: int, name: str, model: Model, test: ClickLog, seconds: float) -> dict[str, Any]:

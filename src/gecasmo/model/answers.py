@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows, Wanted
+from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
 from gecasmo.errors import ModelError
 from gecasmo.estimation import Expectation
@@ -37,6 +38,19 @@ def parameter_frames(model: Model) -> dict[str, pl.DataFrame]:
             frame = frame.with_columns(pl.Series("heads", sides[1]), pl.Series("tails", sides[0]))
         frames[coin] = frame
     return frames
+
+
+def result_columns(model: Model, coin: str, log: ClickLog) -> pl.DataFrame:
+    """The columns of a log, with those keys of a coin that are made from the pages."""
+    made = [
+        key for key in model.keys.get(coin, ()) if key in (*HISTORY_KEYS, "page_length", "result")
+    ]
+    parts = [coded(log, key, coin) for key in made]
+    columns = [
+        part.values.gather(pl.Series(part.codes)).alias(key)
+        for key, part in zip(made, parts, strict=True)
+    ]
+    return log.to_frame().with_columns(columns)
 
 
 def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:

@@ -24,7 +24,7 @@ from gecasmo.logs import ClickLog, read_log
 from gecasmo.model.given import as_frame
 
 if TYPE_CHECKING:
-    from gecasmo.estimation import EM
+    from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
     from gecasmo.model.fitting import FitReport
 
@@ -201,7 +201,7 @@ class Model:
     def fit(
         self,
         log: ClickLog,
-        method: EM | None = None,
+        method: Method | None = None,
         *,
         start: Model | None = None,
         features: Mapping[str, Any] | None = None,
@@ -215,7 +215,7 @@ class Model:
         ----------
         log : ClickLog
             From `read_log`.
-        method : EM, optional
+        method : EM or Gradient, optional
             How to estimate; `EM()` by default.
         start : Model, optional
             Begin at the probabilities of this fitted model (it may be `model` itself).
@@ -294,10 +294,11 @@ class Model:
         The frame has the coin's key columns, and the columns that its form reads unless the model
         has them from `features`. Rows that no fit has seen are answered as the form sees fit.
         """
-        from gecasmo.model.answers import coin_probability
+        from gecasmo.model.answers import coin_probability, result_columns
 
-        frame = rows.to_frame() if isinstance(rows, ClickLog) else as_frame(rows, coin)
-        return coin_probability(self, coin, frame)
+        if isinstance(rows, ClickLog):
+            rows = result_columns(self, coin, rows)
+        return coin_probability(self, coin, as_frame(rows, coin))
 
     def log_likelihood(self, log: ClickLog, *, impossible: Impossible = "raise") -> Floats:
         """The natural logarithm of the probability of each session's signals."""

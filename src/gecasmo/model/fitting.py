@@ -18,7 +18,16 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     ModelError,
 )
-from gecasmo.estimation import EM, Coin, Counts, Expectation, Problem, Record, Solution
+from gecasmo.estimation import (
+    EM,
+    Coin,
+    Counts,
+    Expectation,
+    Method,
+    Problem,
+    Record,
+    Solution,
+)
 from gecasmo.estimation.information import row_information, with_errors
 from gecasmo.estimation.problem import Evaluation
 from gecasmo.forms.protocol import columns_of
@@ -53,7 +62,7 @@ class FitReport:
 def fit_model(
     model: Model,
     log: ClickLog,
-    method: EM | None,
+    method: Method | None,
     start: Model | None,
     features: Mapping[str, Any] | None,
     threads: int | None,
@@ -186,7 +195,7 @@ class _Builder:
         self,
         model: Model,
         log: ClickLog,
-        method: EM,
+        method: Method,
         start: Model | None,
         threads: int | None,
         impossible: Impossible,
