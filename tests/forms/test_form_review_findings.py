@@ -1,0 +1,100 @@
+"""What reviewers of the forms found, kept from coming back."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+
+import gecasmo.torch
+from gecasmo import DBN, EM, PBM, UBM, ClickLog, Gradient, Logistic, Sum, Table, read_log
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, ModelError
+from gecasmo.simulation import paper_log
+
+PLACE = ("item_x", "item_y")
+
+
+@pytest.fixture(scope="module")
+def log() -> ClickLog:
+    return paper_log(5, n_users=600).log
+
+
+def sum_dbn() -> DBN:
+    return DBN(attraction=Sum(Logistic(*PLACE), key="doc"), satisfaction=Table(key="doc"))
+
+
+def test_a_fit_with_coefficients_ends_at_the_optimum(log: ClickLog) -> None:
+    """EM gains little per page long before it is within a fraction of a standard error."""
+    model = PBM(attraction=Logistic(*PLACE), examination=Logistic("rank"))
+    usual = model.copy().fit(log)
+    exact = model.copy().fit(log, EM(tol=1e-13, max_iter=5000))
+    for coin in ("attraction", "examination"):
+        a, b = usual.coefficients[coin], exact.coefficients[coin]
+        apart = (a["coefficient"] - b["coefficient"]) / b["standard_error"]
+        assert apart.abs().max() < 0.02
+    assert np.diff(usual.history["objective"]).min() >= 0
+    assert usual.report_ is not None
+    assert usual.report_.objective == usual.history["objective"][-1]
+
+
+def test_a_number_of_steps_is_that_number_also_for_a_sum(log: ClickLog) -> None:
+    model = sum_dbn().fit(log, EM(max_iter=2, tol=0, accelerate=False))
+    assert model.history["iteration"].to_list() == [0, 1, 2]
+    assert model.states()["attraction"].spread == 1.0
+
+
+def test_a_sum_that_is_not_converged_warns_once(log: ClickLog) -> None:
+    with pytest.warns(ConvergenceWarning) as caught:
+        sum_dbn().fit(log, EM(max_iter=1))
+    assert len(caught) == 1
+
+
+def test_gradient_leaves_the_spread_and_says_so(log: ClickLog) -> None:
+    with pytest.warns(GecasmoWarning, match="The spread of attraction was left as it began"):
+        model = sum_dbn().fit(log, Gradient(epochs=2))
+    assert model.states()["attraction"].spread == 1.0
+    assert model.history["iteration"][-1] == 2
+    given = DBN(attraction=Sum(Logistic(*PLACE), key="doc", spread=0.5), satisfaction=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        given.fit(log, Gradient(epochs=2))
+
+
+def test_objectives_in_the_history_are_under_one_prior(log: ClickLog) -> None:
+    assert np.diff(sum_dbn().fit(log).history["objective"].to_numpy()).min() > -1e-9
+
+
+def test_the_spread_is_shown(log: ClickLog) -> None:
+    assert "around their features" in repr(sum_dbn().fit(log))
+
+
+def test_the_probability_of_a_coin_at_every_result(log: ClickLog) -> None:
+    model = UBM(attraction=Table(key="doc")).fit(log)
+    attraction, examination = (model.probability(c, log) for c in ("attraction", "examination"))
+    np.testing.assert_allclose(
+        attraction * examination, model.predict_conditional_clicks(log), rtol=1e-12
+    )
+
+
+def test_other_features_make_other_rows_for_the_likelihood() -> None:
+    log = read_log({"session": [1, 1], "doc": ["a", "b"], "rank": [1, 2], "click": [1, 0]})
+    model = PBM(attraction=Logistic("x", l2=1.0), examination=0.9)
+    items = pl.DataFrame({"doc": ["a", "b"], "x": [0.0, 1.0]})
+    for frame in (items, items.with_columns(x=pl.col("x") + 5)):
+        model.fit(log, EM(max_iter=1, tol=0), features={"attraction": frame})
+        assert gecasmo.torch.rows(model, log)["attraction"]["x"].sort().equals(frame["x"])
+
+
+def test_coins_that_share_a_form_are_remarked_on_once(log: ClickLog) -> None:
+    shared = Logistic("constant", *PLACE)
+    same = read_log(log.to_frame().with_columns(constant=pl.lit(1.0)))
+    with pytest.warns(GecasmoWarning, match="coins 'attraction' and 'satisfaction'") as caught:
+        DBN(attraction=shared, satisfaction=shared).fit(same)
+    assert len(caught) == 1
+
+
+def test_what_the_model_explains_is_no_feature(log: ClickLog) -> None:
+    with pytest.raises(ModelError, match="reads 'click', which is what the model is to explain"):
+        DBN(attraction=Logistic("click"), satisfaction=0.5).fit(log)
