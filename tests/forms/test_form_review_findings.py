@@ -98,3 +98,101 @@ def test_coins_that_share_a_form_are_remarked_on_once(log: ClickLog) -> None:
 def test_what_the_model_explains_is_no_feature(log: ClickLog) -> None:
     with pytest.raises(ModelError, match="reads 'click', which is what the model is to explain"):
         DBN(attraction=Logistic("click"), satisfaction=0.5).fit(log)
+
+
+# -- a stranger's findings ---------------------------------------------------------------------
+SATISFIED = {"satisfaction": Table(key=())}
+
+
+def described(log: ClickLog) -> ClickLog:
+    by_user = pl.when(pl.col("user") % 2 == 0).then(pl.lit("a")).otherwise(pl.lit("b"))
+    return read_log(log.to_frame().with_columns(device=by_user, constant=pl.lit(1000.0)))
+
+
+def test_what_one_coin_leaves_open_takes_no_errors_from_another(log: ClickLog) -> None:
+    """A category without prior has one level too many; that is its own affair."""
+    forms = {"attraction": Logistic("item_x"), "continuation": Logistic("device", l2=0)}
+    model = DBN(**forms, **SATISFIED).fit(described(log))
+    for frame in model.coefficients.values():
+        assert frame["standard_error"].null_count() == 0
+        assert frame["standard_error"].max() < 1
+
+
+def test_a_constant_column_leaves_the_error_of_the_intercept_alone(log: ClickLog) -> None:
+    plain = DBN(attraction=Logistic("item_x"), **SATISFIED).fit(log)
+    with pytest.warns(GecasmoWarning, match="'constant' is constant"):
+        model = DBN(attraction=Logistic("item_x", "constant"), **SATISFIED).fit(described(log))
+    with_it, without = (m.coefficients["attraction"]["standard_error"] for m in (model, plain))
+    assert with_it[0] == pytest.approx(without[0], rel=1e-3)
+    assert with_it[2] is None
+
+
+def test_a_level_that_is_always_clicked_is_told_about(log: ClickLog) -> None:
+    frame = described(log).to_frame()
+    rare = pl.col("click") & (pl.col("rank") == 2)
+    odd = frame.with_columns(kind=pl.when(rare).then(pl.lit("z")).otherwise("device"))
+    with pytest.warns(GecasmoWarning, match=r"separate heads from tails.*kind=z"):
+        DBN(attraction=Logistic("kind", l2=0), **SATISFIED).fit(read_log(odd))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [Logistic("item_x"), Logistic("item_x", key="doc"), Sum(Logistic("ranker"), key="doc")],
+    ids=repr,
+)
+@pytest.mark.filterwarnings("ignore:The coin .* is constant")
+def test_a_log_without_results_has_no_answers(form: Logistic, log: ClickLog) -> None:
+    model = DBN(attraction=form, **SATISFIED).fit(log)
+    nothing = log.take(np.zeros(log.n_sessions, bool))
+    assert len(model.predict_clicks(nothing)) == 0
+    assert len(model.posterior(nothing)) == 0
+
+
+def test_a_key_is_no_feature() -> None:
+    with pytest.raises(ModelError, match="'result' numbers the shown results"):
+        Logistic("price", "result")
+
+
+def test_one_form_has_one_frame_of_features(log: ClickLog) -> None:
+    shared = Logistic("x", key="doc")
+    frames = [pl.DataFrame({"doc": range(100), "x": np.arange(100) + n}) for n in (0.0, 1.0)]
+    with pytest.raises(ModelError, match="share a form, so they have one frame of features"):
+        DBN(attraction=shared, satisfaction=shared).fit(
+            log, features=dict(zip(("attraction", "satisfaction"), frames, strict=True))
+        )
+
+
+@pytest.mark.parametrize("lr", [1e3, 1e6])
+def test_descent_that_leads_nowhere_says_so(lr: float, log: ClickLog) -> None:
+    model = DBN(attraction=Logistic("item_x"), **SATISFIED)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(log, Gradient(lr=lr, epochs=2))
+    assert np.isfinite(model.score(log))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda n: np.full(n + 1, 0.5), r"answers 1 rows with an array of shape \(2,\)"),
+        (lambda n: np.full(n, 1.5), r"no probability \(first: 1.5\)"),
+        (lambda n: np.full(n, np.nan), r"no probability \(first: nan\)"),
+    ],
+)
+def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog) -> None:
+    class Odd:
+        key = ()
+
+        def begin(self, rows, generator):
+            return None
+
+        def fit(self, rows, heads, tails, previous):
+            return None
+
+        def predict(self, state, rows):
+            return answer(len(rows))
+
+        def penalty(self, state):
+            return 0.0
+
+    with pytest.raises(ModelError, match=message):
+        DBN(attraction=Odd(), **SATISFIED).fit(log)

@@ -32,6 +32,8 @@ def paper(
 
     from gecasmo.experiments.paper import CONTENDERS, SEEDS, n_steps, run_paper
 
+    if chart is not None:
+        _check_chart(chart)  # before the work, not after it
     console = Console()
     chosen = [*SEEDS, *range(4, 101)][:seeds]
     bar = (TextColumn("{task.description:<40}"), BarColumn(), TimeElapsedColumn())
@@ -54,6 +56,17 @@ def paper(
 
         draw_perplexity(result, chart)
         console.print(f"\nThe chart is in {chart}.")
+
+
+def _check_chart(path: Path) -> None:
+    from gecasmo.errors import GecasmoError
+    from gecasmo.experiments.chart import figure
+
+    figure()  # says so if Matplotlib is not there
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
+        raise GecasmoError(f"--chart {path}: the name has to end in .png, .svg or .pdf.")
+    if not path.absolute().parent.is_dir():
+        raise GecasmoError(f"--chart {path}: there is no such folder.")
 
 
 def _print_overall(console: Console, result: PaperResult) -> None:

@@ -113,6 +113,8 @@ class RowTables:
     def with_features(self, coin: str, rows: Rows, table: RowTable | None, scope: str) -> Rows:
         """The rows with the columns that the coin's form reads."""
         need = self.wanted[coin]
+        if not self.log.n_results:
+            return rows.with_features(self._nothing(need))
         attached = looked_up(rows, coin, need)
         columns = need.from_log(self.keys[coin])
         if columns and table is None:
@@ -155,6 +157,15 @@ class RowTables:
                 values = coded(self.log, name, coin, True).values
                 pair = values[int(typical[row])], values[int(codes[places[place]])]
                 refuse_disagreement(coin, name, table.rows, row, pair)
+
+    def _nothing(self, need: Wanted) -> dict[str, pl.Series]:
+        """Features of the one row that a log without results has: none is known."""
+        frames = [self.log.to_frame(), *([] if need.frame is None else [need.frame])]
+        types = {name: dtype for frame in frames for name, dtype in frame.schema.items()}
+        return {
+            name: pl.Series(name, [None], dtype=types.get(name, pl.Float64))
+            for name in need.columns
+        }
 
     def _is_nullable(self, name: str) -> bool:
         return name in self.nullable or all(name not in listed for listed in self.keys.values())

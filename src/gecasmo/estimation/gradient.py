@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ModelError
+from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch, Batches
@@ -57,8 +57,8 @@ class Gradient:
 
     optimizer: Any = "adam"
     lr: float = 0.01
-    epochs: int = 20
-    batch_size: int = 1024
+    epochs: int = 50
+    batch_size: int = 256
     validation: Any = None
     patience: int | None = None
     augmentation: str = "minimal"
@@ -126,6 +126,7 @@ class _Descent:
     def _run(self) -> Solution:
         generator = np.random.default_rng(self.method.seed)
         best, best_score = self._look(0)
+        begun = best
         since, converged, interrupted = 0, False, False
         try:
             for epoch in range(1, self.method.epochs + 1):
@@ -142,6 +143,13 @@ class _Descent:
                     break
         except KeyboardInterrupt:
             interrupted = True
+        if best is begun and self.optimizer is not None and len(self.history) > 1:
+            warnings.warn(
+                "No epoch was better than the start, so the model is as it began. A smaller lr "
+                f"than {self.method.lr:g} may help.",
+                ConvergenceWarning,
+                stacklevel=8,
+            )
         return Solution(best, self.history, converged, interrupted, True, self.n_evaluations)
 
     def _optimizer(self) -> Any:
@@ -162,7 +170,10 @@ class _Descent:
         n_results = self.method.batch_size * self.problem.expectation.encoded.max_length
         with one_thread(n_results * width(moved)):
             for pages in self.batches.shuffled(generator):
-                loss = self._loss(self.batches.take(pages))
+                try:
+                    loss = self._loss(self.batches.take(pages))
+                except ImpossibleSessionError:
+                    return False  # logits so far out that a probability is zero
                 if not torch.isfinite(loss):
                     return False
                 self.optimizer.zero_grad()

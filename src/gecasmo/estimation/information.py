@@ -43,7 +43,7 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
     small = _small(problem, best.states)
     states = list(best.states)
     if any(tie in small for tie in takers):
-        covariance, unknown = _inverse(_observed(problem, best, small))
+        covariance, unknown, share = _inverse(_observed(problem, best, small))
         if polish:
             best = _polished(problem, best, small, covariance)
             states = list(best.states)
@@ -54,7 +54,9 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
             if tie in takers:
                 own = slice(start, start + size)
                 block = covariance[own, own]
-                _set(states, tie, form.informed(states[tie[0]], block, True, unknown[own]))
+                # What other forms leave open is no concern of this one.
+                open_here = unknown[own][:, np.abs(share[own]).max(axis=0, initial=0.0) > 1e-3]
+                _set(states, tie, form.informed(states[tie[0]], block, True, open_here))
             start += size
     for tie in takers:
         form = problem.coins[tie[0]].form
@@ -64,7 +66,7 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
             continue
         rows = problem.coins[tie[0]].rows
         information = row_information(problem, best, tie)
-        covariance, unknown = _inverse(form.information(state, rows, information))
+        covariance, unknown, _ = _inverse(form.information(state, rows, information))
         _set(states, tie, form.informed(state, covariance, False, unknown))
     return replace(best, states=states)
 
@@ -217,8 +219,9 @@ def _score(
     return score
 
 
-def _inverse(matrix: Floats) -> tuple[Floats, Floats]:
-    """The inverse on the directions that the data say something about, and the other directions.
+def _inverse(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+    """The inverse on the directions that the data say something about; the other directions; and
+    these in units of information, which tell how much each parameter takes part.
 
     Those (collinear columns, the common level of a category) are not estimated. Each parameter is
     measured in units of its own information, so that rare ones are not taken for unknown.
@@ -229,7 +232,7 @@ def _inverse(matrix: Floats) -> tuple[Floats, Floats]:
     known = values > 1e-7
     directions = scale[:, None] * vectors
     inverse: Floats = (directions[:, known] / values[known]) @ directions[:, known].T
-    return inverse, directions[:, ~known]
+    return inverse, directions[:, ~known], vectors[:, ~known]
 
 
 def _set(states: list[FormState], tie: tuple[int, ...], state: FormState) -> None:

@@ -26,6 +26,24 @@ class Coin:
     form: Form
     rows: Rows
 
+    def predict(self, state: FormState) -> Floats:
+        """The probabilities of its rows; what forms of other people answer is looked at."""
+        answer = np.asarray(self.form.predict(state, self.rows), dtype=np.float64)
+        if type(self.form).__module__.startswith("gecasmo."):
+            return answer
+        if answer.shape != (len(self.rows),):
+            raise ModelError(
+                f"The form {self.form!r} of '{self.name}' answers {len(self.rows):,} rows with an "
+                f"array of shape {answer.shape}."
+            )
+        wrong = ~((answer >= 0) & (answer <= 1))
+        if wrong.any():
+            raise ModelError(
+                f"The form {self.form!r} of '{self.name}' answers {int(wrong.sum()):,} rows with "
+                f"something that is no probability (first: {answer[wrong][0]:g})."
+            )
+        return answer
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -89,8 +107,7 @@ class Problem:
     def weights(self, states: list[FormState]) -> list[Floats]:
         """Two weights per row: tails, heads."""
         return [
-            as_weights(coin.form.predict(state, coin.rows))
-            for coin, state in zip(self.coins, states, strict=True)
+            as_weights(coin.predict(state)) for coin, state in zip(self.coins, states, strict=True)
         ]
 
     def maximise(self, at: Evaluation) -> list[FormState]:

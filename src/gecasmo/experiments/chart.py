@@ -39,7 +39,7 @@ def draw_perplexity(result: PaperResult, path: str | Path) -> None:
         lower,
         ours,
         {"CZM, item tables": ("CZM", BLUE), "UBM, item tables": ("UBM", ORANGE)},
-        f"gecasmo, item tables (users never seen, mean of {len(result.seeds)} seeds)",
+        f"gecasmo, item tables (users never seen, {len(result.seeds)} simulated logs)",
     )
     upper.set_ylim(1, 11)
     lower.set_ylim(1, 2.2)

@@ -75,6 +75,8 @@ class FeatureCoding:
             values = as_floats(frame[name])
             values = np.where(np.isnan(values), self.mean[place], values)
             numeric[:, place] = (values - self.shift[place]) / self.scale[place]
+            if name in self.constant and self.shift[place] == self.mean[place]:
+                numeric[:, place] = 0.0  # not even what rounding left of it
         return CodedFeatures(numeric, tuple(self._level(frame[n], n) for n in self.levels))
 
     def _level(self, column: pl.Series, name: str) -> NDArray[np.int64]:
@@ -112,7 +114,9 @@ class FeatureCoding:
         }
         mean, shift, scale = (np.array(data[n], float) for n in ("mean", "shift", "scale"))
         shape = (len(data["numeric"]),)
-        if not (mean.shape == shift.shape == scale.shape == shape and np.all(scale > 0)):
+        is_finite = np.all(np.isfinite([*mean, *shift, *scale]))
+        fits = mean.shape == shift.shape == scale.shape == shape
+        if not (fits and is_finite and np.all(scale > 0)):
             raise ModelError("the scales of a form's columns do not fit its columns")
         return cls(
             tuple(data["columns"]),

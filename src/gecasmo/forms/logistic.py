@@ -210,8 +210,10 @@ class Logistic:
         and the log says next to nothing against any other."""
         if state.covariance is None:
             return False
-        error = np.sqrt(np.maximum(np.diag(state.covariance), 0.0))
-        return bool(np.any((np.abs(state.coefficients) > 10) & (error > 10)))
+        is_open = np.sqrt(np.maximum(np.diag(state.covariance), 0.0)) > 10
+        if state.is_known is not None:
+            is_open |= ~state.is_known
+        return bool(np.any((np.abs(state.coefficients) > 10) & is_open))
 
     def vector(self, state: LogisticState) -> Floats:
         return state.coefficients
@@ -298,6 +300,7 @@ class Logistic:
             error = np.sqrt(np.maximum(spread, 0.0))
             if state.is_known is not None:
                 error = np.where(state.is_known, error, np.nan)
+            error[self._idle(state)] = np.nan
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return pl.DataFrame(
                 {
@@ -346,11 +349,20 @@ class Logistic:
             change[first + number, first + number] = 1 / scale
             if self.intercept:
                 change[0, first + number] = -shift / scale
+        # A constant column has no effect of its own, and so none on the intercept's error.
+        change[0, self._idle(state)] = 0.0
         for block in state_blocks(state):
             if self.intercept:
                 change[block, block] -= 1 / (block.stop - block.start)
                 change[0, block] = 1 / (block.stop - block.start)
         return change
+
+    def _idle(self, state: LogisticState) -> list[int]:
+        """Where the coefficients of constant columns stand, which an intercept makes idle."""
+        names = state.coding.numeric
+        if not self.intercept:
+            return []
+        return [1 + place for place, name in enumerate(names) if name in state.coding.constant]
 
     # -- keeping -------------------------------------------------------------------------------
     def to_data(self, state: LogisticState) -> tuple[dict[str, Any], Parts]:

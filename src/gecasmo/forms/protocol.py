@@ -105,6 +105,11 @@ def as_columns(columns: Sequence[Any], form: str) -> tuple[str, ...]:
     if odd or not columns:
         shown = f", not {odd[0]!r}" if odd else ""
         raise ModelError(f'{form} takes the names of columns, such as {form}("price"){shown}.')
+    if "result" in columns:
+        raise ModelError(
+            f"{form}: 'result' numbers the shown results, so it is a key and no feature. A column "
+            "of the log with that name has to be renamed."
+        )
     return check_keys(tuple(columns))
 
 

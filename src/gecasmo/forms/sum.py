@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.linear import fit_offsets, probabilities
 from gecasmo.forms.logistic import Logistic
 from gecasmo.forms.protocol import Floats, FormState, Parts, as_key
@@ -74,7 +75,8 @@ class Sum:
                 f"Sum({covariates!r}): the covariates are a form that takes offsets, "
                 'such as Sum(Logistic("price")) or Sum(Torch(module, "price")).'
             )
-        if spread is not None and not 0 < spread < np.inf:
+        is_number = isinstance(spread, NUMBERS) and not isinstance(spread, bool)
+        if spread is not None and not (is_number and 0 < spread < np.inf):
             raise ModelError(f"Sum(spread={spread!r}): a positive number is wanted.")
         if covariates.key is not None and key is not None and as_key(key) != covariates.key:
             raise ModelError("Sum and its covariates name different keys; one key is enough.")
@@ -199,7 +201,7 @@ class Sum:
 
     def summary(self, state: SumState) -> str:
         """A few words on what was learned."""
-        return f"{len(state.offsets):,} rows, spread {state.spread:.2f} around their features"
+        return f"{len(state.offsets):,} rows, spread {state.spread:.2g} around their features"
 
     def to_frame(self, state: SumState) -> pl.DataFrame:
         from scipy.special import expit

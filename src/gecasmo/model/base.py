@@ -152,8 +152,14 @@ class Model:
                     f"{self.name}: the form {self.forms[coin]!r} of '{coin}' reads no features."
                 )
             for other, form in self.forms.items():
-                if form is self.forms[coin]:
-                    twin.features_[other] = frame
+                if form is not self.forms[coin]:
+                    continue
+                if other in frames and frames[other] is not given:
+                    raise ModelError(
+                        f"{self.name}: '{coin}' and '{other}' share a form, so they have one frame "
+                        "of features, not two."
+                    )
+                twin.features_[other] = frame
         return twin
 
     def source(self, kernel: str = "e_step", augmentation: Augmentation = "minimal") -> str:
