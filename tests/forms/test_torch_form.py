@@ -837,7 +837,7 @@ def test_without_torch() -> None:
 import sys
 sys.modules["torch"] = None
 import gecasmo
-assert gecasmo.Gradient().epochs == 20
+assert gecasmo.Gradient().epochs == 50
 for make in (lambda: gecasmo.Torch(len, "x"),):
     try:
         make()
