@@ -23,6 +23,7 @@ from gecasmo.kernels.running import default_threads
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
 _DENSE = 600
 _MAX_STEPS = 50
+_LONGEST = 100.0
 # Rows are looked at in pieces that stay in the processor's cache, and on threads. The pieces do not
 # depend on the threads, so neither do the sums.
 _PIECE = 8192
@@ -179,6 +180,11 @@ class Regression:
         used, flips = total > 0, float(total.sum())
         for _ in range(_MAX_STEPS):
             step, offset_step, gain = self._direction(here)
+            # Where the data say next to nothing a step can be as long as numbers go.
+            shorter = min(1.0, _LONGEST / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+            if shorter < 1:
+                step, gain = shorter * step, shorter * gain
+                offset_step = None if offset_step is None else shorter * offset_step
             if not gain > 1e-14 * (1 + abs(here.value)):
                 is_separated = self._is_long(step, offset_step)
                 break
