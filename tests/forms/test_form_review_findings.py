@@ -196,3 +196,16 @@ def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog
 
     with pytest.raises(ModelError, match=message):
         DBN(attraction=Odd(), **SATISFIED).fit(log)
+
+
+def test_rows_with_next_to_no_flips_send_no_coefficient_to_infinity() -> None:
+    """Found by a soak run: a step of Newton's method as long as 1e293."""
+    from gecasmo.forms.coding import CodedFeatures
+    from gecasmo.forms.linear import Design, Regression
+
+    levels = np.array([0, 1, 2, 3])
+    design = Design(CodedFeatures(np.zeros((4, 0)), (levels,)), [4], intercept=False)
+    heads, tails = np.array([4e-7, 0.0, 1e-290, 3.0]), np.array([0.0, 9e-12, 0.0, 5.0])
+    solution = Regression(design, heads, tails, np.zeros(4)).maximise(np.zeros(4))
+    assert np.all(np.isfinite(solution.coefficients))
+    assert np.abs(solution.coefficients).max() < 1e5
