@@ -19,7 +19,6 @@ class Batch(NamedTuple):
 
     encoded: EncodedLog
     used: list[Integers]
-    weight: float
 
 
 @dataclass(frozen=True)
@@ -72,4 +71,4 @@ class Batches:
             bucket_start=bucket_start,
             shifts=[8] * len(whole.shifts),
         )
-        return Batch(encoded, used, float(encoded.weight.sum()))
+        return Batch(encoded, used)

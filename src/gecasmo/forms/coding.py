@@ -69,6 +69,13 @@ class FeatureCoding:
         known: CodedFeatures = self._known[rows]
         return known
 
+    def known(self, rows: Rows) -> NDArray[np.bool_]:
+        """Rows of which every level was there when the coding was learned."""
+        known = np.ones(len(rows), bool)
+        for levels in self.apply(rows).levels:
+            known &= levels >= 0
+        return known
+
     def _code(self, frame: pl.DataFrame) -> CodedFeatures:
         numeric = np.empty((len(frame), len(self.numeric)))
         for place, name in enumerate(self.numeric):
@@ -77,9 +84,10 @@ class FeatureCoding:
             numeric[:, place] = (values - self.shift[place]) / self.scale[place]
             if name in self.constant and self.shift[place] == self.mean[place]:
                 numeric[:, place] = 0.0  # not even what rounding left of it
-        return CodedFeatures(numeric, tuple(self._level(frame[n], n) for n in self.levels))
+        return CodedFeatures(numeric, tuple(self.level_numbers(frame[n], n) for n in self.levels))
 
-    def _level(self, column: pl.Series, name: str) -> NDArray[np.int64]:
+    def level_numbers(self, column: pl.Series, name: str) -> NDArray[np.int64]:
+        """The number of each value's level; -1 for a level that the coding has not seen."""
         table = self.levels[name]
         if column.dtype == pl.Null:
             column = column.cast(table.dtype)

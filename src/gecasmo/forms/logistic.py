@@ -161,10 +161,7 @@ class Logistic:
 
     def known(self, state: LogisticState, rows: Rows) -> NDArray[np.bool_]:
         """Rows of which every level was there in the fit."""
-        known = np.ones(len(rows), bool)
-        for levels in state.coding.apply(rows).levels:
-            known &= levels >= 0
-        return known
+        return state.coding.known(rows)
 
     def penalty(self, state: LogisticState) -> float:
         precision = self.precision(len(state.coefficients))
@@ -282,7 +279,7 @@ class Logistic:
         parts = [first]
         for block, (name, values) in zip(state_blocks(state), new.levels.items(), strict=True):
             effects = np.append(state.coefficients[block], 0.0)
-            parts.append(effects[old._level(values, name)])
+            parts.append(effects[old.level_numbers(values, name)])
         return replace(begun, coefficients=np.concatenate(parts))
 
     def summary(self, state: LogisticState) -> str:

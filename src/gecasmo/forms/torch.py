@@ -197,10 +197,7 @@ class Torch:
 
     def known(self, state: TorchState, rows: Rows) -> NDArray[np.bool_]:
         """Rows of which every level was there in the fit."""
-        known = np.ones(len(rows), bool)
-        for levels in state.coding.apply(rows).levels:
-            known &= levels >= 0
-        return known
+        return state.coding.known(rows)
 
     def penalty(self, state: TorchState) -> float:
         return -0.5 * self.recipe.weight_decay * squares(state.network)
@@ -219,7 +216,7 @@ class Torch:
             return begun
         levels = {}
         for name, values in new.levels.items():
-            fresh = values.filter(pl.Series(old._level(values, name) < 0))
+            fresh = values.filter(pl.Series(old.level_numbers(values, name) < 0))
             levels[name] = pl.concat([old.levels[name], fresh.cast(old.levels[name].dtype)])
         coding = replace(old, levels=levels, constant=new.constant, _known=ByRows())
         with own_randomness(self.recipe.seed, self.device):

@@ -34,6 +34,7 @@ from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import FLOOR, find_impossible, refuse
+from gecasmo.model.progress import progress_bar
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
@@ -91,7 +92,7 @@ def fit_model(
     problem = build.problem()
     if held_out is not None:
         problem.held_out = _Builder(work, held_out, method, start, threads, impossible).problem()
-    with _bar(model.name, progress) as show, using_threads(threads):
+    with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = _solve(problem, method, show)
     model.features_ = work.features_
     _keep(model, problem, solution, build)
@@ -323,40 +324,3 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -
         remarks = getattr(model.forms[shared[0]], "remarks", None)  # other people's may lack it
         for remark in remarks(best.states[tie[0]], heads, tails) if remarks else ():
             warnings.warn(f"{which}: {remark}.", GecasmoWarning, stacklevel=4)
-
-
-class _bar:
-    """A progress bar, if one is wanted."""
-
-    def __init__(self, name: str, wanted: bool | None) -> None:
-        import sys
-
-        self.name = name
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted
-
-    def __enter__(self) -> Any:
-        if not self.wanted:
-            return None
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("iteration {task.completed}/{task.total}"),
-            TextColumn("objective per page {task.fields[objective]:.6f}"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self.bar.start()
-        task = self.bar.add_task(f"Fitting {self.name}", total=None, objective=float("nan"))
-
-        def show(iteration: int, most: int, objective: float) -> None:
-            self.bar.update(task, completed=iteration, total=most, objective=objective)
-
-        return show
-
-    def __exit__(self, *_: object) -> None:
-        if self.wanted:
-            self.bar.stop()

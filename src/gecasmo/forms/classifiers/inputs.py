@@ -56,7 +56,7 @@ class Inputs:
         features = rows.features(self.coding.columns)
         known = np.ones(len(rows), bool)
         for name in self.coding.levels:
-            known &= self.coding._level(features[name], name) >= 0
+            known &= self.coding.level_numbers(features[name], name) >= 0
         return known
 
     def terms(self) -> list[str]:
@@ -74,7 +74,7 @@ class Inputs:
         numeric = np.empty((len(features), len(self.coding.numeric)))
         for place, name in enumerate(self.coding.numeric):
             numeric[:, place] = self._filled(as_floats(features[name]), name)
-        levels = [self.coding._level(features[name], name) for name in self.coding.levels]
+        levels = [self.coding.level_numbers(features[name], name) for name in self.coding.levels]
         sizes = list(self.coding.n_levels.values())
         n_columns = numeric.shape[1] + sum(sizes)
         # A missing number in a sparse matrix is more than most classifiers can take.
