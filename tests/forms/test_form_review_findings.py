@@ -201,7 +201,8 @@ def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog
 def test_rows_with_next_to_no_flips_send_no_coefficient_to_infinity() -> None:
     """Found by a soak run: a step of Newton's method as long as 1e293."""
     from gecasmo.forms.coding import CodedFeatures
-    from gecasmo.forms.linear import Design, Regression
+    from gecasmo.forms.design import Design
+    from gecasmo.forms.linear import Regression
 
     levels = np.array([0, 1, 2, 3])
     design = Design(CodedFeatures(np.zeros((4, 0)), (levels,)), [4], intercept=False)

@@ -26,7 +26,8 @@ from gecasmo.errors import ConvergenceWarning, GecasmoWarning, ModelError
 from gecasmo.estimation import information
 from gecasmo.forms import linear
 from gecasmo.forms.coding import CodedFeatures
-from gecasmo.forms.linear import Design, Regression
+from gecasmo.forms.design import Design
+from gecasmo.forms.linear import Regression
 from gecasmo.logs import ClickLog
 
 THOROUGH = EM(max_iter=3000, tol=1e-12)

@@ -1,4 +1,4 @@
-"""A design matrix that is never written out, and the logistic regression on it.
+"""Logistic regression on a design matrix that is never written out.
 
 A row's logit is  intercept + numeric . b + one effect per categorical column (+ an offset of the
 row's own). A categorical column has an effect for each of its levels and none is left out: what
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gecasmo.forms.coding import CodedFeatures
+from gecasmo.forms.design import Design
 from gecasmo.forms.protocol import Floats
 from gecasmo.kernels.running import default_threads
 
@@ -33,97 +31,6 @@ _LONG, _FAR = 0.02, 20.0
 # Logits are cut off here where they become probabilities: beyond, a double cannot tell 1 - p from
 # 0, and what is very unlikely would count as impossible.
 _FARTHEST = 36.0
-
-
-class Design:
-    """Rows of features as a matrix with columns (intercept, numeric, levels...)."""
-
-    def __init__(self, features: CodedFeatures, sizes: list[int], intercept: bool) -> None:
-        self.numeric = features.numeric
-        if intercept:
-            self.numeric = np.column_stack([np.ones(len(features)), features.numeric])
-        self.levels = features.levels
-        self.sizes = sizes
-        self.n_rows = len(features)
-        self.n_dense = self.numeric.shape[1]
-        self.n_columns = self.n_dense + sum(sizes)
-
-    @cached_property
-    def pieces(self) -> list[tuple[slice, Design]]:
-        """The rows in pieces, each with its place."""
-        found = []
-        for first in range(0, self.n_rows, _PIECE):
-            place = slice(first, min(first + _PIECE, self.n_rows))
-            levels = tuple(column[place] for column in self.levels)
-            part = CodedFeatures(self.numeric[place], levels)
-            found.append((place, Design(part, self.sizes, intercept=False)))
-        return found
-
-    @cached_property
-    def starts(self) -> NDArray[np.int64]:
-        """Where the effects of each categorical column begin."""
-        return np.cumsum([self.n_dense, *self.sizes], dtype=np.int64)[:-1]
-
-    def times(self, vector: Floats) -> Floats:
-        """The design times a vector of coefficients: the logit of every row."""
-        result: Floats = self.numeric @ vector[: self.n_dense]
-        start = self.n_dense
-        for levels, size in zip(self.levels, self.sizes, strict=True):
-            # Level -1, never seen, reads the zero that is put last.
-            result += np.append(vector[start : start + size], 0.0)[levels]
-            start += size
-        return result
-
-    def transposed_times(self, per_row: Floats) -> Floats:
-        """Sums over rows of a number per row times their features."""
-        return np.concatenate([self.numeric.T @ per_row, *self._by_level(per_row)])
-
-    def _by_level(self, per_row: Floats) -> list[Floats]:
-        """Sums over the rows of each level, column by column."""
-        return [
-            sums(levels + 1, per_row, size + 1)[1:]
-            for levels, size in zip(self.levels, self.sizes, strict=True)
-        ]
-
-    def squares(self, weight: Floats) -> Floats:
-        """The diagonal of the weighted normal matrix."""
-        dense = np.einsum("ij,ij,i->j", self.numeric, self.numeric, weight)
-        return np.concatenate([dense, *self._by_level(weight)])
-
-    def normal_matrix(self, weight: Floats) -> Floats:
-        """Features transposed, times weights, times features, written out."""
-        matrix = np.zeros((self.n_columns, self.n_columns))
-        n = self.n_dense
-        weighted = self.numeric * weight[:, None]
-        matrix[:n, :n] = self.numeric.T @ weighted
-        starts = self.starts
-        for i, (levels, size, start) in enumerate(
-            zip(self.levels, self.sizes, starts, strict=True)
-        ):
-            block = slice(start, start + size)
-            for column in range(n):
-                crossed = sums(levels + 1, weighted[:, column], size + 1)[1:]
-                matrix[column, block] = matrix[block, column] = crossed
-            diagonal = np.arange(start, start + size)
-            matrix[diagonal, diagonal] = sums(levels + 1, weight, size + 1)[1:]
-            for j in range(i):
-                other = slice(starts[j], starts[j] + self.sizes[j])
-                crossed = self._crossed(levels, size, self.levels[j], self.sizes[j], weight)
-                matrix[block, other] = crossed
-                matrix[other, block] = crossed.T
-        return matrix
-
-    @staticmethod
-    def _crossed(
-        a: NDArray[np.int64], n_a: int, b: NDArray[np.int64], n_b: int, weight: Floats
-    ) -> Floats:
-        both = (a + 1) * (n_b + 1) + b + 1
-        return sums(both, weight, (n_a + 1) * (n_b + 1)).reshape(n_a + 1, n_b + 1)[1:, 1:]
-
-
-def sums(numbers: NDArray[np.int64], per_row: Floats, size: int) -> Floats:
-    """Sums over the rows with each number."""
-    return np.bincount(numbers, weights=per_row, minlength=size).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -224,7 +131,7 @@ class Regression:
             return part._pass(coefficients, None if offsets is None else offsets[place], with_slope)
 
         with ThreadPoolExecutor(default_threads()) as pool:
-            done = list(pool.map(one, self.design.pieces))
+            done = list(pool.map(one, self.design.pieces(_PIECE)))
         logits, residual, weight = (
             np.concatenate([getattr(d, name) for d in done])
             for name in ("logits", "residual", "weight")

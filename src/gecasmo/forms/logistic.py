@@ -20,7 +20,8 @@ from gecasmo.forms.coding import (
     check_missing,
     learn_coding,
 )
-from gecasmo.forms.linear import Design, Regression, Solution, probabilities
+from gecasmo.forms.design import Design
+from gecasmo.forms.linear import Regression, Solution, probabilities
 from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
 
 # The covariance of more coefficients than this is not worked out.
