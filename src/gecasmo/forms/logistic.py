@@ -20,6 +20,7 @@ from gecasmo.forms.coding import (
     check_missing,
     learn_coding,
 )
+from gecasmo.forms.collinearity import collinear
 from gecasmo.forms.design import Design
 from gecasmo.forms.linear import Regression, Solution, probabilities
 from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
@@ -188,7 +189,7 @@ class Logistic:
                 f"(largest: {largest}). They were stopped where more would gain nothing; l2 > 0 or "
                 "fewer features give an estimate"
             )
-        mixed = collinear(state.coding, state.designs, self.intercept)
+        mixed = collinear(state.coding, next(iter(state.designs.values()), None), self.intercept)
         if mixed:
             remarks.append(
                 f"the columns {', '.join(mixed)} are collinear: only their combined effect is "
@@ -458,28 +459,3 @@ def state_blocks(state: LogisticState) -> list[slice]:
     sizes = list(state.coding.n_levels.values())
     ends = len(state.coefficients) - sum(sizes) + np.cumsum([0, *sizes])
     return [slice(int(a), int(b)) for a, b in pairwise(ends)]
-
-
-def collinear(
-    coding: FeatureCoding, designs: ByRows, intercept: bool, most_rows: int = 100_000
-) -> list[str]:
-    """The numeric columns of which the rows show only a combination."""
-    n = len(coding.numeric)
-    design = next(iter(designs.values()), None)
-    if n < 2 or design is None:
-        return []
-    every = max(1, design.n_rows // most_rows)
-    numeric = design.numeric[::every, design.n_dense - n :]
-    if intercept:
-        numeric = numeric - numeric.mean(axis=0)
-    else:
-        size = np.sqrt((numeric**2).mean(axis=0))
-        numeric = numeric / np.where(size > 0, size, 1.0)
-    sizes, directions = np.linalg.eigh(numeric.T @ numeric / max(len(numeric), 1))
-    mixed = np.zeros(n, bool)
-    for size, direction in zip(sizes, directions.T, strict=True):
-        # A constant column is a direction of its own, and has been told about.
-        if size < 1e-10 and (np.abs(direction) > 1e-6).sum() > 1:
-            mixed |= np.abs(direction) > 1e-6
-    names = [name for name, is_mixed in zip(coding.numeric, mixed, strict=True) if is_mixed]
-    return [name for name in names if not (intercept and name in coding.constant)]
