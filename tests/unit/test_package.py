@@ -19,6 +19,7 @@ ROOT = Path(gecasmo.__file__).parent
 # From the bottom up: a module imports at its top only what stands in its own layer or before it.
 LAYERS = (
     ("errors",),
+    ("files",),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),
@@ -29,6 +30,8 @@ LAYERS = (
     ("matrices", "models"),
     ("evaluation",),
     ("simulation", "testing", "torch"),
+    ("checkup", "judgments"),
+    ("plots",),
     ("experiments",),
     ("cli",),
 )

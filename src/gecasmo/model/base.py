@@ -306,6 +306,28 @@ class Model:
             rows = result_columns(self, coin, rows)
         return coin_probability(self, coin, as_frame(rows, coin))
 
+    def estimates(self, coin: str, rows: Any = None, *, level: float = 0.9) -> pl.DataFrame:
+        """The probability of each row of a coin, with how sure it is.
+
+        Parameters
+        ----------
+        coin : name of a coin
+        rows : data frame, optional
+            Key columns of the rows to be answered, also of rows never seen; by default the rows
+            of the fit.
+        level : float
+            How probable it is that the interval from `low` to `high` holds the truth.
+
+        Returns
+        -------
+        A frame with the key columns, `probability`, `spread` (standard deviation of what is
+        believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
+        that the estimate rests on. Spread and interval are null where a form does not tell.
+        """
+        from gecasmo.model.estimates import estimate_frame
+
+        return estimate_frame(self, coin, None if rows is None else as_frame(rows, coin), level)
+
     def log_likelihood(self, log: ClickLog, *, impossible: Impossible = "raise") -> Floats:
         """The natural logarithm of the probability of each session's signals."""
         from gecasmo.model.answers import session_log_likelihood

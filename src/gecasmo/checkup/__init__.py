@@ -1,0 +1,1 @@
+"""The doctor: what is wrong with a log, and what it can and cannot tell about a model."""

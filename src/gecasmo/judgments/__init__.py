@@ -1,0 +1,1 @@
+"""From a fitted model to judgments of relevance that other tools read."""

@@ -1,0 +1,1 @@
+"""Pictures of logs, fits and comparisons; made with Altair."""
