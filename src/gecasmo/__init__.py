@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM, Gradient
-from gecasmo.forms import Estimator, Fixed, Logistic, Sum, Table, Torch
+from gecasmo.forms import Empirical, Estimator, Fixed, Logistic, Sum, Table, Torch
 from gecasmo.language import Parameter, flip
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, load
@@ -48,6 +48,7 @@ __all__ = [
     "ClickModel",
     "CountingDCM",
     "CountingSDBN",
+    "Empirical",
     "Estimator",
     "Fixed",
     "Gradient",

@@ -94,7 +94,7 @@ class Expectation:
         if self.n_unshowable:
             # No probabilities can make these pages possible, and kernels do not look for them.
             self.n_impossible[0] = self.n_unshowable
-        elif self.is_small and not self._has_tiny(weights):
+        elif self.is_small and not self.has_tiny(weights):
             self.careful[:] = 0
             self._run("e_step", weights)
             if self.careful.any():
@@ -115,7 +115,7 @@ class Expectation:
         pages = np.searchsorted(self.encoded.obs_start, np.flatnonzero(unshowable), side="right")
         return len(np.unique(pages))
 
-    def _has_tiny(self, weights: Sequence[Floats]) -> bool:
+    def has_tiny(self, weights: Sequence[Floats]) -> bool:
         return any(bool(np.any((w > 0) & (w < self.smallest))) for w in weights)
 
     def _run(self, kernel: str, weights: Sequence[Floats]) -> None:

@@ -40,7 +40,7 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
     takers = [tie for tie in problem.ties if hasattr(problem.coins[tie[0]].form, "informed")]
     if not takers:
         return best
-    small = _small(problem, best.states)
+    small = small_ties(problem, best.states)
     states = list(best.states)
     if any(tie in small for tie in takers):
         covariance, unknown, share = _inverse(_observed(problem, best, small))
@@ -75,7 +75,9 @@ def _polished(
     problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
 ) -> Evaluation:
     """One Newton step for the forms that the covariance is of, if it is uphill."""
-    step = covariance @ np.concatenate([_score(problem, best.states, t, best.counts) for t in ties])
+    step = covariance @ np.concatenate(
+        [score_of(problem, best.states, t, best.counts) for t in ties]
+    )
     states = list(best.states)
     start = 0
     for tie in ties:
@@ -131,7 +133,7 @@ def _row_slopes(
     return slopes
 
 
-def _small(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...]]:
+def small_ties(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...]]:
     """The forms that can be differentiated, as many as stay below the limit, smallest first."""
     sizes = []
     for tie in problem.ties:
@@ -201,10 +203,10 @@ def _slopes(
 ) -> Floats:
     """The derivative of the objective by the vectors of some forms."""
     counts = problem.expectation.run(problem.weights(states), n_buckets)
-    return np.concatenate([_score(problem, states, tie, counts, factor) for tie in ties])
+    return np.concatenate([score_of(problem, states, tie, counts, factor) for tie in ties])
 
 
-def _score(
+def score_of(
     problem: Problem,
     states: Sequence[FormState],
     tie: tuple[int, ...],

@@ -74,10 +74,12 @@ class _TrainableTable:
         return self._all()[torch.as_tensor(numbers)]
 
     def penalty(self) -> torch.Tensor:
-        a, b = self.form.pseudo_counts
-        free = self.free if self.is_fixed is None else self.free[~self.is_fixed]
-        sigmoid = torch.nn.functional.logsigmoid
-        total: torch.Tensor = a * sigmoid(free).sum() + b * sigmoid(-free).sum()
+        open_rows = slice(None) if self.is_fixed is None else ~self.is_fixed
+        a, b = (torch.as_tensor(counts) for counts in self.began.pseudo)
+        if a.ndim:
+            a, b = a[open_rows], b[open_rows]
+        free, sigmoid = self.free[open_rows], torch.nn.functional.logsigmoid
+        total: torch.Tensor = (a * sigmoid(free)).sum() + (b * sigmoid(-free)).sum()
         return total
 
     def state(self) -> Any:

@@ -1,6 +1,22 @@
-"""How well a model predicts: log-likelihood and perplexity."""
+"""How well models predict: likelihood, perplexity, calibration, and honest comparisons."""
 
+from gecasmo.evaluation.calibration import Calibration, calibration
+from gecasmo.evaluation.compare import compare
+from gecasmo.evaluation.comparison import Comparison, Setting
 from gecasmo.evaluation.evaluate import Evaluation, evaluate
+from gecasmo.evaluation.leaks import LeakTest, leak_test
 from gecasmo.evaluation.perplexity import Perplexity, perplexity
 
-__all__ = ["Evaluation", "Perplexity", "evaluate", "perplexity"]
+__all__ = [
+    "Calibration",
+    "Comparison",
+    "Evaluation",
+    "LeakTest",
+    "Perplexity",
+    "Setting",
+    "calibration",
+    "compare",
+    "evaluate",
+    "leak_test",
+    "perplexity",
+]

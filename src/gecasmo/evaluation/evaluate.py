@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.evaluation.calibration import Calibration, calibration
 from gecasmo.evaluation.perplexity import Floats, Perplexity, perplexity
 from gecasmo.logs import ClickLog
 
@@ -23,6 +24,7 @@ class Evaluation:
 
     `log_likelihood` is per session and `log_likelihood_per_result` per shown result, both natural
     logarithms. `marginal` perplexity knows no clicks, `conditional` those above each result.
+    `calibration` is that of the marginal click probabilities.
     """
 
     model: str
@@ -34,6 +36,17 @@ class Evaluation:
     log_likelihood_per_result: float
     marginal: Perplexity
     conditional: Perplexity
+    calibration: Calibration
+
+    @property
+    def brier(self) -> float:
+        """The mean squared distance of clicks and marginal click probabilities."""
+        return self.calibration.brier
+
+    @property
+    def ece(self) -> float:
+        """The expected calibration error of the marginal click probabilities."""
+        return self.calibration.ece
 
     @property
     def by_rank(self) -> pl.DataFrame:
@@ -101,7 +114,7 @@ def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> E
     marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
     conditional = filtered.click
     if impossible == "floor":
-        marginal, conditional = (_floored(log.click, p, FLOOR) for p in (marginal, conditional))
+        marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
     click, rank = log.click[kept], log.rank[kept]
     logs = per_session(log, np.log(filtered.probability))[filtered.kept]
     weights = log.weight[filtered.kept]
@@ -117,10 +130,11 @@ def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> E
         log_likelihood_per_result=total / float(weight[kept].sum()),
         marginal=perplexity(click, marginal[kept], rank, weight[kept]),
         conditional=perplexity(click, conditional[kept], rank, weight[kept]),
+        calibration=calibration(click, marginal[kept], weight[kept]),
     )
 
 
-def _floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floats:
+def floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floats:
     """Click probabilities by which nothing that happened had probability 0."""
     never = click & (probability <= 0)
     always = ~click & (probability >= 1)

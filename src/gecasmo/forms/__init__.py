@@ -6,12 +6,14 @@ A form knows nothing of clicks, only of rows, features and expected heads and ta
 from gecasmo.forms.estimator import Estimator
 from gecasmo.forms.fixed import Fixed
 from gecasmo.forms.logistic import Logistic
+from gecasmo.forms.priors import Empirical
 from gecasmo.forms.protocol import Form, FormState, VectorForm
 from gecasmo.forms.sum import Sum
 from gecasmo.forms.table import Table, TableState
 from gecasmo.forms.torch import Torch
 
 __all__ = [
+    "Empirical",
     "Estimator",
     "Fixed",
     "Form",

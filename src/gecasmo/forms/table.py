@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,31 +12,43 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.matching import match, values_by_key
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.errors import ModelError
 from gecasmo.forms.fixed import NUMBERS
+from gecasmo.forms.priors import Empirical, Grouping, Priors
 from gecasmo.forms.protocol import Floats, as_key
 
 
 @dataclass(frozen=True)
 class TableState:
-    """A probability per row; `otherwise` is the answer for rows that are not there."""
+    """A probability per row; `otherwise` is the answer for rows that are not there.
+
+    `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each. A
+    learned prior comes with its groups of rows; after a fit that learned it, `probability` is each
+    row's posterior mean and `spread` its standard deviation.
+    """
 
     rows: Rows
     probability: Floats
     otherwise: float
     is_fixed: NDArray[np.bool_] | None = None
     is_constant: bool = False  # `otherwise` is meant for every row there is
+    pseudo: Floats | tuple[float, float] = (1.0, 1.0)
+    priors: Priors | None = None
+    grouping: Grouping | None = None
+    spread: Floats | None = None
 
 
 class Table:
-    """One free probability per row, shrunk a little by pseudo-counts.
+    """One free probability per row, drawn towards what is usual for rows like it.
 
     Parameters
     ----------
-    pseudo_counts : (a, b)
+    pseudo_counts : (a, b), optional
         Heads and tails added to what is expected: a row answers
         (heads + a) / (heads + tails + a + b), and a row without counts a / (a + b). With (0, 0)
-        such a row keeps its start value.
+        such a row keeps its start value. (1, 1) unless the prior is learned.
+    prior : "empirical" or Empirical(...), optional
+        Learn the prior from the log instead. By default so for rows by query or document.
     start : float
         The probability of every row before the first iteration.
     fixed : dict
@@ -47,29 +59,28 @@ class Table:
 
     def __init__(
         self,
-        pseudo_counts: tuple[float, float] = (1.0, 1.0),
+        pseudo_counts: tuple[float, float] | None = None,
         start: float = 0.5,
         fixed: Mapping[Any, float] | None = None,
         key: str | tuple[str, ...] | None = None,
+        prior: str | Empirical | None = None,
     ) -> None:
-        try:
-            a, b = map(float, pseudo_counts)
-        except (TypeError, ValueError):
-            raise ModelError(
-                f"pseudo_counts are two numbers (heads, tails), not {pseudo_counts!r}."
-            ) from None
-        if not (0 <= a < np.inf and 0 <= b < np.inf):
-            raise ModelError(f"pseudo_counts must not be negative: {pseudo_counts!r}.")
+        if pseudo_counts is not None and prior is not None:
+            raise ModelError("Table(): give pseudo_counts, or a prior that is learned; not both.")
         if not 0 < start < 1:
             raise ModelError(f"start={start!r} must lie strictly between 0 and 1.")
-        self.pseudo_counts = (a, b)
+        self.pseudo_counts = _as_pseudo_counts(pseudo_counts)
+        self.is_default = pseudo_counts is None and prior is None
+        self.prior = _as_prior(prior)
         self.start = float(start)
         self.fixed = dict(fixed or {})
         self.key = as_key(key)
 
     def __repr__(self) -> str:
         parts = []
-        if self.pseudo_counts != (1.0, 1.0):
+        if self.prior is not None:
+            parts.append(f"prior={self.prior!r}" if self.prior.by else "prior='empirical'")
+        elif not self.is_default:
             parts.append(f"pseudo_counts=({self.pseudo_counts[0]:g}, {self.pseudo_counts[1]:g})")
         if self.start != 0.5:
             parts.append(f"start={self.start:g}")
@@ -81,9 +92,15 @@ class Table:
 
     @property
     def otherwise(self) -> float:
-        """The answer for a row that was never seen."""
+        """The answer for a row that was never seen, as long as nothing is learned."""
         a, b = self.pseudo_counts
         return a / (a + b) if a + b > 0 else self.start
+
+    def learned_prior(self, keys: Sequence[str]) -> Empirical | None:
+        """The prior to be learned for rows by these keys, if one is."""
+        if self.is_default and ("query" in keys or "doc" in keys):
+            return Empirical()
+        return self.prior
 
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> TableState:
         probability = np.full(len(rows), self.start)
@@ -95,24 +112,24 @@ class Table:
         if self.fixed:
             given, is_fixed = self._fixed_rows(rows)
             probability = np.where(is_fixed, given, probability)
-        return TableState(rows, probability, self.otherwise, is_fixed)
+        return TableState(rows, probability, self.otherwise, is_fixed, pseudo=self.pseudo_counts)
 
     def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: TableState) -> TableState:
-        a, b = self.pseudo_counts
+        a, b = previous.pseudo
         total = heads + tails
-        if a + b > 0:
+        if np.all(a + b > 0):
             probability = (heads + a) / (total + (a + b))
         else:
             probability = np.divide(heads, total, out=previous.probability.copy(), where=total > 0)
         if previous.is_fixed is not None:
             probability = np.where(previous.is_fixed, previous.probability, probability)
-        return replace(previous, probability=probability)
+        return replace(previous, probability=probability, spread=None)
 
     def predict(self, state: TableState, rows: Rows) -> Floats:
         if rows is state.rows:
             return state.probability
         found = self._find(state, rows)
-        answer = np.full(len(rows), state.otherwise)
+        answer = self._of_unseen(state, rows)[0]
         seen = found >= 0
         answer[seen] = state.probability[found[seen]]
         if self.fixed and not seen.all():
@@ -126,18 +143,87 @@ class Table:
         return self._find(state, rows) >= 0
 
     def penalty(self, state: TableState) -> float:
-        a, b = self.pseudo_counts
-        p = state.probability
-        if state.is_fixed is not None:
-            p = p[~state.is_fixed]
+        free = slice(None) if state.is_fixed is None else ~state.is_fixed
+        p = state.probability[free]
+        total = 0.0
         with np.errstate(divide="ignore"):
-            total = a * np.log(p).sum() if a else 0.0
-            total += b * np.log1p(-p).sum() if b else 0.0
-        return float(total)
+            for counts, logs in zip(state.pseudo, (np.log, np.log1p), strict=True):
+                if np.any(counts):
+                    own = counts[free] if isinstance(counts, np.ndarray) else counts
+                    total += float((own * logs(p if logs is np.log else -p)).sum())
+        return total
+
+    def with_prior(self, state: TableState, priors: Priors, grouping: Grouping) -> TableState:
+        """The state under a learned prior, to be fitted again."""
+        usual = grouping.number if grouping.unseen is None else grouping.unseen
+        otherwise = float(priors.mean[usual].mean()) if len(usual) else self.otherwise
+        pseudo = priors.pseudo_counts(grouping.number)
+        return replace(
+            state,
+            priors=priors,
+            grouping=grouping,
+            pseudo=pseudo,
+            otherwise=otherwise,
+            spread=None,
+        )
+
+    def with_beliefs(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
+        """The state with posterior means and standard deviations of its rows."""
+        if state.is_fixed is not None:
+            mean = np.where(state.is_fixed, state.probability, mean)
+            spread = np.where(state.is_fixed, 0.0, spread)
+        return replace(state, probability=mean, spread=spread)
+
+    def unseen(self, state: TableState, rows: Rows) -> tuple[Floats, Floats | None, list[str]]:
+        """What is believed of rows that the fit had no part of: mean, spread, and what that rests
+        on."""
+        mean, group = self._of_unseen(state, rows)
+        if state.priors is None or state.grouping is None:
+            a, b = state.pseudo
+            if state.is_constant:
+                return mean, None, ["given"] * len(rows)
+            spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
+            return mean, spread, ["prior"] * len(rows)
+        strength = state.priors.strength
+        typical = float(np.exp(state.priors.log_strength.mean()))
+        own = np.where(group >= 0, strength[group], typical)
+        spread = np.sqrt(mean * (1 - mean) / (own + 1))
+        told = [state.grouping.label[g] if g >= 0 else "prior" for g in group]
+        return mean, spread, told
+
+    def _of_unseen(self, state: TableState, rows: Rows) -> tuple[Floats, NDArray[np.int64]]:
+        """The prior mean of any rows, and the group of rows that it comes from (-1: of all)."""
+        mean = np.full(len(rows), state.otherwise)
+        group = np.full(len(rows), -1, np.int64)
+        if state.priors is None or state.grouping is None:
+            return mean, group
+        for name, values, numbers in state.grouping.levels:
+            if name not in rows.keys:
+                continue
+            found = match(rows.frame.select(name), pl.DataFrame([values.alias(name)]), (name,))
+            taken = (found >= 0) & (group < 0)
+            group[taken] = numbers[found[taken]]
+        mean = np.where(group >= 0, state.priors.mean[group], mean)
+        return mean, group
+
+    def summary(self, state: TableState) -> str:
+        """A few words for `print(model)`."""
+        n_rows = len(state.probability)
+        if n_rows == 1:
+            return f"= {state.probability[0]:.4f}"
+        if not n_rows:
+            return f"= {state.otherwise:.4f} for all"
+        words = f"{n_rows:,} rows, mean {state.probability.mean():.4f}"
+        if state.priors is None:
+            return words
+        mean, strength = state.priors.mean, state.priors.strength
+        if len(mean) == 1:
+            return f"{words}; prior mean {mean[0]:.3f}, worth {strength[0]:.3g} flips"
+        return f"{words}; {len(mean):,} priors of mean {mean.min():.3f} to {mean.max():.3f}"
 
     def remarks(self, state: TableState, heads: Floats, tails: Floats) -> list[str]:
         """What a user should know about a finished fit."""
-        if sum(self.pseudo_counts) > 0:
+        if np.any(np.add(*state.pseudo) > 0):
             return []
         idle = (heads + tails) <= 0
         if state.is_fixed is not None:
@@ -158,7 +244,7 @@ class Table:
 
     def score(self, state: TableState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
         """The derivative of the M-step's objective by the logits."""
-        a, b = self.pseudo_counts
+        a, b = state.pseudo
         slope: Floats = heads + a - (heads + tails + a + b) * state.probability
         return slope if state.is_fixed is None else np.where(state.is_fixed, 0.0, slope)
 
@@ -166,49 +252,24 @@ class Table:
         probability = _logistic(vector)
         if state.is_fixed is not None:
             probability = np.where(state.is_fixed, state.probability, probability)
-        return replace(state, probability=probability)
+        return replace(state, probability=probability, spread=None)
 
     def to_frame(self, state: TableState) -> pl.DataFrame:
         column = pl.Series("probability", state.probability)
         return pl.DataFrame([*state.rows.frame.get_columns(), column])
 
     def to_data(self, state: TableState) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-        fixed = list(map(list, _as_items(self.fixed)))
-        data = {
-            "pseudo_counts": list(self.pseudo_counts),
-            "start": self.start,
-            "key": None if self.key is None else list(self.key),
-            "fixed": fixed,
-            "keys": list(state.rows.keys),
-            "otherwise": state.otherwise,
-            "is_constant": state.is_constant,
-        }
-        frame = self.to_frame(state)
-        if state.is_fixed is not None:
-            frame = frame.with_columns(pl.Series("*fixed*", state.is_fixed))
-        return data, {"table": frame}
+        from gecasmo.forms.table_file import to_data
+
+        return to_data(self, state)
 
     @classmethod
     def from_data(
         cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]
     ) -> tuple[Table, TableState]:
-        form = cls(
-            pseudo_counts=tuple(data["pseudo_counts"]),
-            start=data["start"],
-            fixed={tuple(key): value for key, value in data["fixed"]},
-            key=None if data["key"] is None else tuple(data["key"]),
-        )
-        frame = frames["table"]
-        keys = tuple(data["keys"])
-        rows = Rows(keys, [frame[key] for key in keys], len(frame))
-        is_fixed = frame["*fixed*"].to_numpy() if "*fixed*" in frame.columns else None
-        probability = frame["probability"].to_numpy().astype(np.float64)
-        otherwise = float(data["otherwise"])
-        if not np.all((np.r_[probability, otherwise] >= 0) & (np.r_[probability, otherwise] <= 1)):
-            raise ModelError("a table holds numbers that are no probabilities")
-        return form, TableState(
-            rows, probability, otherwise, is_fixed, bool(data.get("is_constant", False))
-        )
+        from gecasmo.forms.table_file import from_data
+
+        return from_data(cls, data, frames)
 
     def given(self, values: Any, keys: tuple[str, ...], coin: str) -> TableState:
         """A state from numbers that the user knows: one for all rows, or by key."""
@@ -241,20 +302,24 @@ class Table:
         return np.where(found >= 0, values[found], 0.5), found >= 0
 
 
-def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:
-    """Keys as lists of plain values, which JSON can hold."""
-    items = []
-    for key, value in fixed.items():
-        parts = key if isinstance(key, tuple) else (key,)
-        plain = [part.item() if isinstance(part, np.generic) else part for part in parts]
-        odd = [part for part in plain if not isinstance(part, (str, int, float, bool))]
-        if odd:
-            raise SavedModelError(
-                f"fixed={{{key!r}: ...}} cannot be saved: {type(odd[0]).__name__} has no place in "
-                "JSON. Use texts or numbers as ids."
-            )
-        items.append((plain, float(value)))
-    return items
+def _as_pseudo_counts(given: Any) -> tuple[float, float]:
+    if given is None:
+        return (1.0, 1.0)
+    try:
+        a, b = map(float, given)
+    except (TypeError, ValueError):
+        raise ModelError(f"pseudo_counts are two numbers (heads, tails), not {given!r}.") from None
+    if not (0 <= a < np.inf and 0 <= b < np.inf):
+        raise ModelError(f"pseudo_counts must not be negative: {given!r}.")
+    return a, b
+
+
+def _as_prior(given: Any) -> Empirical | None:
+    if given is None or isinstance(given, Empirical):
+        return given
+    if given == "empirical":
+        return Empirical()
+    raise ModelError(f"Table(prior={given!r}): 'empirical' or Empirical(by=...) is wanted.")
 
 
 def _logistic(logits: Any) -> Floats:

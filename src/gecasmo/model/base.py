@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
     from gecasmo.model.fitting import FitReport
+    from gecasmo.plots.accessor import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
 Augmentation = Literal["minimal", "full"]
@@ -403,6 +404,13 @@ class Model:
         from gecasmo.evaluation import evaluate
 
         return evaluate(self, log, impossible)
+
+    @property
+    def plot(self) -> Plots:
+        """Charts of this model: `model.plot.examination()`; print it to see which there are."""
+        from gecasmo.plots.accessor import Plots
+
+        return Plots(self)
 
     # -- keeping -------------------------------------------------------------------------------
     def save(self, path: Any) -> None:

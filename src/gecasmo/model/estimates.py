@@ -8,7 +8,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.encoding import Rows
+from gecasmo.encoding.matching import match
 from gecasmo.errors import ModelError
+from gecasmo.forms import Fixed, Table
 from gecasmo.model.answers import coin_probability
 
 if TYPE_CHECKING:
@@ -22,44 +25,86 @@ def estimate_frame(
 ) -> pl.DataFrame:
     """Key columns, probability, spread, low, high, trials and what each estimate rests on."""
     if not 0 < level < 1:
-        raise ModelError(f"level={level!r}: an interval's level lies between 0 and 1.")
-    frames = model.parameters
-    if coin not in frames:
+        raise ModelError(f"level={level!r}: the level of an interval lies between 0 and 1.")
+    states = model.states()
+    if coin not in states:
         raise ModelError(
             f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
         )
-    fitted = frames[coin]
-    keys = list(model.keys[coin])
-    if rows is not None:
-        probability = coin_probability(model, coin, rows)
-        found = rows.select(keys).join(
-            fitted.select(*keys, "heads", "tails"), on=keys, how="left", maintain_order="left"
+    form, state = model.forms[coin], states[coin]
+    if rows is None:
+        rows = _rows_of_fit(model, coin)
+    keys = [key for key in model.keys[coin] if key in rows.columns]
+    probability = coin_probability(model, coin, rows)
+    trials, spread, rests_on = _behind(model, coin, rows, probability)
+    if isinstance(form, Fixed) or getattr(state, "is_constant", False):
+        spread, rests_on = np.full(len(rows), np.nan), ["given"] * len(rows)
+    low, high = beta_interval(probability, spread, level)
+    numbers = {
+        "probability": probability,
+        "spread": spread,
+        "low": low,
+        "high": high,
+        "trials": trials,
+    }
+    columns = [pl.Series(name, values, nan_to_null=True) for name, values in numbers.items()]
+    told = pl.Series("rests_on", rests_on, dtype=pl.String)
+    return pl.DataFrame([*rows.select(keys).get_columns(), *columns, told])
+
+
+def _rows_of_fit(model: Model, coin: str) -> pl.DataFrame:
+    frame = model.forms[coin].to_frame(model.states()[coin])
+    if "probability" not in frame.columns:
+        raise ModelError(
+            f"The form {model.forms[coin]!r} of '{coin}' has no list of rows; name the rows to be "
+            f"answered: estimates({coin!r}, frame)."
         )
-        fitted = found.with_columns(
-            probability=probability,
-            heads=pl.col("heads").fill_null(0.0),
-            tails=pl.col("tails").fill_null(0.0),
-        )
-    trials = (fitted["heads"] + fitted["tails"]).to_numpy()
-    p = fitted["probability"].to_numpy()
-    spread = np.sqrt(p * (1 - p) / (trials + 3))
-    low, high = beta_interval(p, spread, level)
-    return fitted.select(*keys, "probability").with_columns(
-        spread=spread,
-        low=low,
-        high=high,
-        trials=trials,
-        rests_on=pl.Series(np.where(trials > 0, ", ".join(keys) or "all", "prior").tolist()),
-    )
+    return frame
+
+
+def _behind(
+    model: Model, coin: str, rows: pl.DataFrame, probability: Floats
+) -> tuple[Floats, Floats, list[str]]:
+    """Expected flips, standard deviation and level of each row; NaN where nobody knows."""
+    form, state = model.forms[coin], model.states()[coin]
+    keys = model.keys[coin]
+    n = len(rows)
+    trials, spread = np.zeros(n), np.full(n, np.nan)
+    if not isinstance(form, Table):
+        return trials, spread, ["features"] * n
+    wanted = Rows(keys, [rows[key] for key in keys], n)
+    found = np.zeros(n, np.int64) if not keys else np.full(n, -1, np.int64)
+    if keys and len(state.rows):
+        found = match(wanted.frame, state.rows.frame, tuple(keys))
+    counts = None if model.report_ is None else model.report_.counts.get(coin)
+    seen = found >= 0
+    if counts is not None:
+        trials[seen] = counts.sum(axis=0)[found[seen]]
+    if state.spread is not None:
+        spread[seen] = state.spread[found[seen]]
+    _, unseen_spread, rests_on = form.unseen(state, wanted)
+    if unseen_spread is not None:
+        spread[~seen] = unseen_spread[~seen]
+    own = ", ".join(keys) or "all"
+    is_fixed = np.zeros(n, bool)
+    if state.is_fixed is not None:
+        is_fixed[seen] = state.is_fixed[found[seen]]
+    told = ["given" if is_fixed[i] else own if trials[i] > 0 else rests_on[i] for i in range(n)]
+    return trials, spread, told
 
 
 def beta_interval(mean: Any, spread: Any, level: float) -> tuple[Floats, Floats]:
-    """The central interval of the Beta distribution with this mean and standard deviation."""
+    """The central interval of the Beta distribution with this mean and standard deviation.
+
+    NaN where the deviation is unknown; a deviation of 0 gives the mean itself.
+    """
     from scipy.special import betaincinv
 
-    mean = np.clip(np.asarray(mean, float), 1e-12, 1 - 1e-12)
-    widest = np.sqrt(mean * (1 - mean))
-    ratio = np.clip(np.asarray(spread, float) / widest, 1e-7, 0.999)
+    mean, spread = np.asarray(mean, float), np.asarray(spread, float)
+    inside = np.clip(mean, 1e-12, 1 - 1e-12)
+    ratio = np.clip(spread / np.sqrt(inside * (1 - inside)), 1e-6, 0.999)
     strength = 1 / ratio**2 - 1
-    a, b = mean * strength, (1 - mean) * strength
-    return betaincinv(a, b, (1 - level) / 2), betaincinv(a, b, (1 + level) / 2)
+    a, b = inside * strength, (1 - inside) * strength
+    ends = [betaincinv(a, b, share) for share in ((1 - level) / 2, (1 + level) / 2)]
+    low, high = (np.where(spread == 0, mean, end) for end in ends)
+    return low, high

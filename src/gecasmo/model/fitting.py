@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
+from gecasmo.encoding import EncodedLog
+from gecasmo.encoding.averages import row_averages
 from gecasmo.errors import (
     ClickLogError,
-    ConvergenceWarning,
     GecasmoWarning,
     ImpossibleSessionError,
     ModelError,
@@ -28,19 +30,15 @@ from gecasmo.estimation import (
     Record,
     Solution,
 )
-from gecasmo.estimation.information import row_information, with_errors
-from gecasmo.estimation.problem import Evaluation
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.impossible import FLOOR, find_impossible, refuse
 from gecasmo.model.progress import progress_bar
+from gecasmo.model.solving import solve
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
-
-# Rounds in which forms may find a better prior.
-MOST_ROUNDS = 20
 
 
 @dataclass
@@ -93,7 +91,7 @@ def fit_model(
     if held_out is not None:
         problem.held_out = _Builder(work, held_out, method, start, threads, impossible).problem()
     with progress_bar(model.name, progress) as show, using_threads(threads):
-        solution = _solve(problem, method, show)
+        solution = solve(problem, method, show, build.typical)
     model.features_ = work.features_
     _keep(model, problem, solution, build)
 
@@ -106,87 +104,6 @@ def _set_apart(log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
     if isinstance(validation, ClickLog):
         return log, validation
     return log.split(test=validation, by="session", seed=method.seed)
-
-
-def _solve(problem: Problem, method: Any, show: Any) -> Solution:
-    """Solve; and solve again for as long as forms find a better prior for themselves.
-
-    A prior is fixed while the objective climbs, so every round is monotone by itself.
-    """
-    solution: Solution = method.solve(problem, show)
-    for number in range(MOST_ROUNDS + 1):
-        # A prior can only be judged at the optimum, and who asks for n steps gets n.
-        states = _tuned(problem, solution.best) if solution.converged else None
-        if states is None:
-            break
-        if number == MOST_ROUNDS:
-            warnings.warn(
-                f"The priors of forms had not settled after {MOST_ROUNDS} rounds.",
-                ConvergenceWarning,
-                stacklevel=5,
-            )
-            break
-        problem.given_start = states
-        following: Solution = method.solve(problem, show)
-        done = solution.history[-1]
-        # Objectives under different priors are no series: the history is that of the last round.
-        following.history = [
-            record._replace(
-                iteration=record.iteration + done.iteration, seconds=record.seconds + done.seconds
-            )
-            for record in following.history
-        ]
-        following.n_evaluations += solution.n_evaluations
-        solution = following
-    if solution.interrupted:
-        return solution
-    if not solution.converged:
-        _tell_untuned(problem, method)
-    # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
-    polish = solution.converged and problem.held_out is None
-    best = with_errors(problem, solution.best, polish)
-    if best.objective > solution.best.objective:
-        solution.n_evaluations += 1
-        last = solution.history[-1]
-        solution.history.append(
-            last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
-        )
-    solution.best = best
-    return solution
-
-
-def _tell_untuned(problem: Problem, method: Any) -> None:
-    """Say which priors were left as they began, if the method itself says nothing."""
-    open_forms = [
-        problem.coins[tie[0]].name
-        for tie in problem.ties
-        if getattr(problem.coins[tie[0]].form, "learns_prior", False)
-    ]
-    if open_forms and not isinstance(method, EM):
-        warnings.warn(
-            f"The spread of {', '.join(open_forms)} was left as it began: only EM that converges "
-            "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
-            GecasmoWarning,
-            stacklevel=5,
-        )
-
-
-def _tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
-    """The states with better priors, or None if all are content."""
-    states = list(best.states)
-    is_changed = False
-    for tie in problem.ties:
-        coin = problem.coins[tie[0]]
-        tune = getattr(coin.form, "tuned", None)
-        if tune is None:
-            continue
-        tails, heads = problem.counts(tie, best)
-        information = row_information(problem, best, tie)
-        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
-        is_changed |= state is not best.states[tie[0]]
-        for number in tie:
-            states[number] = state
-    return states if is_changed else None
 
 
 class _Builder:
@@ -204,6 +121,7 @@ class _Builder:
         self.model, self.log, self.method = model, log, method
         self.start, self.threads, self.policy = start, threads, impossible
         self.n_dropped = self.n_floored = 0
+        self.typical: dict[str, dict[str, pl.Series]] = {}
 
     def problem(self) -> Problem:
         problem = self._make(None)
@@ -246,6 +164,7 @@ class _Builder:
             Coin(name, form, rows)
             for (name, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
         ]
+        self.typical = _typical(model, encoded)
         begin = None if self.start is None else self._begin(coins)
         constant = 0.0
         if missing is not None:
@@ -271,7 +190,7 @@ class _Builder:
         return begin
 
     def _begin_coin(self, coin: Coin) -> Any:
-        from gecasmo.forms import Table, TableState
+        from gecasmo.forms import Table
 
         assert self.start is not None
         others = self.start.states()
@@ -287,7 +206,7 @@ class _Builder:
         if isinstance(form, Table):
             keep = state.is_fixed
             values = known if keep is None else np.where(keep, state.probability, known)
-            return TableState(coin.rows, values, form.otherwise, keep)
+            return replace(state, probability=values)
         # Whatever the form: the closest it comes to those probabilities, if it comes closer.
         near = form.fit(coin.rows, known, 1 - known, state)
         errors = [
@@ -295,6 +214,18 @@ class _Builder:
             for it in (near, state)
         ]
         return near if errors[0] <= errors[1] else state
+
+
+def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
+    """What tells groups of rows with different priors apart, by coin."""
+    found = {}
+    for number, (coin, form) in enumerate(model.forms.items()):
+        rows = encoded.rows[number]
+        prior = form.learned_prior(rows.keys) if hasattr(form, "learned_prior") else None
+        names = () if prior is None else prior.typical(rows.keys)
+        if names:
+            found[coin] = row_averages(encoded, coin, number, rows.keys, names)
+    return found
 
 
 def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -> None:

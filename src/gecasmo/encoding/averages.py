@@ -1,0 +1,117 @@
+"""What is typical of a row: averages of columns over all places where the row stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.columns import coded, is_page_constant
+from gecasmo.encoding.encoded import EncodedLog
+from gecasmo.errors import ClickLogError, ModelError
+
+Floats = NDArray[np.float64]
+
+EXPOSURE = "exposure"  # the share of pages on which a row is shown
+
+
+def row_averages(
+    encoded: EncodedLog, coin: str, number: int, keys: Sequence[str], names: Sequence[str]
+) -> dict[str, pl.Series]:
+    """For each of these names a value per row of a coin.
+
+    "exposure" is the share of the pages that could have shown the row (those of its query, if the
+    query is part of the key) on which it is shown. Of "rank" and of columns with numbers it is the
+    mean; other columns must have one value wherever a row stands.
+    """
+    plan = encoded.plan.coins[number]
+    if plan.scope == "global":
+        raise ModelError(f"The coin '{coin}' has no rows of its own that {names[0]} could tell.")
+    rows = _row_of_result(encoded, number)
+    return {name: _typical(encoded, coin, number, keys, name, rows) for name in names}
+
+
+def _row_of_result(encoded: EncodedLog, number: int) -> NDArray[np.int64]:
+    """The row of a coin at each result, in the order of the log's rows."""
+    plan, log = encoded.plan.coins[number], encoded.log
+    page = encoded.page_of_session[log.page]
+    codes = encoded.codes[plan.codes].astype(np.int64)
+    if plan.scope == "page":
+        by_page: NDArray[np.int64] = codes[page]
+        return by_page
+    place = np.empty(log.n_results, np.int64)
+    place[log.order] = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
+    start = encoded.obs_start if plan.history else encoded.row_start
+    by_result: NDArray[np.int64] = codes[start[page] + place]
+    return by_result
+
+
+def _typical(
+    encoded: EncodedLog,
+    coin: str,
+    number: int,
+    keys: Sequence[str],
+    name: str,
+    rows: NDArray[np.int64],
+) -> pl.Series:
+    log, n_rows = encoded.log, len(encoded.rows[number])
+    weight = log.weight[log.page]
+    if name == EXPOSURE:
+        return pl.Series(name, _exposure(encoded, coin, keys, rows, weight, n_rows))
+    if name == "rank":
+        return pl.Series(name, _means(rows, log.rank.astype(np.float64), weight, n_rows))
+    if name not in log.columns:
+        raise ClickLogError(
+            f"The prior of '{coin}' depends on '{name}', and the log has no such column.\n"
+            f"  It has: {', '.join(log.columns)}; and '{EXPOSURE}' can always be used."
+        )
+    column = log.column(name)
+    if column.null_count():
+        raise ClickLogError(
+            f"The prior of '{coin}' depends on '{name}', but {column.null_count():,} of "
+            f"{len(column):,} results have no value there."
+        )
+    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+        return pl.Series(name, _means(rows, column.cast(pl.Float64).to_numpy(), weight, n_rows))
+    codes = coded(log, name, coin)
+    example = np.zeros(n_rows, np.int64)
+    example[rows] = codes.codes
+    if (example[rows] != codes.codes).any():
+        raise ModelError(
+            f"The prior of '{coin}' depends on '{name}', which is no number and has several values "
+            "for the same row."
+        )
+    return codes.values.gather(pl.Series(example)).alias(name)
+
+
+def _exposure(
+    encoded: EncodedLog,
+    coin: str,
+    keys: Sequence[str],
+    rows: NDArray[np.int64],
+    weight: Floats,
+    n_rows: int,
+) -> Floats:
+    log = encoded.log
+    shown = np.bincount(rows, weights=weight, minlength=n_rows)
+    of_page = [key for key in keys if key in log.columns and is_page_constant(log, key)]
+    if not of_page:
+        share: Floats = shown / max(float(log.weight.sum()), 1e-300)
+        return share
+    codes = pl.DataFrame([pl.Series(key, coded(log, key, coin).codes) for key in of_page])
+    group = codes.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy().astype(np.int64)
+    firsts = log.order[log.starts[:-1][log.lengths > 0]]
+    pages = np.bincount(group[firsts], weights=log.weight[log.lengths > 0])
+    of_row = np.zeros(n_rows, np.int64)
+    of_row[rows] = group
+    return shown / np.maximum(pages[of_row], 1e-300)
+
+
+def _means(rows: NDArray[np.int64], values: Floats, weight: Floats, n_rows: int) -> Floats:
+    total = np.bincount(rows, weights=weight * values, minlength=n_rows)
+    # Pages that weigh nothing say nothing; their rows stand in the middle.
+    count = np.bincount(rows, weights=weight, minlength=n_rows)
+    middle = float(np.average(values, weights=weight)) if weight.sum() > 0 else 0.0
+    return np.where(count > 0, total / np.maximum(count, 1e-300), middle)

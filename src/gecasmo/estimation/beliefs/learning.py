@@ -1,0 +1,183 @@
+"""Learn the priors of tables from the log, and sum up what is believed of every row.
+
+A prior is fixed while EM climbs; between climbs it is learned anew from the likelihood of every
+row at the probabilities found. At the end every row gets its posterior mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.beliefs.integrated import integrated
+from gecasmo.estimation.beliefs.likelihood import Asked, row_likelihoods
+from gecasmo.estimation.beliefs.moments import row_moments_of
+from gecasmo.estimation.beliefs.prior import learned
+from gecasmo.estimation.beliefs.shared import Shared
+from gecasmo.estimation.information import small_ties
+from gecasmo.estimation.problem import Evaluation, Problem
+from gecasmo.forms import Table, TableState
+from gecasmo.forms.priors import Grouping, Priors, group_rows
+
+# A few rows say nothing of what is usual.
+_FEWEST_ROWS = 5
+# Priors are learned from the pages of some queries if there are many more.
+_PAGES = 100_000
+_TOLERANCE = 0.02
+
+
+@dataclass
+class _Learner:
+    """A coin whose rows' beliefs are wanted; with a grouping, its prior is learned too."""
+
+    number: int
+    form: Table
+    grouping: Grouping | None
+
+
+class Beliefs:
+    """What can be learned about the rows of a problem's tables.
+
+    `typical` has, by coin, what tells groups of rows apart (see `Empirical`).
+    """
+
+    def __init__(
+        self, problem: Problem, typical: Mapping[str, dict[str, pl.Series]] | None = None
+    ) -> None:
+        self.problem = problem
+        plans = problem.expectation.encoded.plan.coins
+        self.learners: list[_Learner] = []
+        for number, coin in enumerate(problem.coins):
+            if not isinstance(coin.form, Table) or plans[number].scope == "global":
+                continue
+            prior = coin.form.learned_prior(coin.rows.keys)
+            grouping = None
+            if prior is not None and len(coin.rows) >= _FEWEST_ROWS:
+                grouping = group_rows(coin.rows, prior, (typical or {}).get(coin.name, {}))
+            self.learners.append(_Learner(number, coin.form, grouping))
+
+    @property
+    def learns(self) -> bool:
+        """Whether there is a prior to be learned."""
+        return any(learner.grouping is not None for learner in self.learners)
+
+    def learn(self, best: Evaluation) -> list[Any] | None:
+        """The states under better priors, or None if all are as good as they get."""
+        learners = [learner for learner in self.learners if learner.grouping is not None]
+        likelihoods = self._likelihoods(best, learners, self._n_buckets())
+        states = list(best.states)
+        settled = True
+        for learner, likelihood in zip(learners, likelihoods, strict=True):
+            state: TableState = best.states[learner.number]
+            grouping = learner.grouping
+            assert grouping is not None
+            before = _prior_of(state, grouping)
+            counted = grouping.number
+            if state.is_fixed is not None:
+                counted = np.where(state.is_fixed, -1, counted)
+            after = learned(likelihood, counted, before)
+            settled &= state.priors is not None and after.is_close(before, _TOLERANCE)
+            states[learner.number] = learner.form.with_prior(state, after, grouping)
+        return None if settled else states
+
+    def summed_up(self, best: Evaluation) -> Evaluation:
+        """The posterior mean and standard deviation of every row; counts belong to these means.
+
+        Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
+        """
+        shared = Shared(self.problem, best.states, self._with_rows(best))
+        covariance = shared.covariance(best)
+        states = self._believed(best, shared.rows)
+        if self.learns:
+            states = integrated(self.problem, best, states, shared.rows)
+            # Rows once more, now that the coins they lean on have moved.
+            states = self._believed(self.problem.evaluate(self._mixed(best, states)), shared.rows)
+        return self._widened(self.problem.evaluate(states), shared, covariance)
+
+    def _mixed(self, best: Evaluation, states: list[Any]) -> list[Any]:
+        """Rows at their estimates, all others as they are now."""
+        rows = {learner.number for learner in self.learners}
+        return [
+            at if number in rows and isinstance(at, TableState) and at.priors is not None else now
+            for number, (at, now) in enumerate(zip(best.states, states, strict=True))
+        ]
+
+    def _believed(self, best: Evaluation, rows: list[int]) -> list[Any]:
+        """The states with the posterior means and deviations of the rows of some coins."""
+        chosen = [learner for learner in self.learners if learner.number in rows]
+        states = list(best.states)
+        if not chosen:
+            return states
+        likelihoods = self._likelihoods(best, chosen, N_BUCKETS)
+        for learner, likelihood in zip(chosen, likelihoods, strict=True):
+            state = best.states[learner.number]
+            moments = row_moments_of(likelihood, np.arange(len(likelihood)), _as_prior(state))
+            mean = moments.mean if learner.grouping is not None else state.probability
+            states[learner.number] = learner.form.with_beliefs(state, mean, moments.deviation)
+        return states
+
+    def _with_rows(self, best: Evaluation) -> set[int]:
+        """Coins with many rows, or with rows whose prior is learned; others are shared by pages."""
+        many = {tie[0] for tie in small_ties(self.problem, best.states)}
+        return {
+            learner.number
+            for learner in self.learners
+            if learner.grouping is not None or learner.number not in many
+        }
+
+    def _widened(self, at: Evaluation, shared: Shared, covariance: Any) -> Evaluation:
+        """Spreads that also know what shared coins leave open."""
+        states = list(at.states)
+        precision = {}
+        for number in shared.rows:
+            state = at.states[number]
+            slope = np.maximum(state.probability * (1 - state.probability), 1e-12)
+            precision[number] = (slope / np.maximum(state.spread, 1e-9)) ** 2
+        for number, extra in shared.widening(at, covariance, precision).items():
+            state = at.states[number]
+            slope = state.probability * (1 - state.probability)
+            # No probability strays more than one that is either 0 or 1.
+            spread = np.minimum(np.sqrt(state.spread**2 + slope**2 * extra), np.sqrt(slope))
+            states[number] = replace(state, spread=spread)
+        for number, deviation in shared.spreads(at.states, covariance).items():
+            state = at.states[number]
+            if isinstance(state, TableState):
+                slope = state.probability * (1 - state.probability)
+                spread = np.minimum(slope * deviation, np.sqrt(slope))
+                states[number] = replace(state, spread=spread)
+        return replace(at, states=states)
+
+    def _likelihoods(self, best: Evaluation, learners: list[_Learner], n_buckets: int) -> Any:
+        weights = self.problem.weights(best.states)
+        asked = []
+        for learner in learners:
+            state: TableState = best.states[learner.number]
+            wanted = np.ones(len(state.probability), bool)
+            if state.is_fixed is not None:
+                wanted &= ~state.is_fixed
+            asked.append(
+                Asked(learner.number, weights[learner.number][1], _as_prior(state), wanted)
+            )
+        return row_likelihoods(self.problem.expectation, weights, asked, n_buckets)
+
+    def _n_buckets(self) -> int:
+        return self.problem.expectation.sample(_PAGES)[0]
+
+
+def _as_prior(state: TableState) -> Any:
+    """The Beta prior of each row; pseudo-counts of nothing count as a very weak one."""
+    n_rows = len(state.probability)
+    counts = [np.broadcast_to(np.asarray(side, float), (n_rows,)) for side in state.pseudo]
+    return np.maximum(np.stack(counts), 1e-2)
+
+
+def _prior_of(state: TableState, grouping: Grouping) -> Priors:
+    """The priors that a state has, as far as they are of these groups."""
+    if state.priors is not None and len(state.priors.logit) == grouping.n_groups:
+        return state.priors
+    return Priors.vague(grouping.n_groups)

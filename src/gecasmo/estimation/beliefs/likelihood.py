@@ -1,0 +1,176 @@
+"""The likelihood of every row of a coin, as a function of that row's probability alone.
+
+Everything else is held at its estimate. On one page the likelihood is linear in the probability of
+a row that can be flipped once there, and an E-step over the pages taken apart gives that line;
+where a row can be flipped several times it is a polynomial (`polynomials.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.encoding.encoded import EncodedLog
+from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
+from gecasmo.estimation.beliefs.polynomials import Polynomials, elevated, polynomials
+from gecasmo.estimation.expectation import Expectation
+from gecasmo.kernels.row_grid import group_by_row, row_grid
+from gecasmo.kernels.running import default_threads
+from gecasmo.kernels.static import static_kernel
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+N_POINTS = 32
+# Pages are taken apart a few at a time, which bounds the memory that takes.
+_RESULTS_AT_ONCE = 400_000
+
+
+@dataclass
+class RowLikelihood:
+    """The logarithm of each row's likelihood on points of its own, evenly spaced in the logit.
+
+    `values[row]` belongs to the logits `low[row] + step[row] * (0, 1, 2, ...)`; its largest is 0.
+    """
+
+    low: Floats
+    step: Floats
+    values: Floats
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+
+@dataclass
+class Asked:
+    """A coin whose rows' likelihood is wanted: its number, the current probability of its rows,
+    the prior under which points are placed, `[heads or tails, row]`, and which rows count."""
+
+    coin: int
+    probability: Floats
+    prior: Floats
+    wanted: Bools
+
+
+@dataclass
+class _Places:
+    """What pages say of a coin, place by place."""
+
+    rows: NDArray[np.uint32]
+    heads: Floats
+    tails: Floats
+    weight: Floats
+    exact: NDArray[np.int32]
+    coefficients: Floats
+
+
+def row_likelihoods(
+    expectation: Expectation,
+    weights: Sequence[Floats],
+    asked: Sequence[Asked],
+    n_buckets: int = N_BUCKETS,
+) -> list[RowLikelihood]:
+    """The likelihood of the rows of some coins at these weights of all; on all pages, or on those
+    of the first buckets (rows that are not there have a level likelihood)."""
+    encoded = expectation.encoded
+    found = [_nothing(len(one.probability)) for one in asked]
+    spans = [encoded.shifts[one.coin] < 8 for one in asked]
+
+    def look(pages: NDArray[np.int64]) -> list[_Places]:
+        apart = take_apart(encoded, pages)
+        own = weights_apart(expectation, apart, weights)
+        tables, _ = run_apart(expectation, apart, own)
+        places = []
+        for one, likelihood, is_spread in zip(asked, found, spans, strict=True):
+            here = _places(expectation, apart, own, tables, one)
+            if not is_spread:  # its rows are nowhere else
+                _multiply(here, one, likelihood)
+            places.append(here)
+        return places if any(spans) else []
+
+    chunks = _chunks(encoded, n_buckets)
+    threads = default_threads()
+    if threads == 1 or len(chunks) == 1:
+        parts = [look(pages) for pages in chunks]
+    else:
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            parts = list(pool.map(look, chunks))
+    for number, one in enumerate(asked):
+        if spans[number]:
+            _multiply(_joined([part[number] for part in parts]), one, found[number])
+    return found
+
+
+def _nothing(n_rows: int) -> RowLikelihood:
+    """Rows about which nothing is known."""
+    step = np.full(n_rows, 28.0 / (N_POINTS - 1))
+    return RowLikelihood(np.full(n_rows, -14.0), step, np.zeros((n_rows, N_POINTS)))
+
+
+def _places(
+    expectation: Expectation, apart: Apart, weights: list[Floats], tables: list[Floats], one: Asked
+) -> _Places:
+    array = expectation.encoded.plan.coins[one.coin].codes
+    tails, heads = tables[one.coin]
+    found = polynomials(expectation, apart, weights, one.coin)
+    if found is None:
+        found = Polynomials(np.zeros(len(heads), np.int32), np.zeros((1, 1)))
+    else:
+        alone = found.exact != 0  # what the polynomial says is not to be said again
+        heads, tails = np.where(alone, 0.0, heads), np.where(alone, 0.0, tails)
+    weight = expectation.encoded.weight[apart.pages[apart.page_of(array)]]
+    return _Places(apart.rows[array], heads, tails, weight, found.exact, found.coefficients)
+
+
+def _joined(parts: list[_Places]) -> _Places:
+    degree = max(part.coefficients.shape[1] for part in parts)
+    offsets = np.cumsum([0, *(len(part.coefficients) for part in parts)])
+    exact = [
+        np.where(part.exact > 0, part.exact + before, part.exact).astype(np.int32)
+        for part, before in zip(parts, offsets, strict=False)
+    ]
+    return _Places(
+        np.concatenate([part.rows for part in parts]),
+        np.concatenate([part.heads for part in parts]),
+        np.concatenate([part.tails for part in parts]),
+        np.concatenate([part.weight for part in parts]),
+        np.concatenate(exact),
+        np.concatenate([elevated(part.coefficients, degree - 1) for part in parts]),
+    )
+
+
+def _multiply(places: _Places, one: Asked, into: RowLikelihood) -> None:
+    """Multiply what all places say of each row; rows that are not here are left alone."""
+    n_rows = len(into)
+    start = np.zeros(n_rows + 1, np.int64)
+    order = np.empty(len(places.rows), np.int64)
+    _call(group_by_row, places.rows, n_rows, start, order)
+    wanted = one.wanted & (np.diff(start) > 0)
+    _call(
+        row_grid,
+        *[0, n_rows, start, order, places.heads, places.tails, places.weight],
+        *[places.exact, places.coefficients, one.probability, one.prior, wanted],
+        *[into.low, into.step, into.values],
+    )
+
+
+def _call(function: Any, *arguments: Any) -> None:
+    static_kernel(function, arguments)(*arguments)
+
+
+def _chunks(encoded: EncodedLog, n_buckets: int) -> list[NDArray[np.int64]]:
+    """The pages in pieces of whole buckets, so that a query's rows stay together."""
+    starts = encoded.obs_start[encoded.bucket_start[: n_buckets + 1]]
+    pieces = max(1, int(starts[-1]) // _RESULTS_AT_ONCE)
+    cuts = np.searchsorted(starts, np.linspace(0, starts[-1], pieces + 1)[1:-1])
+    borders = sorted({0, len(starts) - 1, *map(int, cuts)})
+    pages = encoded.bucket_start
+    return [np.arange(pages[a], pages[b]) for a, b in pairwise(borders) if pages[b] > pages[a]]

@@ -1,0 +1,167 @@
+"""Rows that can be flipped more than once on a page: there the likelihood is a polynomial.
+
+CCM flips attraction twice, a document may be shown twice, a coin by query is flipped at every
+result. The page is run again at as many values of the row as the polynomial has coefficients.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.estimation.beliefs.pages import run_apart
+from gecasmo.estimation.expectation import Expectation
+from gecasmo.kernels.row_grid import repeats_on_pages
+from gecasmo.kernels.static import static_kernel
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Of higher degrees only an approximation is made.
+MOST_DEGREES = 16
+_RESULTS_AT_ONCE = 2_000_000
+
+
+@dataclass
+class Polynomials:
+    """`exact[place]` is 1 more than the line of `coefficients` that speaks for the row at this
+    place, -1 where another place of the page does so, and 0 where the row is flipped once.
+
+    Line c means the polynomial sum of c[i] p^i (1 - p)^(d - i).
+    """
+
+    exact: NDArray[np.int32]
+    coefficients: Floats
+
+
+def polynomials(
+    expectation: Expectation, apart: Apart, weights: list[Floats], coin: int
+) -> Polynomials | None:
+    """The polynomials of all rows of a coin that pages may flip several times; None if none."""
+    at_start, per_result = flips_on_a_path(expectation, coin)
+    plan = expectation.encoded.plan.coins[coin]
+    rows = apart.rows[plan.codes]
+    if plan.scope == "page":
+        degree = at_start + per_result * apart.lengths
+        spokesmen = np.flatnonzero(degree > 1)
+        degrees = degree[spokesmen]
+        exact = np.where(degree > 1, -1, 0).astype(np.int32)
+    else:
+        times, is_first = _times(apart, plan.codes)
+        exact = np.where(per_result * times > 1, -1, 0).astype(np.int32)
+        spokesmen = np.flatnonzero(is_first & (exact < 0))
+        degrees = per_result * times[spokesmen]
+    if not len(spokesmen):
+        return None
+    page = apart.page_of(plan.codes)
+    degrees = np.minimum(degrees, MOST_DEGREES)
+    exact[spokesmen] = 1 + np.arange(len(spokesmen))
+    coefficients = np.zeros((len(spokesmen), int(degrees.max()) + 1))
+    for degree in np.unique(degrees):
+        chosen = np.flatnonzero(degrees == degree)
+        size = max(1, _RESULTS_AT_ONCE // (apart.max_length * (int(degree) + 1)))
+        for begin in range(0, len(chosen), size):
+            part = chosen[begin : begin + size]
+            found = _fitted(
+                expectation,
+                apart,
+                coin,
+                page[spokesmen[part]],
+                rows[spokesmen[part]],
+                int(degree),
+                weights,
+            )
+            coefficients[part] = elevated(found, coefficients.shape[1] - 1)
+    return Polynomials(exact, coefficients)
+
+
+def flips_on_a_path(expectation: Expectation, coin: int) -> tuple[int, int]:
+    """How often a coin can be flipped before the first result, and for any one result."""
+    structure = expectation.library.structure
+    automaton = getattr(structure, expectation.augmentation).body
+    name = automaton.parameters[coin]
+    start = [sum(x.parameter == name for x in edge.literals) for edge in automaton.initial]
+    per_lag: Counter[int] = Counter()
+    for edge in automaton.edges:
+        here = Counter(x.lag for x in edge.literals if x.parameter == name)
+        for lag, count in here.items():
+            per_lag[lag] = max(per_lag[lag], count)
+    return max(start, default=0), sum(per_lag.values())
+
+
+def _times(apart: Apart, array: int) -> tuple[Integers, NDArray[np.bool_]]:
+    """How often the row at each place stands on its page, and whether this is the first time."""
+    rows = apart.rows[array]
+    times = np.ones(len(rows), np.int64)
+    is_first = np.ones(len(rows), np.bool_)
+    arguments = (apart.obs_start, rows, times, is_first)
+    static_kernel(repeats_on_pages, arguments)(*arguments)
+    return times, is_first
+
+
+def _fitted(
+    expectation: Expectation,
+    apart: Apart,
+    coin: int,
+    pages: Integers,
+    rows: NDArray[np.uint32],
+    degree: int,
+    weights: list[Floats],
+) -> Floats:
+    """The polynomials of some (page, row), up to a factor each."""
+    points, inverse = _basis(degree)
+    plan = expectation.encoded.plan.coins[coin]
+    again = take_apart(expectation.encoded, np.repeat(apart.pages[pages], len(points)))
+    full = _of_pages(expectation, apart, again, weights, np.repeat(pages, len(points)))
+    value = np.tile(points, len(pages))[again.page_of(plan.codes)]
+    is_row = again.rows[plan.codes] == np.repeat(rows, len(points))[again.page_of(plan.codes)]
+    full[coin] = np.where(is_row, np.stack([1 - value, value]), full[coin])
+    _, log_likelihood = run_apart(expectation, again, full)
+    table = log_likelihood.reshape(len(pages), len(points))
+    with np.errstate(invalid="ignore"):
+        table = np.exp(table - table.max(axis=1, keepdims=True))
+    found = np.nan_to_num(table) @ inverse.T
+    # A coefficient is a sum of probabilities: what is below rounding, or below zero, is zero.
+    noise = 1e-14 * np.abs(inverse).sum()
+    return np.where(found < noise, 0.0, found)
+
+
+def _of_pages(
+    expectation: Expectation, apart: Apart, again: Apart, weights: list[Floats], pages: Integers
+) -> list[Floats]:
+    """The weights at the places of pages that were taken apart once more."""
+    lengths = again.lengths
+    place = np.arange(again.obs_start[-1]) - np.repeat(again.obs_start[:-1], lengths)
+    results = np.repeat(apart.obs_start[pages], lengths) + place
+    found = []
+    for plan, w in zip(expectation.encoded.plan.coins, weights, strict=True):
+        if plan.scope == "global":
+            found.append(w)
+        else:
+            found.append(np.ascontiguousarray(w[:, pages if plan.scope == "page" else results]))
+    return found
+
+
+@cache
+def _basis(degree: int) -> tuple[Floats, Floats]:
+    """Points strictly inside (0, 1), and what turns values there into coefficients."""
+    points = 0.5 - 0.5 * np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1))
+    powers = np.arange(degree + 1)
+    matrix = points[:, None] ** powers * (1 - points[:, None]) ** (degree - powers)
+    return points, np.asarray(np.linalg.inv(matrix), np.float64)
+
+
+def elevated(coefficients: Floats, degree: int) -> Floats:
+    """The same polynomials with the coefficients of a higher degree."""
+    while coefficients.shape[1] <= degree:
+        nothing = np.zeros((len(coefficients), 1))
+        coefficients = np.hstack([coefficients, nothing]) + np.hstack([nothing, coefficients])
+    return coefficients
+
+
+__all__ = ["MOST_DEGREES", "Polynomials", "elevated", "flips_on_a_path", "polynomials"]

@@ -1,0 +1,127 @@
+"""Beta priors learned from all rows of a coin, by integrated likelihood.
+
+Row r of group g has p_r ~ Beta(s_g m_g, s_g (1 - m_g)): groups differ in their mean m_g and in how
+far their rows stray from it (the strength s_g). With several groups, logit m_g and log s_g are
+normally distributed over them, so that a small group borrows from the others. Every row counts
+with its whole likelihood: hidden flips are neither taken for seen ones nor left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.beliefs.likelihood import RowLikelihood
+from gecasmo.estimation.beliefs.moments import row_moments_of
+from gecasmo.forms.priors import Level, Priors
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# What many rows say of a prior, some of them say as well.
+_MOST_ROWS = 50_000
+_MOST_ROWS_IN_GROUPS = 200_000
+_WEAKEST, _STRONGEST = np.log(0.02), np.log(1e4)
+_FARTHEST = 9.0  # the logit of a mean
+# Points of the likelihood are placed for the previous prior, so a new one may not be far from it.
+_REACH = np.log(4.0)
+
+
+def learned(likelihood: RowLikelihood, group: Integers, before: Priors) -> Priors:
+    """Better priors than `before`, from the likelihood of every row; `group` has a number a row,
+    -1 for rows that do not count."""
+    n_groups = len(before.logit)
+    rows = np.flatnonzero(group >= 0)
+    most = _MOST_ROWS if n_groups == 1 else _MOST_ROWS_IN_GROUPS
+    rows = rows[:: max(1, -(-len(rows) // most))]
+    if not len(rows):
+        return before
+    learn = _Learning(likelihood, rows, group[rows], before)
+    now = before
+    for _ in range(8):
+        last = now
+        now = learn.strengths(learn.means(now))
+        if now.is_close(last, 0.002):
+            break
+    return now
+
+
+class _Learning:
+    """Newton steps for the means and strengths of all groups at once."""
+
+    def __init__(
+        self, likelihood: RowLikelihood, rows: Integers, group: Integers, before: Priors
+    ) -> None:
+        self.likelihood, self.rows, self.group, self.before = likelihood, rows, group, before
+        self.n_groups = len(before.logit)
+        self.n = self._sums(np.ones(len(rows)))
+
+    def means(self, now: Priors) -> Priors:
+        """A step for the logits of the means."""
+        from scipy.special import digamma, polygamma
+
+        moments = row_moments_of(self.likelihood, self.rows, now.pseudo_counts(self.group))
+        s, m = now.strength, now.mean
+        a, b = s * m, s * (1 - m)
+        pull = self._sums(moments.log_p - moments.log_q) - self.n * (digamma(a) - digamma(b))
+        loose = self._sums(moments.var_p + moments.var_q - 2 * moments.covariance)
+        scale = s * m * (1 - m)
+        bend = scale**2 * (loose - self.n * (polygamma(1, a) + polygamma(1, b)))
+        bend += scale * (1 - 2 * m) * pull
+        limit = 4 / np.sqrt(np.exp(self.before.log_strength) * m * (1 - m) + 1)
+        logit, level = self._moved(
+            now.logit, scale * pull, bend, now.mean_level, self.before.logit, limit
+        )
+        return replace(now, logit=np.clip(logit, -_FARTHEST, _FARTHEST), mean_level=level)
+
+    def strengths(self, now: Priors) -> Priors:
+        """A step for the logarithms of the strengths.
+
+        A weak prior on strengths themselves, 1 / (1 + s)^2, keeps a handful of rows from claiming
+        that all rows are the same.
+        """
+        from scipy.special import digamma, polygamma
+
+        moments = row_moments_of(self.likelihood, self.rows, now.pseudo_counts(self.group))
+        s, m = now.strength, now.mean
+        a, b = s * m, s * (1 - m)
+        slope = a * (self._sums(moments.log_p) - self.n * (digamma(a) - digamma(s)))
+        slope += b * (self._sums(moments.log_q) - self.n * (digamma(b) - digamma(s)))
+        bend = a**2 * (self._sums(moments.var_p) - self.n * polygamma(1, a))
+        bend += b**2 * (self._sums(moments.var_q) - self.n * polygamma(1, b))
+        bend += 2 * a * b * self._sums(moments.covariance) + self.n * s**2 * polygamma(1, s)
+        bend += slope
+        slope -= 2 * s / (1 + s) / self.n_groups
+        bend -= 2 * s / (1 + s) ** 2 / self.n_groups
+        log_strength, level = self._moved(
+            now.log_strength, slope, bend, now.strength_level, self.before.log_strength, _REACH
+        )
+        log_strength = np.clip(log_strength, _WEAKEST, _STRONGEST)
+        return replace(now, log_strength=log_strength, strength_level=level)
+
+    def _moved(
+        self,
+        values: Floats,
+        slope: Floats,
+        bend: Floats,
+        level: Level,
+        before: Floats,
+        limit: Floats | float,
+    ) -> tuple[Floats, Level]:
+        """Values after a careful Newton step, within reach of where they were before."""
+        if self.n_groups > 1:
+            slope = slope - (values - level.centre) / level.spread**2
+            bend = bend - 1 / level.spread**2
+        # Where the objective is not concave, a step uphill of moderate length will do.
+        bend = np.minimum(bend, -np.maximum(np.abs(slope), 1e-9))
+        step = np.clip(-slope / bend, -1.0, 1.0)
+        moved: Floats = np.clip(values + step, before - limit, before + limit)
+        if self.n_groups > 1:
+            level = level.updated(moved, -1 / bend)
+        return moved, level
+
+    def _sums(self, values: Floats) -> Floats:
+        sums = np.bincount(self.group, weights=values, minlength=self.n_groups)
+        return sums.astype(np.float64)

@@ -1,0 +1,137 @@
+"""What coins that all pages share leave open, and how that widens what is believed of rows.
+
+A row's posterior holds everything else at its estimate. Coins such as continuation or examination
+by rank are uncertain too, and rows lean on them. Their covariance comes from the profile
+likelihood: a shared coin is moved a little, the rows are fitted anew, and the score that is left
+gives a column of the information. Directions in which rows can make up for the shared coins are
+flat there, and so come out wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.information import score_of, small_ties
+from gecasmo.estimation.problem import Evaluation, Problem
+from gecasmo.forms import FormState
+
+Floats = NDArray[np.float64]
+Tie = tuple[int, ...]
+
+# The covariance of a few coins is learned from this many pages, scaled up.
+_PAGES = 20_000
+_STEP = 0.05
+_REFITS = 12
+# Rows are moved along this many directions of the shared coins, the widest ones.
+_DIRECTIONS = 12
+# Nothing is less certain than this, in logits.
+_WIDEST = 3.0
+
+
+class Shared:
+    """The small coins of a problem, apart from those whose rows have beliefs of their own."""
+
+    def __init__(self, problem: Problem, states: Sequence[FormState], rows: set[int]) -> None:
+        self.problem = problem
+        self.ties = [t for t in small_ties(problem, states) if not rows & set(t)]
+        self.rows = sorted(rows)
+        self.sizes = [len(self._form(tie).vector(states[tie[0]])) for tie in self.ties]
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes)
+
+    def covariance(self, best: Evaluation) -> Floats:
+        """Of all shared vectors together, rows being fitted anew wherever these go."""
+        n_buckets, factor = self.problem.expectation.sample(_PAGES)
+        states = self._refitted(list(best.states), n_buckets)
+        at = self._scores(states, n_buckets, factor)
+        columns = []
+        for place in range(self.size):
+            moved = self._moved(states, np.eye(self.size)[place] * _STEP)
+            there = self._scores(self._refitted(moved, n_buckets), n_buckets, factor)
+            columns.append((at - there) / _STEP)
+        matrix = np.array(columns).reshape(self.size, self.size)
+        return _covariance((matrix + matrix.T) / 2)
+
+    def widening(
+        self, best: Evaluation, covariance: Floats, precision: dict[int, Floats]
+    ) -> dict[int, Floats]:
+        """By coin, the variance that each row's logit gains; `precision` is what rows have."""
+        extra = {number: np.zeros(len(own)) for number, own in precision.items()}
+        if not self.size:
+            return extra
+        values, vectors = np.linalg.eigh(covariance)
+        for place in np.argsort(values)[::-1][:_DIRECTIONS]:
+            if values[place] <= 0:
+                break
+            length = np.sqrt(values[place])
+            moved = self._moved(list(best.states), length * vectors[:, place])
+            counts = self.problem.expectation.run(self.problem.weights(moved))
+            for number, own in precision.items():
+                p = self.problem.coins[number].form.predict(
+                    best.states[number], self.problem.coins[number].rows
+                )
+                change = counts.tables[number] - best.counts.tables[number]
+                slope = change[1] - change.sum(axis=0) * p
+                extra[number] += (slope / own) ** 2
+        return extra
+
+    def spreads(self, states: Sequence[FormState], covariance: Floats) -> dict[int, Floats]:
+        """By coin, the standard deviation of each of its logits."""
+        deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        starts = np.cumsum([0, *self.sizes])
+        return {
+            tie[0]: deviation[start : start + size]
+            for tie, start, size in zip(self.ties, starts, self.sizes, strict=False)
+        }
+
+    def _form(self, tie: Tie) -> Any:
+        return self.problem.coins[tie[0]].form
+
+    def _moved(self, states: list[FormState], by: Floats) -> list[FormState]:
+        states = list(states)
+        start = 0
+        for tie, size in zip(self.ties, self.sizes, strict=True):
+            form = self._form(tie)
+            vector = np.clip(form.vector(states[tie[0]]), -20.0, 20.0) + by[start : start + size]
+            state = form.from_vector(states[tie[0]], vector)
+            for number in tie:
+                states[number] = state
+            start += size
+        return states
+
+    def _refitted(self, states: list[FormState], n_buckets: int) -> list[FormState]:
+        """The states with rows fitted to the shared coins as they are."""
+        states = list(states)
+        for _ in range(_REFITS):
+            counts = self.problem.expectation.run(self.problem.weights(states), n_buckets)
+            for number in self.rows:
+                coin = self.problem.coins[number]
+                tails, heads = counts.tables[number]
+                states[number] = coin.form.fit(coin.rows, heads, tails, states[number])
+        return states
+
+    def _scores(self, states: list[FormState], n_buckets: int, factor: float) -> Floats:
+        counts = self.problem.expectation.run(self.problem.weights(states), n_buckets)
+        for table in counts.tables:
+            table *= factor
+        return np.concatenate([score_of(self.problem, states, tie, counts) for tie in self.ties])
+
+
+def _covariance(information: Floats) -> Floats:
+    """The inverse; directions that nothing speaks for are as wide as can be, not infinitely wide.
+
+    What has no information at all of its own (rows that are given, or never flipped) has no part in
+    anything, and variance 0.
+    """
+    active = np.diag(information) > 1e-8
+    covariance = np.zeros_like(information)
+    values, vectors = np.linalg.eigh(information[np.ix_(active, active)])
+    widths = np.minimum(1 / np.maximum(values, 1e-9), _WIDEST**2)
+    covariance[np.ix_(active, active)] = (vectors * widths) @ vectors.T
+    return covariance

@@ -1,0 +1,182 @@
+"""Priors of tables that are learned from the log: which rows share one, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Numbers are cut into so many bins of equally many rows.
+N_BINS = 10
+
+
+class Empirical:
+    """A Beta prior per group of rows, learned from the log by integrated likelihood.
+
+    Parameters
+    ----------
+    by : str or tuple of str, optional
+        What tells groups apart; without it all rows share one prior. Names that are part of the
+        row's key are levels to fall back on: `by=("doc", "query")` gives a pair the prior of its
+        document if that has other pairs, else that of its query, else that of all. Other names are
+        typical values of a row, cut into bins: "rank" (the mean rank at which it is shown),
+        "exposure" (the share of its query's pages that show it), or a column of the log.
+    """
+
+    def __init__(self, by: str | Sequence[str] | None = None) -> None:
+        names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+        odd = [name for name in names if not isinstance(name, str)]
+        if odd or len(set(names)) < len(names):
+            raise ModelError(f"Empirical(by={by!r}): names of columns are wanted, each once.")
+        self.by = names
+
+    def __repr__(self) -> str:
+        if not self.by:
+            return "Empirical()"
+        return f"Empirical(by={self.by[0]!r})" if len(self.by) == 1 else f"Empirical(by={self.by})"
+
+    def typical(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """The names that are no part of the key of rows."""
+        return tuple(name for name in self.by if name not in keys)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What the groups of a coin have in common: centre and spread of one of their numbers."""
+
+    centre: float
+    spread: float = 1.0
+
+    def updated(self, values: Floats, unsure: Floats) -> Level:
+        """Centre and spread of values that are known up to these variances."""
+        weights = 1 / (self.spread**2 + unsure)
+        centre = float(np.average(values, weights=weights))
+        spread = float(np.sqrt(np.mean((values - centre) ** 2 + unsure)))
+        return Level(centre, max(spread, 0.02))
+
+
+@dataclass(frozen=True)
+class Priors:
+    """The Beta priors of a coin's groups of rows."""
+
+    logit: Floats  # of each group's mean
+    log_strength: Floats  # of how many flips it is worth
+    mean_level: Level = Level(0.0)
+    strength_level: Level = Level(float(np.log(2.0)))
+
+    @classmethod
+    def vague(cls, n_groups: int) -> Priors:
+        """Where learning begins: Beta(1, 1)."""
+        return cls(np.zeros(n_groups), np.full(n_groups, np.log(2.0)))
+
+    @property
+    def mean(self) -> Floats:
+        mean: Floats = 1 / (1 + np.exp(-self.logit))
+        return mean
+
+    @property
+    def strength(self) -> Floats:
+        strength: Floats = np.exp(self.log_strength)
+        return strength
+
+    def pseudo_counts(self, group: Integers) -> Floats:
+        """Heads and tails that the prior of each row is worth, `[heads or tails, row]`."""
+        mean, strength = self.mean[group], self.strength[group]
+        return np.stack([strength * mean, strength * (1 - mean)])
+
+    def is_close(self, other: Priors, tolerance: float) -> bool:
+        """Whether two priors say the same, for all purposes."""
+        if len(self.logit) != len(other.logit):
+            return False
+        stronger = self.log_strength - other.log_strength
+        # A mean is known to about one part in the square root of what its prior is worth.
+        moved = (self.logit - other.logit) * np.sqrt(np.minimum(self.strength, 50.0))
+        return max(_size(stronger), _size(moved)) < 4 * tolerance
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Which rows share a prior.
+
+    `number` is the group of each row and `label` says in words what a group is about. `levels` are
+    the coarser keys to fall back on: their name, their values and the group of each.
+    """
+
+    number: Integers
+    label: list[str]
+    levels: tuple[tuple[str, pl.Series, Integers], ...] = ()
+    unseen: Integers | None = None  # groups that speak for rows never seen, if not all do
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.label)
+
+
+def group_rows(rows: Rows, prior: Empirical, typical: dict[str, pl.Series]) -> Grouping:
+    """Put rows into groups; `typical` has the values of names that are no part of the key."""
+    n_rows = len(rows)
+    number = np.full(n_rows, -1, np.int64)
+    labels: list[str] = []
+    levels = []
+    for name in prior.by:
+        if name not in rows.keys:
+            continue
+        values = rows.frame[name]
+        codes = values.rank("dense").to_numpy().astype(np.int64) - 1
+        has_others = np.bincount(codes)[codes] > 1
+        taken = has_others & (number < 0)
+        if not taken.any():
+            continue
+        distinct, group = np.unique(codes[taken], return_inverse=True)
+        number[taken] = len(labels) + group
+        first = np.zeros(int(codes.max()) + 1, np.int64)
+        first[codes] = np.arange(n_rows)
+        known = values.gather(pl.Series(first[distinct]))
+        levels.append((name, known, len(labels) + np.arange(len(distinct))))
+        labels += [name] * len(distinct)
+    left = number < 0
+    binned, words = _binned(typical, n_rows)
+    if left.any() or not labels:
+        distinct, group = np.unique(binned[left], return_inverse=True)
+        if not len(distinct):
+            distinct = np.array([0])
+        number[left] = len(labels) + group
+        labels += [words] * len(distinct)
+    return Grouping(number, labels, tuple(levels), _least_exposed(typical, number))
+
+
+def _binned(typical: dict[str, pl.Series], n_rows: int) -> tuple[Any, str]:
+    number = np.zeros(n_rows, np.int64)
+    for values in typical.values():
+        if values.dtype.is_numeric():
+            numbers = values.to_numpy()
+            cuts = np.unique(np.quantile(numbers, np.linspace(0, 1, N_BINS + 1)[1:-1]))
+            codes = np.searchsorted(cuts, numbers, side="right")
+        else:
+            codes = values.rank("dense").to_numpy().astype(np.int64)
+        number = number * (int(codes.max(initial=0)) + 1) + codes
+    return number, ", ".join(typical) or "all"
+
+
+def _least_exposed(typical: dict[str, pl.Series], number: Integers) -> Integers | None:
+    """The groups of rows that are hardly ever shown: rows never shown are most like them."""
+    if "exposure" not in typical or not len(number):
+        return None
+    exposure = typical["exposure"].to_numpy()
+    hardly: Integers = number[exposure <= np.quantile(exposure, 1 / N_BINS)]
+    return hardly
+
+
+def _size(differences: Floats) -> float:
+    """The root of the mean square: one group of many may wander."""
+    return float(np.sqrt(np.mean(differences**2))) if len(differences) else 0.0

@@ -1,0 +1,142 @@
+"""Solve a problem, round after round while forms find better priors, and sum up what is known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning
+from gecasmo.estimation import EM, Problem, Solution
+from gecasmo.estimation.beliefs.learning import Beliefs
+from gecasmo.estimation.information import row_information, with_errors
+from gecasmo.estimation.problem import Evaluation
+
+# Rounds in which forms may find a better prior.
+MOST_ROUNDS = 20
+# Until priors have settled there is no point in more precise answers than this.
+_ROUGH = 1e-4
+
+
+def solve(
+    problem: Problem, method: Any, show: Any, typical: Mapping[str, dict[str, pl.Series]]
+) -> Solution:
+    """Solve; and solve again for as long as forms find a better prior for themselves.
+
+    A prior is fixed while the objective climbs, so every round is monotone by itself.
+    """
+    beliefs = Beliefs(problem, typical) if isinstance(method, EM) else None
+    rounds = _Rounds(problem, method, show, beliefs)
+    solution = rounds.run()
+    if solution.interrupted:
+        return solution
+    if not solution.converged:
+        _tell_untuned(problem, method)
+    # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
+    polish = solution.converged and problem.held_out is None
+    best = with_errors(problem, solution.best, polish)
+    if best.objective > solution.best.objective:
+        solution.n_evaluations += 1
+        last = solution.history[-1]
+        solution.history.append(
+            last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
+        )
+    if beliefs is not None and solution.converged:
+        # The objective is what was climbed, the likelihood that of the reported probabilities.
+        best = replace(beliefs.summed_up(best), objective=best.objective)
+    solution.best = best
+    return solution
+
+
+class _Rounds:
+    """Climbs, with priors learned in between."""
+
+    def __init__(self, problem: Problem, method: Any, show: Any, beliefs: Beliefs | None) -> None:
+        self.problem, self.method, self.show, self.beliefs = problem, method, show, beliefs
+        self.learns = beliefs is not None and beliefs.learns
+
+    def run(self) -> Solution:
+        is_rough = self.learns and 0 < self.method.tol < _ROUGH
+        method = replace(self.method, tol=_ROUGH) if is_rough else self.method
+        solution: Solution = method.solve(self.problem, self.show)
+        for number in range(MOST_ROUNDS + 1):
+            # A prior can only be judged at the optimum, and who asks for n steps gets n.
+            states = self._better(solution.best) if solution.converged else None
+            if states is None:
+                break
+            if number == MOST_ROUNDS:
+                warnings.warn(
+                    f"The priors of forms had not settled after {MOST_ROUNDS} rounds.",
+                    ConvergenceWarning,
+                    stacklevel=6,
+                )
+                break
+            solution = self._again(method, states, solution)
+        if is_rough and not solution.interrupted:
+            solution = self._again(self.method, solution.best.states, solution)
+        return solution
+
+    def _again(self, method: Any, states: list[Any], before: Solution) -> Solution:
+        """Go on from other states."""
+        self.problem.given_start = states
+        following: Solution = method.solve(self.problem, self.show)
+        done = before.history[-1]
+        # Objectives under different priors are no series: the history is that of the last round.
+        following.history = [
+            record._replace(
+                iteration=record.iteration + done.iteration, seconds=record.seconds + done.seconds
+            )
+            for record in following.history
+        ]
+        following.n_evaluations += before.n_evaluations
+        return following
+
+    def _better(self, best: Evaluation) -> list[Any] | None:
+        """The states with better priors, or None if all are content."""
+        states = _tuned(self.problem, best)
+        if self.beliefs is None or not self.learns:
+            return states
+        learned = self.beliefs.learn(best)
+        if states is None or learned is None:
+            return states if learned is None else learned
+        return [
+            own if own is not at else tuned
+            for own, tuned, at in zip(learned, states, best.states, strict=True)
+        ]
+
+
+def _tell_untuned(problem: Problem, method: Any) -> None:
+    """Say which priors were left as they began, if the method itself says nothing."""
+    open_forms = [
+        problem.coins[tie[0]].name
+        for tie in problem.ties
+        if getattr(problem.coins[tie[0]].form, "learns_prior", False)
+    ]
+    if open_forms and not isinstance(method, EM):
+        warnings.warn(
+            f"The spread of {', '.join(open_forms)} was left as it began: only EM that converges "
+            "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
+            GecasmoWarning,
+            stacklevel=5,
+        )
+
+
+def _tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
+    """The states with better priors, or None if all are content."""
+    states = list(best.states)
+    is_changed = False
+    for tie in problem.ties:
+        coin = problem.coins[tie[0]]
+        tune = getattr(coin.form, "tuned", None)
+        if tune is None:
+            continue
+        tails, heads = problem.counts(tie, best)
+        information = row_information(problem, best, tie)
+        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
+        is_changed |= state is not best.states[tie[0]]
+        for number in tie:
+            states[number] = state
+    return states if is_changed else None

@@ -1,0 +1,150 @@
+"""How a comparison looks: in a terminal, in a notebook and as JSON."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from typing import Any
+
+import polars as pl
+import pytest
+from comparing_examples import known_models, ragged
+
+from gecasmo import EM, GCTR
+from gecasmo.evaluation import Comparison, compare
+from gecasmo.simulation import demo_log
+
+FEW = EM(max_iter=2, tol=0)
+LONG = "A model whose name is <b>long</b> & " + "unbreakable" * 6
+
+
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    from gecasmo.testing import plain_python
+
+    models: dict[str, Any] = {
+        **known_models(),
+        LONG: GCTR.with_values(click_rate=1e-12),
+        "CM": "CM",
+    }
+    judged = pl.DataFrame({"query": ["q1"] * 3, "doc": ["d0", "d1", "d2"], "grade": [0, 2, 1]})
+    with plain_python():
+        return compare(
+            ragged(30, 1),
+            models,
+            heldout=ragged(40, 2),
+            bootstrap=30,
+            method=FEW,
+            judgments=judged,
+        )
+
+
+def test_text_fits_a_hundred_columns_and_has_every_model(found: Comparison) -> None:
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines == [line.rstrip() for line in lines]
+    for name in ("DBN", "UBM", "PBM", "ranks", "constant", "CM", "DCTR", "A model"):
+        assert sum(line.startswith(f"  {name}") for line in lines) >= 4
+    assert repr(found) == str(found)
+
+
+def test_text_says_what_the_table_says(found: Comparison) -> None:
+    text = str(found)
+    for row in found.table.filter(pl.col("model").is_in(["DBN", "UBM"])).to_dicts():
+        line = next(x for x in text.splitlines() if x.startswith(f"  {row['model']} "))
+        assert f"{row['log_likelihood']:.4f}" in line
+        assert f"[{row['log_likelihood_low']:.4f}, {row['log_likelihood_high']:.4f}]" in line
+        for against in (found.best, found.setting.baseline):
+            verdict = found.verdict(row["model"], against)
+            assert (verdict or "itself") in line
+    assert "30 bootstrap samples over 6 queries" in text
+    for note in found.notes:
+        assert " ".join(note.split())[:30] in " ".join(text.split())
+
+
+def test_a_verdict_is_only_clear_when_its_interval_excludes_zero(found: Comparison) -> None:
+    assert len(found.differences)
+    for row in found.differences.to_dicts():
+        if row["verdict"] == "no clear difference":
+            assert row["low"] <= 1e-9
+            assert row["high"] >= -1e-9
+        else:
+            assert row["low"] * row["high"] > 0
+            is_higher = row["difference"] > 0
+            assert row["verdict"] == (
+                "better" if is_higher == (row["metric"] == "log_likelihood") else "worse"
+            )
+
+
+def test_json_holds_everything_and_no_nan(found: Comparison) -> None:
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert set(data) == {
+        *("setting", "table", "by_rank", "differences", "calibration", "ctr_by_rank"),
+        *("notes", "reasons"),
+    }
+    assert [row["model"] for row in data["table"]] == found.table["model"].to_list()
+    for name in ("table", "by_rank", "differences", "calibration", "ctr_by_rank"):
+        frame = getattr(found, name)
+        assert len(data[name]) == len(frame)
+        assert list(data[name][0]) == frame.columns
+    for row in data["table"]:  # what is null has a reason
+        for column, value in row.items():
+            if value is None and not column.endswith(("_low", "_high")):
+                assert data["reasons"][row["model"]][column]
+
+
+class Checker(HTMLParser):
+    """Open and closed tags have to match."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.seen: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.open.append(tag)
+        self.seen.add(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_html_is_whole_and_escaped(found: Comparison) -> None:
+    checker = Checker()
+    checker.feed(found._repr_html_())
+    assert checker.open == []
+    assert "b" not in checker.seen
+    assert LONG in "".join(checker.text)
+    assert {"table", "th", "td", "li"} <= checker.seen
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e-320])
+def test_numbers_out_of_the_ordinary_still_fit(rate: float) -> None:
+    models = {f"model number {i} of many": GCTR.with_values(click_rate=rate) for i in range(3)}
+    found = compare(
+        ragged(30, 1), models, heldout=ragged(40, 2, rate=1.0), bootstrap=20, method=FEW
+    )
+    text = str(found)
+    assert max(map(len, text.splitlines())) <= 100
+    row = found.table.row(by_predicate=pl.col("model") == "model number 1 of many", named=True)
+    assert row["log_likelihood"] < -1000
+    if rate < 1e-307:  # 2 to the bits is beyond all numbers: told, not hidden
+        assert row["marginal_perplexity_pooled"] is row["marginal_gain"] is None
+        told = found.reasons["model number 1 of many"]
+        assert told["marginal_perplexity_pooled"] == "it is too large a number"
+        assert told["marginal_gain"] == "a perplexity is too large a number"
+    else:
+        assert row["marginal_perplexity_pooled"] > 1e290
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_a_real_comparison(compiled: None) -> None:
+    log, _ = demo_log(1500, seed=2)
+    found = compare(log, ["DBN", "PBM"], by="query", bootstrap=100)
+    assert max(map(len, str(found).splitlines())) <= 100
+    assert found.table.null_count().row(0, named=True)["log_likelihood"] == 0
+    assert any("never in training" in note for note in found.notes)
