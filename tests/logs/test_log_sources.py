@@ -162,7 +162,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path, name: str) -> None:
 
 def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ClickLogError, match=r"should end in \.parquet, \.pq, \.csv"):
-        read_log(write(tmp_path / "log.json", "{}"))
+        read_log(write(tmp_path / "log.xlsx", "{}"))
 
 
 def test_columns_of_different_lengths_are_refused() -> None:

@@ -48,7 +48,7 @@ def test_an_old_file_is_replaced(columns: dict[str, Any], tmp_path: Path) -> Non
 
 
 def test_other_suffixes_are_refused(columns: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ClickLogError, match=r"ends in \.parquet, \.csv or \.tsv"):
+    with pytest.raises(ClickLogError, match=r"ends in \.parquet, \.csv, \.tsv or \.jsonl"):
         read_log(columns).write(tmp_path / "log.xlsx")
 
 

@@ -15,6 +15,7 @@ from gecasmo.errors import ClickLogError, ModelError
 Floats = NDArray[np.float64]
 
 EXPOSURE = "exposure"  # the share of pages on which a row is shown
+IMPRESSIONS = "impressions"  # how often a row is shown
 
 
 def row_averages(
@@ -23,7 +24,7 @@ def row_averages(
     """For each of these names a value per row of a coin.
 
     "exposure" is the share of the pages that could have shown the row (those of its query, if the
-    query is part of the key) on which it is shown. Of "rank" and of columns with numbers it is the
+    query is part of the key) on which it is shown, "impressions" how often. Of "rank" and of columns with numbers it is the
     mean; other columns must have one value wherever a row stands.
     """
     plan = encoded.plan.coins[number]
@@ -60,12 +61,14 @@ def _typical(
     weight = log.weight[log.page]
     if name == EXPOSURE:
         return pl.Series(name, _exposure(encoded, coin, keys, rows, weight, n_rows))
+    if name == IMPRESSIONS:
+        return pl.Series(name, np.bincount(rows, weights=weight, minlength=n_rows))
     if name == "rank":
         return pl.Series(name, _means(rows, log.rank.astype(np.float64), weight, n_rows))
     if name not in log.columns:
         raise ClickLogError(
             f"The prior of '{coin}' depends on '{name}', and the log has no such column.\n"
-            f"  It has: {', '.join(log.columns)}; and '{EXPOSURE}' can always be used."
+            f"  It has: {', '.join(log.columns)}; there are also {EXPOSURE} and {IMPRESSIONS}."
         )
     column = log.column(name)
     if column.null_count():

@@ -16,8 +16,10 @@ from gecasmo.errors import ModelError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Numbers are cut into so many bins of equally many rows.
-N_BINS = 10
+# Numbers are cut into bins of equally many rows: at most so many, and fewer where groups would
+# be smaller than this.
+MOST_BINS = 12
+_ROWS_IN_GROUP = 40
 
 
 class Empirical:
@@ -30,7 +32,8 @@ class Empirical:
         row's key are levels to fall back on: `by=("doc", "query")` gives a pair the prior of its
         document if that has other pairs, else that of its query, else that of all. Other names are
         typical values of a row, cut into bins: "rank" (the mean rank at which it is shown),
-        "exposure" (the share of its query's pages that show it), or a column of the log.
+        "exposure" (the share of its query's pages that show it), "impressions" (how often it is
+        shown), or a column of the log.
     """
 
     def __init__(self, by: str | Sequence[str] | None = None) -> None:
@@ -157,10 +160,12 @@ def group_rows(rows: Rows, prior: Empirical, typical: dict[str, pl.Series]) -> G
 
 def _binned(typical: dict[str, pl.Series], n_rows: int) -> tuple[Any, str]:
     number = np.zeros(n_rows, np.int64)
+    n_bins = int((n_rows / _ROWS_IN_GROUP) ** (1 / max(len(typical), 1)))
+    n_bins = min(max(n_bins, 2), MOST_BINS)
     for values in typical.values():
         if values.dtype.is_numeric():
             numbers = values.to_numpy()
-            cuts = np.unique(np.quantile(numbers, np.linspace(0, 1, N_BINS + 1)[1:-1]))
+            cuts = np.unique(np.quantile(numbers, np.linspace(0, 1, n_bins + 1)[1:-1]))
             codes = np.searchsorted(cuts, numbers, side="right")
         else:
             codes = values.rank("dense").to_numpy().astype(np.int64)
@@ -173,7 +178,7 @@ def _least_exposed(typical: dict[str, pl.Series], number: Integers) -> Integers 
     if "exposure" not in typical or not len(number):
         return None
     exposure = typical["exposure"].to_numpy()
-    hardly: Integers = number[exposure <= np.quantile(exposure, 1 / N_BINS)]
+    hardly: Integers = number[exposure <= np.quantile(exposure, 0.1)]
     return hardly
 
 

@@ -153,14 +153,14 @@ def row_grid(
                 if product[k] > best:
                     best = product[k]
             left = 0
-            while left < n_points - 1 and product[left] < best - 25.0:
+            while left < n_points - 1 and product[left] < best - 18.0:
                 left += 1
             right = n_points - 1
-            while right > 0 and product[right] < best - 25.0:
+            while right > 0 and product[right] < best - 18.0:
                 right -= 1
             left = max(left - 1, 0)
             right = min(right + 1, n_points - 1)
-            if right - left > (n_points - 1) // 2:
+            if 4 * (right - left) >= 3 * (n_points - 1):
                 break
             highest = lowest + width * right
             lowest = lowest + width * left

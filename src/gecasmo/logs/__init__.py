@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.notes import Note
+from gecasmo.logs.peeking import Peek, peek
 from gecasmo.logs.reading import read_log
 
-__all__ = ["ClickLog", "read_log"]
+__all__ = ["ClickLog", "Note", "Peek", "peek", "read_log"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from gecasmo.logs.extras import extra_columns
 from gecasmo.logs.faults import Faults
 from gecasmo.logs.ids import check_ids, missing_ids
 from gecasmo.logs.nested import Unrolled, note_misplaced_lists, unroll
+from gecasmo.logs.notes import Note, Notebook
 from gecasmo.logs.pages import (
     PageOf,
     Ranks,
@@ -28,7 +29,9 @@ from gecasmo.logs.values import Floats, check_clicks, check_ranks, check_weights
 T = TypeVar("T")
 
 
-def assemble(table: pl.DataFrame, roles: Roles, faults: Faults) -> tuple[ClickLog, list[str]]:
+def assemble(
+    table: pl.DataFrame, roles: Roles, faults: Faults, notes: Sequence[Note] = ()
+) -> ClickLog:
     """Check a table and make it a click log.
 
     Parameters
@@ -39,12 +42,12 @@ def assemble(table: pl.DataFrame, roles: Roles, faults: Faults) -> tuple[ClickLo
         Which column plays which part.
     faults
         Where faults are noted.
+    notes
+        What the reader of the table met; the log keeps it, with what is met here.
 
     Returns
     -------
-    log : ClickLog
-    notes : list of str
-        Changes the user should know about.
+    ClickLog
 
     Raises
     ------
@@ -56,26 +59,31 @@ def assemble(table: pl.DataFrame, roles: Roles, faults: Faults) -> tuple[ClickLo
     if table.height == 0 and table.width > 0:
         faults.add("there are no rows")
     if not nested:
-        return _Assembly(table, None, roles, faults).log()
+        return _Assembly(table, None, roles, faults, notes).log()
     note_misplaced_lists(table, roles, faults)
     unrolled = unroll(table, faults)
     with faults.naming_rows(unrolled.row_of_result):
-        return _Assembly(unrolled.results, unrolled, roles, faults).log()
+        return _Assembly(unrolled.results, unrolled, roles, faults, notes).log()
 
 
 class _Assembly:
     """The steps of assembling one log; each reads a part, and notes what is wrong with it."""
 
     def __init__(
-        self, table: pl.DataFrame, unrolled: Unrolled | None, roles: Roles, faults: Faults
+        self,
+        table: pl.DataFrame,
+        unrolled: Unrolled | None,
+        roles: Roles,
+        faults: Faults,
+        notes: Sequence[Note],
     ) -> None:
         self.table = table
         self.unrolled = unrolled
         self.roles = roles
         self.faults = faults
-        self.notes: list[str] = []
+        self.notebook = Notebook(list(notes))
 
-    def log(self) -> tuple[ClickLog, list[str]]:
+    def log(self) -> ClickLog:
         page, sessions, placed = self._pages()
         page_query = self._read("query", check_ids)
         query = self._spread(page_query, "query", page)
@@ -88,7 +96,8 @@ class _Assembly:
             self._note_several_queries(query, page, sessions, placed)
         weight = self._weights(page, sessions, placed)
         extras, left_out = extra_columns(self.table.columns, self.roles)
-        self.notes += left_out
+        for what in left_out:
+            self.notebook.tell("columns left out", 1, what)
         self.faults.raise_if_any()
 
         columns = {"session": sessions.gather(page), "query": query, "doc": doc}
@@ -96,8 +105,15 @@ class _Assembly:
         columns |= {name: self.table[name] for name in extras}
         frame = pl.DataFrame([c.alias(name) for name, c in columns.items() if c is not None])
         pages = self._page_columns(extras, page_query)
-        log = ClickLog(frame, page, sessions.alias("session"), weight, pages=pages, order=order)
-        return log, self.notes
+        return ClickLog(
+            frame,
+            page,
+            sessions.alias("session"),
+            weight,
+            pages=pages,
+            order=order,
+            notes=self.notebook.notes,
+        )
 
     def _read(self, role: str, check: Callable[[pl.Series, str, Faults], T]) -> T | None:
         """Check the column of a role; where it has one value a page, a page at a time."""
@@ -155,8 +171,10 @@ class _Assembly:
         title = self.roles.title("rank")
         order = note_shared_ranks(rank, page, placed & sound, sessions, title, self.faults)
         if len(rank) and rank.min() == 0:
+            firsts = int((rank == 0).sum())
             rank += 1
-            self.notes.append(f"{title}: ranks start at 0 here; they were shifted to start at 1.")
+            what = f"{title}: ranks start at 0 here; they were shifted to start at 1."
+            self.notebook.tell("ranks from 0", firsts, what)
         return rank, order
 
     def _note_several_queries(

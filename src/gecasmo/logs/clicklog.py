@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 
@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import (
     chain_order,
     first_rows,
@@ -21,7 +22,6 @@ from gecasmo.logs.pages import (
 )
 from gecasmo.logs.selecting import as_mask, as_signal
 from gecasmo.logs.splitting import in_test_part
-from gecasmo.logs.storing import write_log
 from gecasmo.logs.summary import html_summary, text_summary
 
 
@@ -43,6 +43,8 @@ class ClickLog:
         Columns with one value a session, for sessions that have no results to hold them.
     order
         The rows by session, then rank, when known already.
+    notes
+        What the reader met.
 
     Attributes
     ----------
@@ -56,6 +58,9 @@ class ClickLog:
         The id of each session, in order of first appearance.
     weight : ndarray of float64
         The weight of each session.
+    notes : tuple of Note
+        What the reader met in the source and what it did about it, counted; a part of a log has
+        the notes of the whole.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class ClickLog:
         *,
         pages: pl.DataFrame | None = None,
         order: NDArray[np.int64] | None = None,
+        notes: Iterable[Note] = (),
     ) -> None:
         self._frame = frame
         self._pages = pages
@@ -77,6 +83,12 @@ class ClickLog:
         self.click: NDArray[np.bool_] = np.array(frame["click"].to_numpy(), dtype=np.bool_)
         self.sessions = sessions
         self.weight = weight
+        self.notes = tuple(notes)
+
+    @property
+    def page_columns(self) -> pl.DataFrame | None:
+        """Columns with one value a session, if the log came from a nested source."""
+        return self._pages
 
     @property
     def columns(self) -> list[str]:
@@ -219,6 +231,7 @@ class ClickLog:
             self.sessions.filter(mask),
             self.weight[wanted],
             pages=None if self._pages is None else self._pages.filter(mask),
+            notes=self.notes,
         )
 
     def with_signals(self, signals: Mapping[str, ArrayLike]) -> ClickLog:
@@ -246,6 +259,7 @@ class ClickLog:
             self.weight,
             pages=None if self._pages is None else self._pages.drop(signals, strict=False),
             order=self.__dict__.get("order", self._known_order),
+            notes=self.notes,
         )
 
     def split(
@@ -292,23 +306,28 @@ class ClickLog:
             return self._frame
         return self._frame.with_columns(weight=pl.Series(self.weight[self.page]))
 
-    def write(self, path: str | Path) -> None:
+    def write(self, path: str | Path, format: str | None = None) -> None:
         """Write the log to a file that `read_log` reads.
 
         Parameters
         ----------
         path
-            Where to; the suffix tells the format: .parquet, .csv or .tsv. Text files do not keep
-            data types (ids such as "12" come back as integers). A log with sessions that have no
-            results is written with one row a page, which only Parquet can hold. When there is a
-            column "weight", pass ``weight="weight"`` to `read_log`.
+            Where to. For a table the suffix tells which kind: .parquet, .csv, .tsv or .jsonl, text
+            also followed by .gz or .zst. Text files do not keep data types (ids such as "12" come
+            back as integers from CSV and TSV). A log with sessions that have no results is written
+            with one row a page, which only Parquet and JSON lines can hold. When there is a column
+            "weight", pass ``weight="weight"`` to `read_log`.
+        format
+            One of `gecasmo.logs.formats.FORMATS`; None is a table.
 
         Raises
         ------
         ClickLogError
             When the format cannot hold the log, or the file cannot be written.
         """
-        write_log(self, self._pages, Path(path))
+        from gecasmo.logs.formats import write_as
+
+        write_as("table" if format is None else format, self, Path(path).expanduser())
 
     def __repr__(self) -> str:
         return text_summary(self)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from gecasmo.errors import ClickLogWarning
+import polars as pl
+
+from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs.assembling import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.faults import Faults
-from gecasmo.logs.roles import Roles
-from gecasmo.logs.sources import open_table, source_label
+from gecasmo.logs.formats import Format, Options, detect_format, format_named
+from gecasmo.logs.inputs import MAX_LINE, open_inputs
+from gecasmo.logs.notes import in_one_message
+from gecasmo.logs.roles import DEFAULTS, Roles
+from gecasmo.logs.sources import source_label
 
 
 def read_log(
@@ -23,6 +29,8 @@ def read_log(
     rank: str | None = "rank",
     click: str | None = "click",
     weight: str | None = None,
+    format: str | None = None,
+    max_line: int = MAX_LINE,
 ) -> ClickLog:
     """Read a click log, and check it.
 
@@ -32,8 +40,9 @@ def read_log(
     Parameters
     ----------
     source
-        A Parquet, CSV or TSV path or glob; a Polars, pandas, PyArrow or DuckDB table (anything
-        with ``__arrow_c_stream__``); a Polars LazyFrame; or a dict of columns.
+        A path or glob of Parquet, CSV, TSV or JSON lines (text also packed as .gz or .zst), or of
+        a file of another format; "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
+        (anything with ``__arrow_c_stream__``); a Polars LazyFrame; or a dict of columns.
     session
         The column that says which page a result is on, or a list of columns that do so together.
         Not needed for nested logs, whose pages are then numbered 0, 1, 2, ...
@@ -48,6 +57,13 @@ def read_log(
         Whether the result was clicked: booleans or 0 and 1. None reads pages without clicks.
     weight
         How often the page counts; one value a page, not negative. None: every page counts once.
+    format
+        One of `gecasmo.logs.formats.FORMATS`: "table", "ubi", "yandex", "clickmodels",
+        "pyclickmodels" or "baidu". None recognises it by the beginning of the file, unless columns
+        are named, which makes it a table. The other formats have columns of their own, and some
+        are read from a folder, too.
+    max_line
+        The longest line allowed in a text file, in bytes.
 
     Returns
     -------
@@ -61,7 +77,7 @@ def read_log(
     Warns
     -----
     ClickLogWarning
-        When ranks were shifted, or a column was left out because another one took its name.
+        Once, with the notes on all that was met and changed; `ClickLog.notes` keeps them.
 
     Examples
     --------
@@ -79,9 +95,40 @@ def read_log(
             "weight": weight,
         }
     )
+    _check_max_line(max_line)
+    source, found = _recognised(source, format, roles)
     faults = Faults(source_label(source))
-    table = open_table(source, roles.id_columns)
-    log, notes = assemble(table, roles, faults)
-    for note in notes:
-        warnings.warn(f"{faults.label}: {note}", ClickLogWarning, stacklevel=2)
+    reading = found.read(source, Options(max_line, roles.id_columns))
+    table = reading.table if found.name == "table" else _as_chosen(reading.table, roles)
+    log = assemble(table, roles, faults, reading.notes)
+    if log.notes:
+        warnings.warn(in_one_message(faults.label, log.notes), ClickLogWarning, stacklevel=2)
     return log
+
+
+def _recognised(source: Any, name: str | None, roles: Roles) -> tuple[Any, Format]:
+    """Open the source, and find its format."""
+    if name is not None:
+        found = format_named(name)
+        if isinstance(source, str | Path):
+            source = open_inputs(source, folders=name != "table")
+        return source, found
+    if isinstance(source, str | Path):
+        source = open_inputs(source)
+    named = any(roles.given[role] != DEFAULTS[role] for role in ("session", "query", "doc", "rank"))
+    return source, format_named("table" if named else detect_format(source))
+
+
+def _as_chosen(table: pl.DataFrame, roles: Roles) -> pl.DataFrame:
+    """Leave out what a reader made for a role when the user chose another of its columns."""
+    chosen = [
+        role
+        for role, given in roles.given.items()
+        if isinstance(given, str) and given != role and given in table.columns
+    ]
+    return table.drop(chosen, strict=False)
+
+
+def _check_max_line(max_line: object) -> None:
+    if not isinstance(max_line, int) or isinstance(max_line, bool) or max_line < 1:
+        raise ClickLogError(f"read_log(max_line={max_line!r}): a number of bytes, at least 1.")

@@ -84,6 +84,7 @@ def _facts(log: ClickLog) -> list[tuple[str, str]]:
     extra = log.columns[log.columns.index("click") + 1 :]
     if extra:
         facts.append(("also", _shortened(", ".join(extra), 60)))
+    facts += [("noted", _shortened(f"{note.kind}: {note.count:,}", 60)) for note in log.notes]
     return facts
 
 

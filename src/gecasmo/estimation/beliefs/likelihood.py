@@ -44,6 +44,7 @@ class RowLikelihood:
     low: Floats
     step: Floats
     values: Floats
+    known: Bools  # which rows stand on any of the pages
 
     def __len__(self) -> int:
         return len(self.low)
@@ -79,7 +80,7 @@ def row_likelihoods(
     n_buckets: int = N_BUCKETS,
 ) -> list[RowLikelihood]:
     """The likelihood of the rows of some coins at these weights of all; on all pages, or on those
-    of the first buckets (rows that are not there have a level likelihood)."""
+    of the first buckets."""
     encoded = expectation.encoded
     found = [_nothing(len(one.probability)) for one in asked]
     spans = [encoded.shifts[one.coin] < 8 for one in asked]
@@ -112,7 +113,8 @@ def row_likelihoods(
 def _nothing(n_rows: int) -> RowLikelihood:
     """Rows about which nothing is known."""
     step = np.full(n_rows, 28.0 / (N_POINTS - 1))
-    return RowLikelihood(np.full(n_rows, -14.0), step, np.zeros((n_rows, N_POINTS)))
+    values = np.zeros((n_rows, N_POINTS))
+    return RowLikelihood(np.full(n_rows, -14.0), step, values, np.zeros(n_rows, np.bool_))
 
 
 def _places(
@@ -154,6 +156,7 @@ def _multiply(places: _Places, one: Asked, into: RowLikelihood) -> None:
     order = np.empty(len(places.rows), np.int64)
     _call(group_by_row, places.rows, n_rows, start, order)
     wanted = one.wanted & (np.diff(start) > 0)
+    into.known |= wanted
     _call(
         row_grid,
         *[0, n_rows, start, order, places.heads, places.tails, places.weight],

@@ -26,14 +26,14 @@ _MOST_ROWS_IN_GROUPS = 200_000
 _WEAKEST, _STRONGEST = np.log(0.02), np.log(1e4)
 _FARTHEST = 9.0  # the logit of a mean
 # Points of the likelihood are placed for the previous prior, so a new one may not be far from it.
-_REACH = np.log(4.0)
+_REACH = np.log(2.5)
 
 
 def learned(likelihood: RowLikelihood, group: Integers, before: Priors) -> Priors:
     """Better priors than `before`, from the likelihood of every row; `group` has a number a row,
     -1 for rows that do not count."""
     n_groups = len(before.logit)
-    rows = np.flatnonzero(group >= 0)
+    rows = np.flatnonzero((group >= 0) & likelihood.known)
     most = _MOST_ROWS if n_groups == 1 else _MOST_ROWS_IN_GROUPS
     rows = rows[:: max(1, -(-len(rows) // most))]
     if not len(rows):
@@ -70,7 +70,7 @@ class _Learning:
         scale = s * m * (1 - m)
         bend = scale**2 * (loose - self.n * (polygamma(1, a) + polygamma(1, b)))
         bend += scale * (1 - 2 * m) * pull
-        limit = 4 / np.sqrt(np.exp(self.before.log_strength) * m * (1 - m) + 1)
+        limit = 1.5 / np.sqrt(self.before.strength * m * (1 - m) + 0.25)
         logit, level = self._moved(
             now.logit, scale * pull, bend, now.mean_level, self.before.logit, limit
         )

@@ -1,0 +1,219 @@
+"""The 7-column text format of ClickModels (varepsilon/clickmodels).
+
+    digest  query  region  intent weight  [urls]  [layout]  [clicks]
+
+The last three are JSON lists; or JSON objects from the place (from "0") to the value.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from gecasmo.logs.formats.building import nested, note_shown_twice, page_ids, with_exact_ids
+from gecasmo.logs.formats.format import Format, Options, Reading, Sample
+from gecasmo.logs.formats.json_values import click_counts, column_of
+from gecasmo.logs.formats.writing import Writing, write_lines
+from gecasmo.logs.inputs import open_inputs
+from gecasmo.logs.lines import Lines, read_lines
+from gecasmo.logs.notes import Notebook
+
+if TYPE_CHECKING:
+    from gecasmo.logs.clicklog import ClickLog
+
+COLUMNS = 7
+
+
+def sniff(sample: Sample) -> bool:
+    """Say whether the first line has seven fields, three of them JSON."""
+    fields = sample.line.split("\t")
+    json_like = [field.lstrip()[:1] in ("[", "{") for field in fields[4:]]
+    return len(fields) == COLUMNS and all(json_like)
+
+
+@dataclass
+class _Found:
+    """The pages found so far, as columns."""
+
+    rows: list[int] = field(default_factory=list)
+    heads: list[list[str]] = field(default_factory=list)
+    intents: list[float] = field(default_factory=list)
+    page: list[int] = field(default_factory=list)
+    urls: list[Any] = field(default_factory=list)
+    layout: list[Any] = field(default_factory=list)
+    clicks: list[int] = field(default_factory=list)
+    surplus: list[int] = field(default_factory=list)
+    unseen: list[int] = field(default_factory=list)
+    n_unseen: int = 0
+    beyond: list[int] = field(default_factory=list)
+
+
+def read(source: Any, options: Options) -> Reading:
+    """Read pages, one a line; `docs/readers.md` says what becomes of odd ones."""
+    lines = read_lines(open_inputs(source, folders=True), options.max_line)
+    notes, found = Notebook(), _Found()
+    blank = []
+    for row, text in enumerate(lines.text):
+        if text.strip():
+            _read_line(lines, row, text, found)
+        else:
+            blank.append(row)
+    notes.add("blank lines", len(blank), "left out", map(lines.place, blank))
+    _take_notes(found, lines, notes)
+
+    results = pl.DataFrame(
+        [
+            pl.Series("page", found.page, pl.UInt32),
+            column_of("doc", found.urls),
+            pl.Series("click", found.clicks, pl.Int64) > 0,
+            column_of("layout", found.layout),
+        ]
+    )
+    note_shown_twice(
+        results, notes, "they stay on both ranks", lambda page: lines.place(found.rows[page])
+    )
+    names = ["digest", "query", "region"]
+    pages = pl.DataFrame(found.heads, schema=dict.fromkeys(names, pl.String), orient="row")
+    pages = pages.select(
+        page_ids(pages["digest"]),
+        "query",
+        "region",
+        pl.Series("intent_weight", found.intents, pl.Float64),
+    )
+    regions = pages["region"].n_unique()
+    notes.add(
+        "regions",
+        regions if regions > 1 else 0,
+        "the query is the text alone and the region a column; use both as keys to part them",
+    )
+    return Reading(nested(with_exact_ids(pages, ["query", "region"]), results), notes.notes)
+
+
+def _read_line(lines: Lines, row: int, text: str, found: _Found) -> None:
+    fields = text.split("\t")
+    if len(fields) != COLUMNS:
+        raise lines.error(
+            row, f"{COLUMNS} fields with tabs between were expected, not {len(fields)}"
+        )
+    try:
+        intent = float(fields[3])
+        urls, layout, clicks = map(json.loads, fields[4:])
+    except (ValueError, RecursionError) as error:
+        raise lines.error(row, f"a number and three JSON lists were expected ({error})") from None
+    urls, beyond = _as_list(urls, None, lines, row)
+    found.beyond += [row] * len(beyond)
+    if not all(isinstance(url, str | int) and not isinstance(url, bool) for url in urls):
+        raise lines.error(row, "the results should be texts or whole numbers")
+    n = len(urls)
+    layout, odd_layout = _as_list(layout, False, lines, row, n)
+    clicks, odd_clicks = _as_list(clicks, 0, lines, row, n)
+    if len(clicks) < n or len(layout) < n:
+        short = "clicks" if len(clicks) < n else "layout"
+        size = len(clicks if short == "clicks" else layout)
+        raise lines.error(row, f"lists of different lengths: {n} results and {size} {short}")
+    counts = click_counts(clicks + list(odd_clicks.values()), lines, row)
+    found.clicks += counts[:n]
+    if sum(counts[n:]):
+        found.unseen.append(row)
+        found.n_unseen += sum(counts[n:])
+    if len(clicks) > n or len(layout) > n or odd_layout or odd_clicks:
+        found.surplus.append(row)
+    found.page += [len(found.rows)] * n
+    found.rows.append(row)
+    found.heads.append(fields[:3])
+    found.intents.append(intent)
+    found.urls += urls
+    found.layout += layout[:n]
+
+
+def _as_list(
+    values: Any, default: Any, lines: Lines, row: int, n: int = 0
+) -> tuple[list[Any], dict[str, Any]]:
+    """Lay an object from places to values out as a list, and return what has no place in it."""
+    if isinstance(values, list):
+        return values, {}
+    if not isinstance(values, dict):
+        raise lines.error(row, "the last three fields should be JSON lists")
+    places = {int(key): value for key, value in values.items() if key.isdecimal()}
+    others = {key: value for key, value in values.items() if not key.isdecimal()}
+    if default is None:
+        # Results end at the first place that is not there.
+        n = next(place for place in range(len(places) + 1) if place not in places)
+        others |= {str(place): value for place, value in places.items() if place > n}
+        return [places[place] for place in range(n)], others
+    others |= {str(place): value for place, value in places.items() if place >= n}
+    return [places.get(place, default) for place in range(n)], others
+
+
+def _take_notes(found: _Found, lines: Lines, notes: Notebook) -> None:
+    repeats = [count - 1 for count in found.clicks if count > 1]
+    pages = (page for page, count in zip(found.page, found.clicks, strict=True) if count > 1)
+    places = (lines.place(found.rows[page]) for page in pages)
+    notes.add("duplicate clicks", sum(repeats), "a result is clicked once", places)
+    notes.add(
+        "clicks on results never shown",
+        found.n_unseen,
+        "left out",
+        map(lines.place, found.unseen),
+    )
+    notes.add(
+        "results beyond a gap",
+        len(found.beyond),
+        "a page ends before the first place that is not there",
+        map(lines.place, found.beyond),
+    )
+    notes.add(
+        "pages with entries beyond their results",
+        len(found.surplus),
+        "layout and clicks are cut to the results",
+        map(lines.place, found.surplus),
+    )
+    odd = [
+        row for row, intent in zip(found.rows, found.intents, strict=True) if not 0 <= intent <= 1
+    ]
+    notes.add(
+        "intent weights outside 0 to 1", len(odd), "the pages are kept", map(lines.place, odd)
+    )
+    filled = set(found.page)
+    empty = [row for page, row in enumerate(found.rows) if page not in filled]
+    notes.add("pages without results", len(empty), "they are kept", map(lines.place, empty))
+
+
+def write(log: ClickLog, path: Path) -> None:
+    """Write a log; region, intent weight and layout are those of the columns of that name."""
+    writing = Writing(log, path, CLICKMODELS)
+    writing.keeps("region", "intent_weight", "layout")
+    writing.needs_queries()
+    writing.needs_plain_ranks()
+    writing.needs_unit_weights()
+    heads = zip(
+        writing.texts("session"),
+        writing.texts("query"),
+        writing.texts("region", "0"),
+        writing.texts("intent_weight", "0"),
+        strict=True,
+    )
+    docs = writing.json_results("doc")
+    clicks = ([int(click) for click in page] for page in writing.results("click"))
+    if "layout" in log.columns:
+        layouts = writing.json_results("layout")
+    else:
+        layouts = ([False] * length for length in log.lengths.tolist())
+    with write_lines(path) as tell:
+        for head, *lists in zip(heads, docs, layouts, clicks, strict=True):
+            tell("\t".join([*head, *(json.dumps(part, ensure_ascii=False) for part in lists)]))
+
+
+CLICKMODELS = Format(
+    "clickmodels",
+    "ClickModels' text",
+    "tab-separated text: digest, query, region, intent weight, and JSON lists of results, layout "
+    "and clicks",
+    sniff,
+    read,
+    write,
+)

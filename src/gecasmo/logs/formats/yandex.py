@@ -1,0 +1,215 @@
+"""The text format of Yandex' relevance prediction challenge, which PyClick reads.
+
+A line a query, with the results shown, and a line a click:
+
+    session  time  Q  query  region  url  url  ...
+    session  time  C  url
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.logs.formats.building import (
+    first_on_page,
+    nested,
+    note_repeated_queries,
+    note_shown_twice,
+    page_ids,
+    with_exact_ids,
+)
+from gecasmo.logs.formats.format import Format, Options, Reading, Sample
+from gecasmo.logs.formats.writing import Writing, write_lines
+from gecasmo.logs.inputs import open_inputs
+from gecasmo.logs.lines import Lines, read_lines
+from gecasmo.logs.notes import Notebook
+
+if TYPE_CHECKING:
+    from gecasmo.logs.clicklog import ClickLog
+
+FIRST_RESULT = 5
+
+
+def sniff(sample: Sample) -> bool:
+    """Say whether the first line is a query or a click."""
+    fields = sample.line.split("\t")
+    return len(fields) >= 4 and fields[2] in ("Q", "C") and fields[1].strip().isdecimal()
+
+
+def read(source: Any, options: Options) -> Reading:
+    """Read queries and clicks; `docs/readers.md` says what becomes of odd ones."""
+    lines = read_lines(open_inputs(source, folders=True), options.max_line)
+    notes = Notebook()
+    actions = _actions(lines, notes)
+    pages = actions.filter(kind="Q").with_row_index("page")
+    results = _results(pages)
+    note_shown_twice(
+        results,
+        notes,
+        "they stay on both ranks; a click counts for the upper one",
+        lambda page: lines.place(pages["row"][page]),
+    )
+    clicked = _clicked(actions.filter(kind="C"), pages, results, lines, notes)
+    note_repeated_queries(pages, "visit", notes, lambda page: lines.place(pages["row"][page]))
+
+    results = with_exact_ids(results.select("page", "doc"), ["doc"])
+    results = results.with_columns(click=clicked)
+    notes.add(
+        "pages without results",
+        int((pages["urls"].list.len() == 0).sum()),
+        "they are kept",
+        lines.places(pages.filter(pl.col("urls").list.len() == 0)["row"]),
+    )
+    # Within a visit pages are numbered by time; `at` is the row again where nothing was disordered.
+    pages = pages.sort("at").with_columns(session=page_ids(pages.sort("at")["visit"])).sort("page")
+    pages = pages.select("session", "query", region="region", visit="visit", time_passed="time")
+    pages = with_exact_ids(pages, ["query", "region", "visit"])
+    return Reading(nested(pages, results), notes.notes)
+
+
+def _actions(lines: Lines, notes: Notebook) -> pl.DataFrame:
+    """Take the lines apart: row, at (its turn), visit, time, kind, query, region, urls."""
+    fields = lines.text.str.strip_chars_end().str.split("\t")
+    n_fields = fields.list.len()
+    blank = lines.text.str.strip_chars() == ""
+    notes.add("blank lines", int(blank.sum()), "left out", lines.places(blank.arg_true()))
+    lines.refuse(
+        ~blank & (n_fields < 3), "a line needs a session, a time and Q or C, with tabs between"
+    )
+    kind = fields.list.get(2, null_on_oob=True)
+    is_query, is_click = (kind == "Q").fill_null(False), (kind == "C").fill_null(False)
+    lines.refuse(is_query & (n_fields < FIRST_RESULT), "a Q line needs a query and a region")
+    lines.refuse(is_click & (n_fields != 4), "a C line has one result after the C")
+    empty = (fields.list.get(0) == "") | (fields.list.get(3, null_on_oob=True) == "")
+    empty |= fields.list.slice(FIRST_RESULT).list.contains("")
+    lines.refuse((is_query | is_click) & empty.fill_null(False), "a field is empty")
+    others = ~blank & ~is_query & ~is_click
+    if others.any():
+        names = ", ".join(repr(name) for name in kind.filter(others).unique().sort().head(5))
+        notes.add(
+            "unknown action names",
+            int(others.sum()),
+            f"left out; they are {names}",
+            lines.places(others.arg_true()),
+        )
+    table = pl.DataFrame({"kind": kind, "fields": fields}).with_row_index("row")
+    table = table.filter(is_query | is_click)
+    get = pl.col("fields").list.get
+    table = table.select(
+        "row",
+        "kind",
+        visit=get(0),
+        time=get(1).cast(pl.Int64, strict=False),
+        query=get(3),
+        region=get(4, null_on_oob=True),
+        urls=pl.col("fields").list.slice(FIRST_RESULT),
+    )
+    untimed = table.filter(pl.col("time").is_null())
+    if untimed.height:
+        raise lines.error(untimed["row"][0], "the time is not a whole number")
+    return _in_turn(table, lines, notes)
+
+
+def _in_turn(table: pl.DataFrame, lines: Lines, notes: Notebook) -> pl.DataFrame:
+    """Give each line its turn: the order of the file, or of time where the two disagree."""
+    latest = pl.col("time").cum_max().over("visit")
+    late = table.filter(pl.col("time") < latest)
+    notes.add(
+        "events out of order",
+        late.height,
+        "the events of a session are taken by time",
+        lines.places(late["row"]),
+    )
+    if late.height:
+        return table.sort("time", "row").with_row_index("at").sort("row")
+    return table.with_columns(at=pl.col("row"))
+
+
+def _results(pages: pl.DataFrame) -> pl.DataFrame:
+    """Lay out the results of the pages: result (its row), page, visit, at, doc."""
+    results = pages.select("page", "visit", "at", doc="urls").filter(pl.col("doc").list.len() > 0)
+    return results.explode("doc").with_row_index("result")
+
+
+def _clicked(
+    clicks: pl.DataFrame, pages: pl.DataFrame, results: pl.DataFrame, lines: Lines, notes: Notebook
+) -> pl.Series:
+    """Say which results were clicked: each click is on the latest page that shows its result."""
+    clicks = clicks.select("row", "at", "visit", doc="query").sort("at")
+    # Few results are ever clicked, and only those need be looked for.
+    places = results.join(clicks, on=["visit", "doc"], how="semi", maintain_order="left")
+    places = places.filter(first_on_page(places)).sort("at")
+    clicks = clicks.join_asof(
+        places, on="at", by=["visit", "doc"], strategy="backward", check_sortedness=False
+    )
+    latest = pages.select("at", "visit", latest="page").sort("at")
+    clicks = clicks.join_asof(
+        latest, on="at", by="visit", strategy="backward", check_sortedness=False
+    ).sort("row")
+    unasked = clicks.filter(~pl.col("visit").is_in(pages["visit"].implode()))
+    notes.add(
+        "events without a query",
+        unasked.height,
+        "clicks of sessions that have no Q line; left out",
+        lines.places(unasked["row"]),
+    )
+    unseen = clicks.filter(
+        pl.col("page").is_null() & pl.col("visit").is_in(pages["visit"].implode())
+    )
+    notes.add(
+        "clicks on results never shown",
+        unseen.height,
+        "no page of the session before the click has the result; left out",
+        lines.places(unseen["row"]),
+    )
+    placed = clicks.filter(pl.col("page").is_not_null())
+    back = placed.filter(pl.col("page") != pl.col("latest"))
+    notes.add(
+        "clicks on an earlier page",
+        back.height,
+        "they count for the latest page of the session that shows the result",
+        lines.places(back["row"]),
+    )
+    again = placed.filter(~pl.col("result").is_first_distinct())
+    notes.add(
+        "duplicate clicks", again.height, "a result is clicked once", lines.places(again["row"])
+    )
+    clicked = np.zeros(results.height, np.bool_)
+    clicked[placed["result"].to_numpy()] = True
+    return pl.Series(clicked)
+
+
+def write(log: ClickLog, path: Path) -> None:
+    """Write a log; the visit, time and region are those of the columns of that name, else made."""
+    writing = Writing(log, path, YANDEX)
+    writing.keeps("visit", "time_passed", "region")
+    writing.needs_queries()
+    writing.needs_plain_ranks()
+    writing.needs_unit_weights()
+    writing.needs_clicks_on_first_places()
+    visits = writing.texts("visit" if "visit" in log.columns else "session")
+    times = writing.texts("time_passed", "0")
+    queries, regions = writing.texts("query"), writing.texts("region", "0")
+    pages = zip(visits, times, queries, regions, writing.results("doc", text=True), strict=True)
+    clicks = writing.results("click")
+
+    with write_lines(path) as tell:
+        for (visit, time, query, region, docs), clicked in zip(pages, clicks, strict=True):
+            tell("\t".join([visit, time, "Q", query, region, *docs]))
+            for doc, is_clicked in zip(docs, clicked, strict=True):
+                if is_clicked:
+                    tell(f"{visit}\t{time}\tC\t{doc}")
+
+
+YANDEX = Format(
+    "yandex",
+    "Yandex relevance prediction (PyClick)",
+    "tab-separated text: session, time, Q, query, region, results; and session, time, C, result",
+    sniff,
+    read,
+    write,
+)

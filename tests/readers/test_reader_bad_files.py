@@ -1,0 +1,173 @@
+"""Files that are cut off, damaged, empty, too long in a line, or not UTF-8."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+import zstandard
+from reader_helpers import SAMPLES, pages, read_noting
+
+from gecasmo.errors import ClickLogError
+from gecasmo.logs import read_log
+
+TEXTS = {
+    "table.csv": "table",
+    "table.tsv": "table",
+    "table.jsonl": "table",
+    "yandex.tsv": "yandex",
+    "clickmodels.tsv": "clickmodels",
+    "pyclickmodels.jsonl": "pyclickmodels",
+    "ubi.ndjson": "ubi",
+}
+PACK = {"gz": gzip.compress, "zst": zstandard.ZstdCompressor().compress}
+
+
+def packed(tmp_path: Path, name: str, kind: str, times: int = 1) -> Path:
+    path = tmp_path / f"{name}.{kind}"
+    path.write_bytes(PACK[kind]((SAMPLES / name).read_bytes() * times))
+    return path
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("kind", PACK)
+def test_packed_text_reads_the_same(tmp_path: Path, name: str, kind: str) -> None:
+    log, notes = read_noting(packed(tmp_path, name, kind))
+    assert pages(log) == pages(read_log(SAMPLES / name))
+    assert notes == {}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_cut_off_file_is_told(tmp_path: Path, name: str, kind: str, is_told: bool) -> None:
+    path = packed(tmp_path, name, kind)
+    path.write_bytes(path.read_bytes()[:-6])
+    with pytest.raises(ClickLogError, match=f"{name}.{kind} cannot be read: .* ends too early"):
+        read_log(path, format=TEXTS[name] if is_told else None)
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_a_damaged_file_is_told(tmp_path: Path, kind: str) -> None:
+    path = packed(tmp_path, "ubi.ndjson", kind)
+    data = bytearray(path.read_bytes())
+    for at in range(20, len(data), 7):
+        data[at] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(ClickLogError, match=f"ubi.ndjson.{kind} cannot be read: "):
+        read_log(path, format="ubi")
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_packed_files_can_be_joined(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"both.tsv.{kind}"
+    first, second = (SAMPLES / "yandex.tsv").read_bytes().split(b"35\t0\tQ", 1)
+    path.write_bytes(PACK[kind](first) + PACK[kind](b"35\t0\tQ" + second))
+    assert pages(read_log(path)) == pages(read_log(SAMPLES / "yandex.tsv"))
+
+
+def test_a_file_packed_in_a_wide_window(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=28)
+    packer = zstandard.ZstdCompressor(compression_params=parameters)
+    path = tmp_path / "wide.csv.zst"
+    path.write_bytes(packer.compress((SAMPLES / "table.csv").read_bytes()))
+    assert len(read_log(path)) == 5
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("kind", [None, "gz", "zst"])
+def test_a_line_above_the_limit_is_told(tmp_path: Path, name: str, kind: str | None) -> None:
+    path = SAMPLES / name if kind is None else packed(tmp_path, name, kind)
+    longest = max(map(len, (SAMPLES / name).read_bytes().split(b"\n")))
+    assert len(read_log(path, max_line=longest)) > 0
+    with pytest.raises(ClickLogError, match=r", line \d+: the line is longer than max_line="):
+        read_log(path, max_line=longest - 1)
+
+
+def test_the_long_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "log.tsv"
+    path.write_text("1\t0\tQ\t5\t0\t10\n1\t2\tC\t10\n2\t0\tQ\t5\t0\t" + "1" * 90 + "\n")
+    with pytest.raises(ClickLogError, match=r"log.tsv, line 3: .* max_line=80 bytes"):
+        read_log(path, max_line=80)
+
+
+@pytest.mark.parametrize("limit", [0, -5, 2.5, True, "64"])
+def test_a_limit_is_a_number_of_bytes(limit: object) -> None:
+    with pytest.raises(ClickLogError, match=r"read_log\(max_line=.*\): a number of bytes"):
+        read_log(SAMPLES / "table.csv", max_line=limit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("text", ["", "\n\n"])
+def test_an_empty_file_is_told(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(ClickLogError, match=rf"{name} (is empty|cannot be read)"):
+        read_log(path, format=TEXTS[name])
+
+
+@pytest.mark.parametrize("name", [name for name, kind in TEXTS.items() if kind != "ubi"])
+def test_one_page_is_enough(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    has_header = name in ("table.csv", "table.tsv")
+    lines = (SAMPLES / name).read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[: 2 if has_header else 1]))
+    log = read_log(path)
+    whole = read_log(SAMPLES / name)
+    assert log.to_frame().row(0)[1:4] == whole.to_frame().row(0)[1:4]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_that_is_not_utf8_is_told(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    data = (SAMPLES / name).read_bytes().rstrip(b"\n")
+    line = data.count(b"\n") + 1
+    path.write_bytes(data[:-3] + b"\xff" + data[-3:])
+    with pytest.raises(ClickLogError, match=rf"{name}, line {line}: the text is not UTF-8; byte "):
+        read_log(path, format=TEXTS[name])
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_byte_order_mark_and_windows_line_ends_are_no_trouble(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    text = (SAMPLES / name).read_bytes().replace(b"\n", b"\r\n")
+    path.write_bytes(b"\xef\xbb\xbf" + text)
+    assert pages(read_log(path)) == pages(read_log(SAMPLES / name))
+
+
+def test_a_utf16_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes((SAMPLES / "table.csv").read_text().encode("utf-16"))
+    with pytest.raises(ClickLogError, match=r"log.csv, line 1: the text is not UTF-8; byte 1 of"):
+        read_log(path)
+
+
+def test_a_cut_off_parquet_file_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "log.parquet"
+    data = (SAMPLES / "baidu.parquet").read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    for format in (None, "table", "baidu", "ubi"):
+        with pytest.raises(ClickLogError, match=r"log.parquet cannot be read: "):
+            read_log(path, format=format)
+
+
+def test_files_are_read_in_order(tmp_path: Path) -> None:
+    lines = (SAMPLES / "yandex.tsv").read_text().splitlines(keepends=True)
+    (tmp_path / "day-1.tsv").write_text("".join(lines[:4]))
+    (tmp_path / "day-2.tsv.gz").write_bytes(gzip.compress("".join(lines[4:]).encode()))
+    whole = pages(read_log(SAMPLES / "yandex.tsv"))
+    assert pages(read_log(tmp_path / "day-*")) == whole
+    assert pages(read_log(tmp_path, format="yandex")) == whole
+
+
+def test_the_line_of_the_second_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "day-1.tsv").write_text("1\t0\tQ\t5\t0\t10\n1\t2\tC\t10\n")
+    (tmp_path / "day-2.tsv").write_text("2\t0\tQ\t5\t0\t10\n2\tx\tC\t10\n")
+    with pytest.raises(ClickLogError, match=r"day-2.tsv, line 2: the time is not"):
+        read_log(tmp_path / "day-*.tsv")
+
+
+def test_an_empty_folder_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ClickLogError, match="the folder has no files"):
+        read_log(tmp_path, format="ubi")
