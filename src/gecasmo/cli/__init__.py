@@ -2,31 +2,73 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from gecasmo.cli.check import check
+from gecasmo.cli.compare import compare
 from gecasmo.cli.demo import demo
-from gecasmo.cli.models import describe, models
+from gecasmo.cli.describe import describe
+from gecasmo.cli.evaluate import evaluate
+from gecasmo.cli.exits import EPILOG
+from gecasmo.cli.explain import explain
+from gecasmo.cli.fit import fit
+from gecasmo.cli.guard import Guarded
+from gecasmo.cli.judgments import judgments
+from gecasmo.cli.models import models
 from gecasmo.cli.paper import paper
+from gecasmo.cli.propensities import propensities
+from gecasmo.cli.simulate import simulate
 
 app = typer.Typer(
-    help="Click models: write them as short programs, fit them exactly.",
+    cls=Guarded,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    epilog=EPILOG,
 )
-app.command()(demo)
-app.command()(models)
-app.command()(describe)
-app.command()(paper)
+
+_PANELS = {
+    "Look around": (demo, models, describe),
+    "From a log to judgments": (check, compare, fit, judgments, propensities),
+    "Look into a fit": (evaluate, explain, simulate),
+    "Research": (paper,),
+}
+for _panel, _commands in _PANELS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from gecasmo import __version__
+
+        print(f"gecasmo {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks, and Python's own warnings.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+    ] = False,
+) -> None:
+    """Click models: from a log of what was shown and clicked to judgments of what is relevant.
+
+    [bold]Three commands[/bold]
+
+    [cyan]gecasmo check clicks.parquet[/cyan]
+
+    [cyan]gecasmo fit DBN clicks.parquet -o dbn.fit[/cyan]
+
+    [cyan]gecasmo judgments dbn.fit -o judgments.csv[/cyan]
+    """
 
 
 def main() -> None:
-    """Run the command line; errors of ours are shown without a traceback."""
-    import sys
-
-    from gecasmo.errors import GecasmoError
-
-    try:
-        app()
-    except GecasmoError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        sys.exit(1)
+    """Run the command line."""
+    app(prog_name="gecasmo")

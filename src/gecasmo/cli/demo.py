@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.output import Output
+from gecasmo.estimation import EM
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -15,48 +19,57 @@ if TYPE_CHECKING:
     Row = tuple[str, Evaluation, float | None]
 
 
+@bundled
 def demo(
+    output: Output,
     pages: Annotated[int, typer.Option(help="Pages to simulate.", min=200)] = 100_000,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 1,
 ) -> None:
     """Simulate a log, fit DBN and UBM beside the rank-CTR baseline, and compare them.
 
-    Example: gecasmo demo --pages 20000
-    """
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    [bold]Example[/bold]
 
+    [cyan]gecasmo demo --pages 20000[/cyan]
+    """
     from gecasmo import DBN, RCTR, UBM
+    from gecasmo.cli.output import result_console
+    from gecasmo.cli.watching import WatchedEM, fit_bar
     from gecasmo.simulation import demo_log
 
-    console = Console()
-    console.print(
-        f"Simulating {pages:,} pages of 10 results. Users read downwards, click what\n"
-        "attracts them, leave when satisfied, and else go on with probability 0.9.\n"
-    )
-    log, truth = demo_log(pages, seed)
-    train, test = log.split(test=0.2, by="session", seed=seed)
-    console.print(repr(log), highlight=False)
+    is_telling = not (output.quiet or output.json)
+    if is_telling:
+        result_console().print(
+            f"Simulating {pages:,} pages of 10 results. Users read downwards, click what\n"
+            "attracts them, leave when satisfied, and else go on with probability 0.9.\n"
+        )
+    with output.working("Simulating"):
+        log, truth = demo_log(pages, seed)
+        train, test = log.split(test=0.2, by="session", seed=seed)
+    if is_telling:
+        result_console().print(repr(log))
     rows: list[Row] = []
-    with Progress(
-        TextColumn("{task.description:<28}"), BarColumn(), TimeElapsedColumn(), console=console
-    ) as progress:
-        steps = progress.add_task("compiling and fitting", total=3)
-        fitted = []
-        for model in (RCTR, UBM, DBN):
-            progress.update(steps, description=f"fitting {model.__name__}")
-            began = time.perf_counter()
-            fitted.append(model().fit(train, progress=False))
-            seconds = time.perf_counter() - began
-            evaluation = fitted[-1].evaluate(test)
-            rows.append((model.__name__, evaluation, seconds))
-            progress.advance(steps)
-        progress.update(steps, description="done")
+    fitted = []
+    for model in (RCTR, UBM, DBN):
+        began = time.perf_counter()
+        with fit_bar(output, model.__name__, EM().tol) as bar:
+            method = WatchedEM(show=bar.show if bar else None)
+            fitted.append(model().fit(train, method, progress=False))
+        seconds = time.perf_counter() - began
+        rows.append((model.__name__, fitted[-1].evaluate(test), seconds))
     rows.append(("truth", truth.evaluate(test), None))
-    console.print(_table(rows, test.n_sessions))
     continuation = fitted[-1].parameters["continuation"]["probability"][0]
-    console.print(
-        f"DBN estimates continuation as [b]{continuation:.3f}[/b]; the simulated users had 0.9."
+    data = {
+        "pages": pages,
+        "test_pages": test.n_sessions,
+        "models": [
+            {"model": name, "seconds": seconds, **found.to_dict()} for name, found, seconds in rows
+        ],
+        "continuation": continuation,
+    }
+    output.show(
+        data,
+        _table(rows, test.n_sessions),
+        f"DBN estimates continuation as {continuation:.3f}; the simulated users had 0.9.",
     )
 
 

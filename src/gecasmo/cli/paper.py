@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.output import Output, error_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,7 +18,9 @@ if TYPE_CHECKING:
     from gecasmo.experiments import PaperResult
 
 
+@bundled
 def paper(
+    output: Output,
     seeds: Annotated[int, typer.Option(help="How many logs to simulate.", min=1, max=100)] = 4,
     users: Annotated[int, typer.Option(help="Users of each simulated log.", min=200)] = 20_000,
     chart: Annotated[
@@ -25,37 +32,75 @@ def paper(
     Simulates its log, fits CZM and UBM through the position of items, through a network, with a
     table of items and with both, and scores them on users never seen.
 
-    Example: gecasmo paper --seeds 2 --chart perplexity.png
+    [bold]Example[/bold]
+
+    [cyan]gecasmo paper --seeds 2 --chart perplexity.png[/cyan]
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     from gecasmo.experiments.paper import CONTENDERS, SEEDS, n_steps, run_paper
 
     if chart is not None:
         _check_chart(chart)  # before the work, not after it
-    console = Console()
     chosen = [*SEEDS, *range(4, 101)][:seeds]
-    bar = (TextColumn("{task.description:<40}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*bar, console=console, transient=True) as progress:
-        task = progress.add_task("", total=n_steps(chosen))
-
-        def tell(words: str) -> None:
-            progress.update(task, description=words)
-            progress.advance(task)
-
+    with _steps(output, n_steps(chosen)) as tell:
         result = run_paper(chosen, users, tell=tell)
+    if chart is not None:
+        from gecasmo.experiments.chart import draw_perplexity
+
+        draw_perplexity(result, chart)
+    if output.json:
+        output.show(
+            {
+                "seeds": chosen,
+                "users": users,
+                "models": result.means(),
+                "by_rank": result.by_rank(),
+                "claims": [{"claim": claim, "holds": holds} for claim, holds in result.claims()],
+                "chart": chart,
+            }
+        )
+        return
+    console = Console()
     _print_overall(console, result)
     _print_by_rank(console, result)
     for claim, holds in result.claims():
         console.print(f"[{'green' if holds else 'red'}]{'yes' if holds else 'NO '}[/]  {claim}")
     if not all(contender.is_available for contender in CONTENDERS):
-        console.print('\nWithout PyTorch there are no networks: pip install "gecasmo[torch]".')
+        output.say('\nWithout PyTorch there are no networks: pip install "gecasmo[torch]".')
     if chart is not None:
-        from gecasmo.experiments.chart import draw_perplexity
+        output.say(f"\nThe chart is in {chart}.")
 
-        draw_perplexity(result, chart)
-        console.print(f"\nThe chart is in {chart}.")
+
+@contextmanager
+def _steps(output: Output, n_steps: int) -> Iterator[Callable[[str], None]]:
+    """A function to call with what is done next; it moves a bar if somebody looks at it."""
+    if not output.has_progress:
+        yield lambda words: None
+        return
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    bar = (
+        TextColumn("{task.description:<40}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*bar, console=error_console(), transient=True) as progress:
+        task = progress.add_task("", total=n_steps)
+
+        def tell(words: str) -> None:
+            progress.update(task, description=words)
+            progress.advance(task)
+
+        yield tell
 
 
 def _check_chart(path: Path) -> None:

@@ -1,0 +1,63 @@
+"""`gecasmo check LOG`: what is wrong with a log, and what it can tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gecasmo.cli.arguments import LogArgument, ModelFlag
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.drawing import Plotting
+from gecasmo.cli.exits import FAULTY_LOG
+from gecasmo.cli.output import Output
+from gecasmo.cli.reading import Reading
+
+if TYPE_CHECKING:
+    from gecasmo.checkup import Checkup
+
+
+@bundled
+def check(
+    log: LogArgument,
+    reading: Reading,
+    output: Output,
+    plotting: Plotting,
+    model: ModelFlag = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also end with code 3 if there are warnings.")
+    ] = False,
+) -> None:
+    """Look a log over before fitting: faults, click rates, what can be learned.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo check clicks.parquet[/cyan]
+
+    [cyan]gecasmo check 'logs/*.csv.gz' --doc url --click clicked --model DBN[/cyan]
+
+    [cyan]gecasmo check clicks.parquet --quiet --json | jq .findings[/cyan]
+
+    Ends with code 3 if something is wrong that has to be mended first.
+    """
+    from gecasmo.checkup import check as look_over
+    from gecasmo.cli.finding import find_model
+    from gecasmo.plots import log_charts
+
+    plotting.check()
+    chosen = None if model is None else find_model(model)
+    read = reading.read(log, output, notes=False)  # they are findings
+    with output.working("Checking") as tell:
+        found = look_over(read.log, chosen, tell=tell)
+    drawn = plotting.draw(log_charts, output, read.log)
+    data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
+    output.show(data, str(found))
+    if drawn:
+        output.say(f"Charts: {', '.join(drawn)}.")
+    if _is_bad(found, strict):
+        raise typer.Exit(FAULTY_LOG)
+
+
+def _is_bad(found: Checkup, strict: bool) -> bool:
+    bad = ("error", "warning") if strict else ("error",)
+    return any(finding.severity in bad for finding in found.findings)

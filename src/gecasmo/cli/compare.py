@@ -1,0 +1,159 @@
+"""`gecasmo compare LOG MODEL...`: several models on pages that none of them has seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gecasmo.cli.arguments import LogArgument, ModelsArgument
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.choices import Impossible, ImpossibleFlag
+from gecasmo.cli.drawing import Plotting
+from gecasmo.cli.output import Output
+from gecasmo.cli.reading import Reading
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@bundled
+def compare(
+    log: LogArgument,
+    models: ModelsArgument,
+    reading: Reading,
+    output: Output,
+    plotting: Plotting,
+    test: Annotated[
+        float, typer.Option("--test", help="The share of sessions that models are tested on.")
+    ] = 0.2,
+    by: Annotated[
+        str,
+        typer.Option("--by", metavar="COLUMN", help="What stays together: session, query, a user."),
+    ] = "session",
+    time: Annotated[
+        str | None,
+        typer.Option("--time", metavar="COLUMN", help="Test on the latest pages by this column."),
+    ] = None,
+    heldout: Annotated[
+        str | None,
+        typer.Option("--heldout", metavar="LOG", help="Test on this log, and train on all of LOG."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and the bootstrap.")] = 0,
+    bootstrap: Annotated[
+        int, typer.Option("--bootstrap", min=0, help="Samples behind the intervals; 0 for none.")
+    ] = 200,
+    over: Annotated[
+        str,
+        typer.Option("--over", metavar="COLUMN", help="What the bootstrap draws: query, session."),
+    ] = "query",
+    level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.9,
+    judgments: Annotated[
+        Path | None,
+        typer.Option(
+            "--judgments",
+            metavar="FILE",
+            help="Judgments by people (query, doc, grade, or TREC qrels) to score relevance by.",
+        ),
+    ] = None,
+    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="The most iterations.")] = 500,
+    tol: Annotated[
+        float, typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page.")
+    ] = 1e-6,
+    impossible: ImpossibleFlag = Impossible.floor,
+    per_rank: Annotated[bool, typer.Option("--per-rank", help="Also the figures by rank.")] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Also write the table: .csv, .tsv, .parquet, or everything as .json; - is "
+            "standard output, as CSV.",
+        ),
+    ] = None,
+) -> None:
+    """Fit several models to the same pages, and score them on pages that none has seen.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo compare clicks.parquet PBM UBM DBN[/cyan]
+
+    [cyan]gecasmo compare clicks.csv DBN my_models.py:Patient --time day --per-rank[/cyan]
+
+    The click rates by rank and by document are always in the table. A model is only called better
+    where the interval of the difference says so.
+    """
+    from gecasmo.cli.finding import find_model
+    from gecasmo.cli.watching import WatchedEM, comparing_bar
+    from gecasmo.cli.writing import PIPE, check_pipe, check_target, table_format
+    from gecasmo.evaluation import compare as compare_models
+    from gecasmo.plots import comparison_charts
+
+    plotting.check()
+    check_target(target)
+    check_pipe(target, output)
+    if target is not None:
+        table_format(target)
+    chosen = [find_model(name) for name in models]
+    read = reading.read(log, output)
+    tested = None if heldout is None else reading.read(heldout, output).log
+    with comparing_bar(output, tol) as (tell, show):
+        found = compare_models(
+            read.log,
+            chosen,
+            test=test,
+            by=by,
+            time=time,
+            seed=seed,
+            heldout=tested,
+            bootstrap=bootstrap,
+            over=over,
+            level=level,
+            judgments=judgments,
+            method=WatchedEM(max_iter=max_iter, tol=tol, show=show),
+            impossible=impossible.value,
+            tell=tell,
+        )
+    data = {**found.to_dict(), "reading": read.facts}
+    drawn = plotting.draw(comparison_charts, output, found)
+    data["plots"] = drawn
+    if target is not None:
+        _write(found.table, data, target)
+    if target == PIPE:
+        return
+    shown: list[Any] = [str(found)]
+    if per_rank:
+        shown += _by_rank(found.by_rank)
+    output.show(data, *shown)
+    if target is not None:
+        output.say(f"Written to {target}.")
+    if drawn:
+        output.say(f"Charts: {', '.join(drawn)}.")
+
+
+def _by_rank(frame: pl.DataFrame) -> list[Any]:
+    """Perplexity by rank with a column a model, once for each kind."""
+    from gecasmo.cli.tables import frame_table
+
+    return [
+        frame_table(
+            frame.pivot("model", index="rank", values=kind).sort("rank"),
+            f"{kind.capitalize()} perplexity by rank",
+        )
+        for kind in ("conditional", "marginal")
+    ]
+
+
+def _write(table: pl.DataFrame, data: dict[str, Any], target: str) -> None:
+    """The table of models; as JSON everything that was found."""
+    from gecasmo.cli.output import as_json
+    from gecasmo.cli.writing import table_format, write_table
+    from gecasmo.files import whole_file
+
+    if table_format(target) != "json":
+        write_table(table, target)
+        return
+    with whole_file(target) as temporary:
+        temporary.write_text(as_json(data) + "\n", encoding="utf-8")

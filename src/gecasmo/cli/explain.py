@@ -1,0 +1,135 @@
+"""`gecasmo explain FIT LOG --session ID`: what probably happened on one page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gecasmo.cli.arguments import FitArgument, LogArgument
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.output import Output
+from gecasmo.cli.reading import ReadingOneSession
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from gecasmo.logs import ClickLog
+    from gecasmo.model.base import Model
+
+_BAR = 8  # characters of a bar
+
+
+@bundled
+def explain(
+    fit: FitArgument,
+    log: LogArgument,
+    which: Annotated[
+        str, typer.Option("--session", metavar="ID", help="The page to explain, by its id.")
+    ],
+    reading: ReadingOneSession,
+    output: Output,
+) -> None:
+    """Tell the story of one page: what the user probably saw, liked and did.
+
+    [bold]Example[/bold]
+
+    [cyan]gecasmo explain dbn.fit clicks.parquet --session 4711[/cyan]
+
+    P(click) is what the model expected before anything was known, and given what happened above.
+    The columns after it are probabilities given everything seen on the page: that the user reached
+    the result, and that each coin came up heads there.
+    """
+    from gecasmo.cli.loading import load_fit
+
+    model = load_fit(fit)
+    read = reading.read(log, output)
+    page = read.log.take([_place(read.log, which)])
+    story = story_frame(model, page)
+    data = {
+        "model": model.name,
+        "session": page.sessions[0],
+        "query": page.session_column("query")[0] if page.has_query else None,
+        "log_likelihood": float(model.log_likelihood(page)[0]),
+        "results": story,
+        "reading": read.facts,
+    }
+    output.show(data, *_told(data))
+
+
+def _place(log: ClickLog, which: str) -> int:
+    """The number of the session with this id; ids are compared as text."""
+    import polars as pl
+
+    from gecasmo.errors import ClickLogError
+
+    texts = _as_text(log.sessions)
+    found = (texts == which).arg_true()
+    if len(found):
+        return int(found[0])
+    near = texts.filter(texts.str.contains(which, literal=True)).head(5)
+    some = pl.concat([near, texts.head(5)]).unique(maintain_order=True).head(5)
+    raise ClickLogError(
+        f"--session {which}: the log has no such session. It has {log.n_sessions:,}, "
+        f"such as {', '.join(some)}."
+    )
+
+
+def _as_text(ids: pl.Series) -> pl.Series:
+    import polars as pl
+
+    if isinstance(ids.dtype, pl.Struct):  # an id of several columns, as they were named
+        parts = ids.struct.unnest()
+        return parts.select(pl.concat_str(pl.all().cast(pl.String), separator=",")).to_series()
+    return ids.cast(pl.String)
+
+
+def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
+    """One row a result from the top: click, what was expected, and what lay behind it."""
+    import polars as pl
+
+    behind = model.posterior(page)
+    kept = [c for c in behind.columns if c == "reached" or c.endswith("_heads")]
+    return (
+        pl.DataFrame(
+            {
+                "rank": page.rank,
+                "doc": _as_text(page.column("doc")),
+                "click": page.click,
+                "expected": model.predict_clicks(page),
+                "expected_given_above": model.predict_conditional_clicks(page),
+            }
+        )
+        .with_columns(behind.select(kept))
+        .sort("rank")
+    )
+
+
+def _told(data: dict[str, Any]) -> list[Any]:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from gecasmo.cli.output import result_console
+    from gecasmo.cli.tables import bar
+
+    story = data["results"]
+    encoding = result_console().encoding
+    query = "" if data["query"] is None else f", query {data['query']}"
+    title = (
+        f"Session {data['session']}{query}, as {data['model']} sees it "
+        f"(log-likelihood {data['log_likelihood']:.3f})"
+    )
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rank", justify="right")
+    table.add_column("doc", overflow="fold")
+    table.add_column("click")
+    shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
+    names = {"expected": "P(click)", "expected_given_above": "P(click)\ngiven above"}
+    for name in shares:
+        table.add_column(Text(names.get(name, name.removesuffix("_heads"))), no_wrap=True)
+    for row in story.iter_rows(named=True):
+        cells = [f"{row[name]:.2f} {bar(row[name], _BAR, encoding)}" for name in shares]
+        clicked = Text("click", style="bold") if row["click"] else Text("")
+        table.add_row(str(row["rank"]), Text(str(row["doc"])), clicked, *map(Text, cells))
+    return [title, table]

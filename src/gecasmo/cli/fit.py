@@ -1,0 +1,193 @@
+"""`gecasmo fit MODEL LOG -o FILE`: estimate a model and keep it in a file."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gecasmo.cli.arguments import LogArgument, ModelArgument
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.choices import Impossible, ImpossibleFlag
+from gecasmo.cli.drawing import Plotting
+from gecasmo.cli.exits import INTERRUPTED, NOT_CONVERGED
+from gecasmo.cli.output import Output
+from gecasmo.cli.reading import Reading
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from gecasmo.logs import ClickLog
+    from gecasmo.model.base import Model
+
+
+@bundled
+def fit(
+    model: ModelArgument,
+    log: LogArgument,
+    target: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the fitted model.")
+    ],
+    reading: Reading,
+    output: Output,
+    plotting: Plotting,
+    max_iter: Annotated[
+        int, typer.Option("--max-iter", min=1, help="The most iterations of EM.")
+    ] = 500,
+    tol: Annotated[
+        float,
+        typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page."),
+    ] = 1e-6,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="By default all processors.")
+    ] = None,
+    impossible: ImpossibleFlag = Impossible.refuse,
+    seed: Annotated[
+        int, typer.Option("--seed", help="Seed of random starts, where a model needs them.")
+    ] = 0,
+    start: Annotated[
+        str | None,
+        typer.Option("--start", metavar="FIT", help="Go on from this fit, as far as it knows."),
+    ] = None,
+    fixed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fixed", metavar="COIN=VALUE", help="A probability that is known, not estimated."
+        ),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="COIN=COLUMN,...", help="Give a coin a row per value of these columns."
+        ),
+    ] = None,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prior",
+            metavar="COIN=PRIOR",
+            help="What a coin is believed to be before it is flipped: 'empirical' (learned from "
+            "the log), or heads and tails such as 1,1.",
+        ),
+    ] = None,
+) -> None:
+    """Fit a model to a log, and keep it in a file.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo fit DBN clicks.parquet -o dbn.fit[/cyan]
+
+    [cyan]gecasmo fit dbn clicks.csv.gz -o dbn.fit --doc url --fixed continuation=0.9[/cyan]
+
+    [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
+
+    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
+    was best until there.
+    """
+    from gecasmo.cli.finding import find_model
+    from gecasmo.cli.forms import with_forms
+    from gecasmo.cli.loading import load_fit
+    from gecasmo.cli.watching import WatchedEM, fit_bar
+    from gecasmo.cli.writing import PIPE, check_target
+    from gecasmo.errors import GecasmoError
+    from gecasmo.plots import fit_charts
+
+    plotting.check()
+    if target == PIPE:
+        raise GecasmoError("A fitted model is no text for a pipe: name a file with --output.")
+    check_target(target)
+    chosen = with_forms(find_model(model), fixed or (), key or (), prior or ())
+    begun = None if start is None else load_fit(start)
+    read = reading.read(log, output)
+    began = time.perf_counter()
+    with fit_bar(output, chosen.name, tol) as bar:
+        method = WatchedEM(max_iter=max_iter, tol=tol, seed=seed, show=bar.show if bar else None)
+        chosen.fit(
+            read.log,
+            method,
+            start=begun,
+            threads=threads,
+            progress=False,
+            impossible=impossible.value,
+        )
+    seconds = time.perf_counter() - began
+    chosen.save(target)
+    drawn = plotting.draw(fit_charts, output, chosen, read.log)
+    facts = {
+        **fit_facts(chosen, read.log),
+        "seconds": seconds,
+        "written": target,
+        "plots": drawn,
+        "reading": read.facts,
+    }
+    output.summarise(facts, *_summary(chosen, facts))
+    assert chosen.report_ is not None
+    if chosen.report_.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    if not chosen.report_.converged and tol > 0:
+        raise typer.Exit(NOT_CONVERGED)
+
+
+def fit_facts(model: Model, log: ClickLog) -> dict[str, Any]:
+    """How a fit went, for machines."""
+    report = model.report_
+    assert report is not None
+    return {
+        "model": model.name,
+        "sessions": report.n_sessions,
+        "results": log.n_results,
+        "log_likelihood": report.log_likelihood,
+        "log_likelihood_per_session": report.log_likelihood / max(report.total_weight, 1e-300),
+        "iterations": report.history[-1].iteration,
+        "converged": report.converged,
+        "interrupted": report.interrupted,
+        "dropped_sessions": report.n_dropped,
+        "floored_results": report.n_floored,
+        "coins": coin_frame(model),
+    }
+
+
+def coin_frame(model: Model) -> pl.DataFrame:
+    """A row per coin: key, form, how many rows it has and what they answer on average."""
+    import polars as pl
+
+    rows = []
+    for coin, frame in model.parameters.items():
+        has_rows = "probability" in frame.columns
+        means = frame["probability"] if has_rows else None
+        rows.append(
+            {
+                "coin": coin,
+                "key": ", ".join(model.keys[coin]) or "one for all",
+                "form": repr(model.forms[coin]),
+                "rows": len(frame) if has_rows else None,
+                "mean": None if means is None else means.mean(),
+                "lowest": None if means is None else means.min(),
+                "highest": None if means is None else means.max(),
+            }
+        )
+    types = {"coin": pl.String, "key": pl.String, "form": pl.String, "rows": pl.Int64}
+    types |= dict.fromkeys(("mean", "lowest", "highest"), pl.Float64)
+    return pl.DataFrame(rows, schema=types)
+
+
+def _summary(model: Model, facts: dict[str, Any]) -> list[Any]:
+    from gecasmo.cli.tables import frame_table
+
+    state = "converged" if facts["converged"] else "not converged"
+    if facts["interrupted"]:
+        state = "interrupted"
+    lines = [
+        f"{model.name} on {facts['sessions']:,} sessions: {state} after {facts['iterations']:,} "
+        f"iterations and {facts['seconds']:.1f} seconds",
+        f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}",
+    ]
+    if facts["dropped_sessions"]:
+        lines.append(f"{facts['dropped_sessions']:,} impossible sessions were left out")
+    if facts["floored_results"]:
+        lines.append(f"{facts['floored_results']:,} impossible observations counted as 1e-8")
+    ending = [f"Written to {facts['written']}."]
+    if facts["plots"]:
+        ending.append(f"Charts: {', '.join(facts['plots'])}.")
+    return ["\n".join(lines), frame_table(facts["coins"]), "\n".join(ending)]

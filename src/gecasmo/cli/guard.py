@@ -1,0 +1,112 @@
+"""How commands fail: one clear message and an exit code; a traceback only with --debug."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from gecasmo.cli.exits import BAD_INPUT, INTERRUPTED, PIPE_CLOSED
+from gecasmo.cli.wording import in_flags
+from gecasmo.errors import GecasmoError, GecasmoWarning
+
+# Typer's base of all complaints about how a command was called; it has no public name of its own.
+_USAGE_ERROR: Any = typer.BadParameter.__base__
+_PASSES = (typer.Exit, typer.Abort, _USAGE_ERROR)
+
+# The warnings of the running command, for those who also print them as JSON.
+heard: ContextVar[list[str]] = ContextVar("heard")
+
+
+class Guarded(TyperGroup):
+    """All commands, with every way they can fail looked after."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # --debug belongs to all commands, and people add it at the end of a line that failed.
+        end = args.index("--") if "--" in args else len(args)
+        if "--debug" in args[:end]:
+            args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        is_debugging = bool(ctx.params.get("debug"))
+        with _one_line_warnings(is_debugging), _told(is_debugging):
+            answer = super().invoke(ctx)
+            sys.stdout.flush()  # a closed pipe shows itself here, not when Python ends
+            return answer
+
+
+@contextmanager
+def _told(is_debugging: bool) -> Iterator[None]:
+    """Turn errors into a message and an exit code."""
+    try:
+        yield
+    except _PASSES:
+        raise
+    except BrokenPipeError:
+        _let_output_vanish()
+        raise typer.Exit(PIPE_CLOSED) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception as error:
+        if is_debugging:
+            raise
+        sys.stderr.write(_message(error) + "\n")
+        raise typer.Exit(BAD_INPUT) from None
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, GecasmoError):
+        return f"{type(error).__name__}: {in_flags(str(error))}"
+    if isinstance(error, MemoryError):
+        return "There is not enough memory for this. Perhaps fewer pages, or a part of the log."
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}."
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(str(error).split())
+    return (
+        f"This is a bug in gecasmo: {type(error).__name__}: {text} "
+        f"({os.path.basename(where.filename)}, line {where.lineno}). "
+        "Please run with --debug and report what it shows."
+    )
+
+
+def _let_output_vanish() -> None:
+    """Point standard output to nowhere: Python flushes it once more when it ends."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):
+        return  # no file behind it, as in tests
+
+
+@contextmanager
+def _one_line_warnings(is_debugging: bool) -> Iterator[None]:
+    """Show each warning of the library once, as a line on standard error."""
+    said: list[str] = []
+    token = heard.set(said)
+
+    def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
+        if not issubclass(category, GecasmoWarning) and not is_debugging:
+            return  # Python's own, about code: nothing that a user could do
+        text = in_flags(" ".join(str(message).split()))
+        if text not in said:
+            said.append(text)
+            sys.stderr.write(f"Warning: {text}\n")
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", GecasmoWarning)
+            warnings.showwarning = show
+            yield
+    finally:
+        heard.reset(token)

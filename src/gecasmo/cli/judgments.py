@@ -1,0 +1,231 @@
+"""`gecasmo judgments FIT -o FILE`: graded judgments for a ranking stack."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gecasmo.cli.arguments import FitArgument
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.output import Output
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from gecasmo.judgments import Judgments, Written
+
+
+class Rule(StrEnum):
+    """How relevance becomes a grade."""
+
+    quantile = "quantile"
+    quantile_per_query = "quantile-per-query"
+    threshold = "threshold"
+    interval = "interval"
+
+
+class Ids(StrEnum):
+    """What formats of words do with ids that hold white space."""
+
+    refused = "refuse"
+    encoded = "encode"
+
+
+def _complete_format(incomplete: str) -> list[tuple[str, str]]:
+    from gecasmo.judgments.formats import FORMATS
+
+    return [(name, f.title) for name, f in FORMATS.items() if name.startswith(incomplete)]
+
+
+@bundled
+def judgments(
+    fit: FitArgument,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where to; - is standard output (text formats)."
+        ),
+    ],
+    output: Output,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="quepid, opensearch, ranklib, qrels, csv or parquet; by default the file's name "
+            "tells.",
+            autocompletion=_complete_format,
+        ),
+    ] = None,
+    grades: Annotated[
+        int, typer.Option("--grades", help="How many grades; 4 means 0, 1, 2 and 3.")
+    ] = 4,
+    rule: Annotated[
+        Rule, typer.Option("--rule", help="How relevance becomes a grade.")
+    ] = Rule.quantile,
+    thresholds: Annotated[
+        str | None,
+        typer.Option(
+            "--thresholds",
+            metavar="X,Y,...",
+            help="Cut points of the rules threshold and interval, ascending.",
+        ),
+    ] = None,
+    level: Annotated[
+        float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
+    ] = 0.9,
+    max_width: Annotated[
+        float | None,
+        typer.Option("--max-width", help="A pair with a wider interval has not enough data."),
+    ] = None,
+    min_examinations: Annotated[
+        float | None,
+        typer.Option(
+            "--min-examinations",
+            help="A pair with fewer expected examinations has not enough data.",
+        ),
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            "--features",
+            metavar="FILE",
+            help="For ranklib: CSV or Parquet with query, doc and a column per feature.",
+        ),
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", help="What to write as query if the model knows none."),
+    ] = None,
+    ids: Annotated[
+        Ids,
+        typer.Option(
+            "--ids", help="For qrels and ranklib: ids with white space are refused or %-encoded."
+        ),
+    ] = Ids.refused,
+    name: Annotated[
+        str | None, typer.Option("--name", help="For opensearch: the name of the judgment list.")
+    ] = None,
+    worth_judging: Annotated[
+        int | None,
+        typer.Option(
+            "--worth-judging",
+            metavar="N",
+            min=1,
+            help="Also name the N pairs and queries most worth judging by hand.",
+        ),
+    ] = None,
+    worth_output: Annotated[
+        str | None,
+        typer.Option(
+            "--worth-output", metavar="FILE", help="Write those pairs here: .csv, .json, .parquet."
+        ),
+    ] = None,
+) -> None:
+    """Grade every query and document of a fit, where the data suffice.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo judgments dbn.fit -o judgments.csv[/cyan]
+
+    [cyan]gecasmo judgments dbn.fit -o quepid.csv --format quepid --rule threshold
+    --thresholds 0.1,0.3,0.6[/cyan]
+
+    [cyan]gecasmo judgments dbn.fit -o - --format qrels | head[/cyan]
+    """
+    from gecasmo.cli.loading import load_fit
+    from gecasmo.cli.writing import PIPE, check_pipe, check_target, table_format, write_table
+    from gecasmo.errors import GecasmoError
+    from gecasmo.judgments import judge
+    from gecasmo.judgments.formats import format_of
+
+    kind = format_of("judgments.csv" if target == PIPE else target, format).name
+    if target == PIPE and kind == "parquet":
+        raise GecasmoError("--output -: Parquet is not for a pipe; choose another --format.")
+    check_target(target)
+    check_pipe(target, output)
+    check_target(worth_output, "--worth-output")
+    if worth_output is not None:
+        table_format(worth_output, "--worth-output")
+    cuts = _numbers(thresholds)
+    frame = None if features is None else read_table(features, "--features")
+    model = load_fit(fit)
+    limits = {"max_width": max_width, "min_examinations": min_examinations}
+    with output.working("Grading"):
+        found = judge(
+            model,
+            grades=grades,
+            rule=rule.value,
+            thresholds=cuts,
+            level=level,
+            **{limit: value for limit, value in limits.items() if value is not None},
+        )
+        worth = None if worth_judging is None else found.worth_judging(worth_judging)
+    options = {"features": frame, "query": query, "ids": ids.value, "name": name}
+    written = _write(found, target, kind, options)
+    if worth is not None and worth_output is not None:
+        write_table(worth.pairs, worth_output)
+    data = {
+        **found.to_dict(),
+        "written": target,
+        "writing": written,
+        "worth_judging": None if worth is None else worth._asdict(),
+    }
+    told = [str(found), str(written)]
+    if worth is not None:
+        told.append(f"\n{worth}" if worth_output is None else f"Worth judging: {worth_output}.")
+    if target == PIPE:
+        output.say("\n".join(told))
+    else:
+        output.summarise(data, *told)
+
+
+def _numbers(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        return [float(word) for word in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"--thresholds {text}: write numbers with commas between them, such as 0.1,0.3,0.6."
+        ) from None
+
+
+def read_table(path: Path, flag: str) -> pl.DataFrame:
+    """A CSV, TSV or Parquet file that is no log."""
+    import polars as pl
+
+    from gecasmo.errors import GecasmoError
+
+    kind = path.suffix.lower()
+    if kind not in (".csv", ".tsv", ".parquet"):
+        raise GecasmoError(f"{flag} {path}: a .csv, .tsv or .parquet file is wanted.")
+    if not path.is_file():
+        raise GecasmoError(f"{flag} {path}: there is no such file.")
+    try:
+        if kind == ".parquet":
+            return pl.read_parquet(path)
+        return pl.read_csv(
+            path, separator="\t" if kind == ".tsv" else ",", infer_schema_length=None
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise GecasmoError(f"{flag} {path} cannot be read: {first}") from error
+
+
+def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) -> Written:
+    """Write to a file, or through one to standard output."""
+    import tempfile
+
+    from gecasmo.cli.writing import PIPE, write_pipe
+
+    if target != PIPE:
+        return found.write(target, kind, **options)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "judgments"
+        written = found.write(file, kind, **options)
+        write_pipe(file.read_bytes())
+    return replace(written, path=Path("standard output"))

@@ -1,0 +1,116 @@
+"""The progress bar of a fit: iteration, objective, time gone and time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gecasmo.cli.output import error_console
+from gecasmo.cli.pace import Pace
+from gecasmo.estimation import EM, Solution
+from gecasmo.estimation.em import Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+
+    from gecasmo.cli.output import Output
+    from gecasmo.estimation.problem import Problem
+
+Tell = Callable[[str, int, int], None]  # words, steps done, steps in all
+
+
+@dataclass(frozen=True)
+class WatchedEM(EM):
+    """EM that tells `show` how it goes, whoever calls it."""
+
+    show: Progress | None = field(default=None, repr=False, compare=False)
+
+    def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        """Maximise the objective of a problem."""
+        return super().solve(problem, self.show or progress)
+
+
+class FitBar:
+    """One line that follows fits, of one model or of several."""
+
+    def __init__(self, bars: Bars, words: str, tol: float) -> None:
+        self.bars, self.tol = bars, tol
+        self.task = bars.add_task("", total=None, state="")
+        self.begin(words)
+
+    def begin(self, words: str) -> None:
+        """Something else follows, such as the fit of another model."""
+        self.pace = Pace(self.tol)
+        self.began = time.perf_counter()
+        from rich.markup import escape
+
+        self.bars.reset(self.task, total=None, description=escape(words), state="")
+
+    def show(self, iteration: int, most: int, objective: float) -> None:
+        """Called by the method after each step."""
+        self.pace.note(iteration, objective, time.perf_counter() - self.began)
+        left = self.pace.iterations_left()
+        total = most if left is None else min(iteration + left, most)
+        state = f"iteration {iteration}: objective {objective:.5f}"
+        seconds = self.pace.seconds_left(most)
+        if seconds is not None:
+            state += f", {left_words(*seconds)}"
+        if self.pace.n_climbs > 1:
+            # Priors that are learned and random starts climb anew, nobody knows how often.
+            state += f" in climb {self.pace.n_climbs}"
+        self.bars.update(self.task, completed=iteration, total=total, state=state)
+
+
+def left_words(seconds: float, is_most: bool) -> str:
+    """Time left in words, such as "about 1:20 left"."""
+    whole = round(seconds)
+    hours, minutes = divmod(whole // 60, 60)
+    clock = f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    return f"{'at most' if is_most else 'about'} {clock} left"
+
+
+@contextmanager
+def fit_bar(output: Output, name: str, tol: float) -> Iterator[FitBar | None]:
+    """A bar on standard error, if somebody is there to look at it."""
+    if not output.has_progress:
+        yield None
+        return
+    with _bars() as bars:
+        yield FitBar(bars, f"Fitting {name}", tol)
+
+
+def _bars() -> Bars:
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns: tuple[Any, ...] = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[state]}"),
+    )
+    return Progress(*columns, console=error_console(), transient=True)
+
+
+@contextmanager
+def comparing_bar(output: Output, tol: float) -> Iterator[tuple[Tell | None, Progress | None]]:
+    """Two lines: the steps of a comparison, and the fit that runs.
+
+    Yields what is told of the steps, and what is told of iterations.
+    """
+    if not output.has_progress:
+        yield None, None
+        return
+    with _bars() as bars:
+        steps = bars.add_task("Comparing", total=None, state="")
+        line = FitBar(bars, "", tol)
+
+        def tell(words: str, done: int, total: int) -> None:
+            bars.update(
+                steps, completed=done, total=total, state=f"step {min(done + 1, total)} of {total}"
+            )
+            line.begin(words)
+
+        yield tell, line.show

@@ -1,0 +1,85 @@
+"""Writing what a command made: to a file, whole or not at all, or to standard output."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from gecasmo.errors import GecasmoError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from gecasmo.cli.output import Output
+
+PIPE = "-"
+TABLE_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet")
+
+
+def check_target(path: str | None, flag: str = "--output") -> None:
+    """Refuse a place that cannot be written to before the work, not after it."""
+    if path is None or path == PIPE:
+        return
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise GecasmoError(f"{flag} {path}: that is a folder; name a file.")
+    if not target.absolute().parent.is_dir():
+        raise GecasmoError(f"{flag} {path}: there is no folder {target.parent}.")
+
+
+def check_pipe(path: str | None, output: Output) -> None:
+    """Two results cannot both have standard output."""
+    if path == PIPE and output.json:
+        raise typer.BadParameter(
+            "--output - and --json both want standard output; choose one of them."
+        )
+
+
+def table_format(path: str, flag: str = "--output", formats: Iterable[str] = TABLE_FORMATS) -> str:
+    """The format that a file's name tells; CSV on standard output."""
+    if path == PIPE:
+        return "csv"
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in formats:
+        endings = ", ".join(f".{name}" for name in formats)
+        raise GecasmoError(f"{flag} {path}: the name has to end in one of {endings}.")
+    return kind
+
+
+def write_table(frame: pl.DataFrame, path: str, kind: str | None = None) -> None:
+    """Write a frame; `kind` is one of `TABLE_FORMATS`, by default as the name ends."""
+    from gecasmo.files import whole_file
+
+    kind = table_format(path) if kind is None else kind
+    if path == PIPE:
+        write_pipe(_bytes(frame, kind))
+        return
+    with whole_file(path) as temporary:
+        temporary.write_bytes(_bytes(frame, kind))
+
+
+def write_pipe(data: bytes) -> None:
+    """Bytes to standard output, after whatever text was printed there."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def _bytes(frame: pl.DataFrame, kind: str) -> bytes:
+    from gecasmo.cli.output import as_json
+
+    if kind == "json":
+        return (as_json(frame) + "\n").encode()
+    buffer = io.BytesIO()
+    if kind == "parquet":
+        frame.write_parquet(buffer)
+    elif kind == "ndjson":
+        frame.write_ndjson(buffer)
+    else:
+        frame.write_csv(buffer, separator="\t" if kind == "tsv" else ",")
+    return buffer.getvalue()

@@ -1,0 +1,134 @@
+"""`gecasmo judgments`: files that other tools read."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from command_line import fail, run, succeed, succeed_with_json
+
+import gecasmo
+from gecasmo.judgments import judge
+
+SURE = ("--max-width", "0.6", "--min-examinations", "5")
+
+
+def test_everything_as_csv(folder: Path, fit_file: Path) -> None:
+    text = succeed("judgments", fit_file, "-o", "judgments.csv").stdout
+    own = judge(gecasmo.load(fit_file))
+    frame = pl.read_csv("judgments.csv")
+    assert frame["relevance"].to_list() == pytest.approx(own.frame["relevance"].to_list())
+    assert frame["grade"].to_list() == own.frame["grade"].to_list()
+    assert "relevance is attraction x satisfaction" in text
+    assert f"judgments.csv: {len(own):,} judgments (csv)" in text
+
+
+def test_flags_reach_the_grading(folder: Path, fit_file: Path) -> None:
+    data = succeed_with_json(
+        *("judgments", fit_file, "-o", "j.parquet", "--rule", "threshold", "--grades", "3"),
+        *("--thresholds", "0.1,0.4", "--level", "0.8", *SURE),
+    )
+    own = judge(
+        gecasmo.load(fit_file),
+        grades=3,
+        rule="threshold",
+        thresholds=[0.1, 0.4],
+        level=0.8,
+        max_width=0.6,
+        min_examinations=5,
+    )
+    assert data["judged"] == own.n_judged
+    assert data["by_grade"] == {str(grade): n for grade, n in own.by_grade.items()}
+    assert data["writing"]["format"] == "parquet"
+    assert pl.read_parquet("j.parquet")["grade"].to_list() == own.frame["grade"].to_list()
+
+
+def test_qrels_are_read_by_ir_measures(folder: Path, fit_file: Path) -> None:
+    ir_measures = pytest.importorskip("ir_measures")
+    succeed("judgments", fit_file, "-o", "clicks.qrels", *SURE)
+    own = judge(gecasmo.load(fit_file), max_width=0.6, min_examinations=5).judged
+    read = {
+        (q.query_id, q.doc_id): q.relevance for q in ir_measures.read_trec_qrels("clicks.qrels")
+    }
+    assert read == {(str(q), str(d)): g for q, d, g in own.select("query", "doc", "grade").rows()}
+
+
+def test_ranklib_with_features_is_read_by_lightgbm_and_sklearn(
+    folder: Path, fit_file: Path
+) -> None:
+    datasets = pytest.importorskip("sklearn.datasets")
+    own = judge(gecasmo.load(fit_file), max_width=0.6, min_examinations=5).judged
+    own.select("query", "doc").with_columns(
+        length=pl.col("doc") * 2.0, age=pl.col("query") + 0.5
+    ).write_csv("features.csv")
+    succeed(
+        *("judgments", fit_file, "-o", "train.txt", "--format", "ranklib", *SURE),
+        *("--features", "features.csv"),
+    )
+    features, grades = datasets.load_svmlight_file("train.txt", n_features=2)[:2]
+    assert sorted(grades) == sorted(own["grade"].to_list())
+    assert features.shape == (len(own), 2)
+
+
+def test_pipes(fit_file: Path) -> None:
+    done = run("judgments", fit_file, "-o", "-", "--format", "quepid", *SURE)
+    assert done.returncode == 0, done.stderr
+    frame = pl.read_csv(io.BytesIO(done.stdout))
+    assert frame.columns == ["query", "docid", "rating"]
+    assert b"standard output: " in done.stderr
+    piped = succeed("judgments", fit_file, "-o", "-", "--quiet").stdout
+    assert pl.read_csv(io.StringIO(piped)).height > 0
+    assert "not for a pipe" in fail("judgments", fit_file, "-o", "-", "--format", "parquet")
+
+
+def test_opensearch(folder: Path, fit_file: Path) -> None:
+    succeed("judgments", fit_file, "-o", "j.json", "--name", "from clicks", *SURE)
+    assert "from clicks" in json.dumps(json.loads(Path("j.json").read_text()))
+
+
+def test_worth_judging(folder: Path, fit_file: Path) -> None:
+    own = judge(gecasmo.load(fit_file)).worth_judging(3)
+    data = succeed_with_json("judgments", fit_file, "-o", "j.csv", "--worth-judging", "3")
+    pairs = [(row["query"], row["doc"]) for row in data["worth_judging"]["pairs"]]
+    assert pairs == own.pairs.select("query", "doc").rows()
+    text = succeed("judgments", fit_file, "-o", "j.csv", "--worth-judging", "3").stdout
+    assert "pairs most worth judging by hand" in text
+    succeed(
+        *("judgments", fit_file, "-o", "j.csv", "--worth-judging", "3"),
+        *("--worth-output", "worth.csv"),
+    )
+    assert pl.read_csv("worth.csv").height == 3
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (("--format", "excel"), 1, "choose one of quepid"),
+        (("--rule", "guess"), 2, "--rule"),
+        (("--thresholds", "a,b"), 2, "write numbers with commas"),
+        (("--rule", "threshold", "--thresholds", "0.5,0.1,0.2"), 1, "thresholds"),
+        (("--grades", "1"), 1, "grades"),
+        (("--level", "3"), 1, "level"),
+        (("--features", "gone.csv", "--format", "ranklib"), 1, "gone.csv: there is no such file"),
+        (("--features", "gone.xml", "--format", "ranklib"), 1, "a .csv, .tsv or .parquet file"),
+        (("--features", "torn.csv", "--format", "ranklib"), 1, "torn.csv cannot be read"),
+        (("--max-width", "0", "--format", "qrels"), 1, "--max-width (now 0)"),
+        (("--worth-output", "a.xlsx"), 1, "--worth-output a.xlsx: the name has to end in"),
+        (("--worth-output", "no/a.csv"), 1, "there is no folder"),
+    ],
+)
+def test_bad_input(
+    folder: Path, fit_file: Path, flags: tuple[str, ...], code: int, words: str
+) -> None:
+    Path("torn.csv").write_bytes(b"query,doc,length\n1,2,3\n1,2,3,4,5\n")
+    said = fail("judgments", fit_file, "-o", "j.csv", *flags, code=code)
+    assert words in said
+    assert [path.name for path in folder.iterdir()] == ["torn.csv"]
+
+
+def test_a_model_that_names_no_relevance(folder: Path, log_file: Path) -> None:
+    succeed("fit", "RCTR", log_file, "-o", "rctr.fit")
+    assert "relevance" in fail("judgments", "rctr.fit", "-o", "j.csv")
