@@ -1,1 +1,23 @@
-"""From a fitted model to judgments of relevance that other tools read."""
+"""Judgments from a fitted model: grades with intervals, files for ranking stacks, propensities."""
+
+from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.formats import FORMATS, JudgmentFormat, Written
+from gecasmo.judgments.grading import RULES, Grading
+from gecasmo.judgments.judge import judge
+from gecasmo.judgments.judged import Judgments
+from gecasmo.judgments.propensity import propensities, write_propensities
+from gecasmo.judgments.worth import WorthJudging
+
+__all__ = [
+    "FORMATS",
+    "RULES",
+    "Grading",
+    "JudgmentFormat",
+    "Judgments",
+    "JudgmentsError",
+    "WorthJudging",
+    "Written",
+    "judge",
+    "propensities",
+    "write_propensities",
+]

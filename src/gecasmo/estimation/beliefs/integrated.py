@@ -61,8 +61,9 @@ def integrated(
     for number in shared:
         form: Any = problem.coins[number].form
         vector = form.vector(best.states[number])
-        shift = np.clip(ends[1][number] - ends[0][number], -1.0, 1.0)
-        inside = np.isfinite(vector) & np.isfinite(shift)
+        before, after = (np.clip(end[number], -40.0, 40.0) for end in ends)  # given rows: infinite
+        shift = np.clip(after - before, -1.0, 1.0)
+        inside = np.isfinite(vector)
         moved = np.where(inside, vector + np.where(inside, shift, 0.0), vector)
         states[number] = form.from_vector(best.states[number], moved)
     return states

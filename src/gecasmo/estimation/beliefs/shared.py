@@ -47,6 +47,8 @@ class Shared:
 
     def covariance(self, best: Evaluation) -> Floats:
         """Of all shared vectors together, rows being fitted anew wherever these go."""
+        if not self.size:
+            return np.zeros((0, 0))
         n_buckets, factor = self.problem.expectation.sample(_PAGES)
         states = self._refitted(list(best.states), n_buckets)
         at = self._scores(states, n_buckets, factor)

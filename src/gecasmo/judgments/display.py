@@ -1,0 +1,72 @@
+"""How judgments look in a terminal: never wider than 100 columns."""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+
+WIDTH = 100
+_ID_WIDTH = 24
+_TOP = 8
+
+
+def as_text(judgments: Judgments) -> str:
+    """Counts per grade, share of insufficient pairs, the rule, and the most examined pairs."""
+    n, n_bad = len(judgments.frame), judgments.n_insufficient
+    lines = [
+        f"{n:,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
+        f"rule {judgments.grading}",
+        f"insufficient: interval of {judgments.level:.0%} wider than {judgments.max_width:g}, or "
+        f"fewer than {judgments.min_examinations:g} examinations",
+    ]
+    lines = [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
+    lines += ["", f"  {'grade':<14}{'pairs':>10}{'share':>9}"]
+    for grade, count in judgments.by_grade.items():
+        lines.append(f"  {grade:<14}{count:>10,}{count / max(n, 1):>9.1%}")
+    lines.append(f"  {'insufficient':<14}{n_bad:>10,}{n_bad / max(n, 1):>9.1%}")
+    top = judgments.frame.sort("examinations", descending=True, maintain_order=True).head(_TOP)
+    if len(top):
+        lines += ["", "most examined", *_table(top)]
+    return "\n".join(lines)
+
+
+def _table(frame: pl.DataFrame) -> list[str]:
+    names = [name for name in ("query", "doc") if name in frame.columns]
+    head = "".join(f"  {fitted(name, _ID_WIDTH)}" for name in names)
+    lines = [f"{head}{'relevance':>11}{'interval':>15}{'examined':>10}  grade"]
+    for row in frame.rows(named=True):
+        ids = "".join(f"  {fitted(row[name], _ID_WIDTH)}" for name in names)
+        interval = "unknown" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
+        lines.append(
+            f"{ids}{row['relevance']:>11.3f}{interval:>15}{short(row['examinations']):>10}"
+            f"  {'-' if row['grade'] is None else row['grade']}"
+        )
+    return lines
+
+
+def short(number: float, digits: int = 1) -> str:
+    """A number of at most ten characters."""
+    return f"{number:,.{digits}f}" if number < 1e5 else f"{number:.4g}"
+
+
+def fitted(value: Any, width: int) -> str:
+    """A text of exactly this many columns, also where letters take two of them."""
+    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    if _columns(text) > width:
+        while _columns(text) > width - 2:
+            text = text[:-1]
+        text += ".."
+    return text + " " * (width - _columns(text))
+
+
+def _columns(text: str) -> int:
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )

@@ -1,0 +1,144 @@
+"""Who looked: which coins a click requires, and how likely each rank is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.forms import Fixed, Table
+from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.pairs import GIVEN, relevance_coins
+from gecasmo.logs import ClickLog
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+Floats = NDArray[np.float64]
+
+_PAGES = 20_000  # intervals are learned on about so many
+_SMALLEST = 1e-9  # a document that nobody could click on says nothing about who looked
+
+
+class Required(NamedTuple):
+    """The coins that have to come up heads for any click: those of relevance, and others."""
+
+    relevance: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def required_coins(model: Model) -> Required:
+    """What every click requires; a model where relevance is not among it is refused."""
+    named = relevance_coins(model)
+    clicks = [edge for edge in model.structure.traced.edges if "click" in edge.symbol]
+    heads = [{lit.parameter for lit in e.literals if lit.heads and not lit.lag} for e in clicks]
+    always = set.intersection(*heads) if heads else set()
+    relevance = tuple(coin for coin in named if coin in always)
+    if not relevance:
+        raise JudgmentsError(
+            f"Under {model.name} a click does not require {' or '.join(named)}, so looking at a "
+            "result cannot be told from liking it, and there are no propensities."
+        )
+    others = tuple(coin for coin in model.forms if coin in always and coin not in named)
+    return Required(relevance, others)
+
+
+def examination_coin(model: Model, required: Required) -> str | None:
+    """The coin that by itself says how likely a rank is looked at, if there is one."""
+    automaton = model.structure.traced
+    if len(required.others) != 1 or model.keys[required.others[0]] != ("rank",):
+        return None
+    known = {*required.relevance, *required.others}
+    is_simple = automaton.n_states == 1 and not automaton.start_parameters()
+    for edge in automaton.edges:
+        if "click" in edge.symbol:
+            is_simple &= not edge.guards and {lit.parameter for lit in edge.literals} <= known
+    return required.others[0] if is_simple else None
+
+
+def is_anchored(model: Model, required: Required) -> bool:
+    """Whether the scale of the coins that only appear as a product is fixed by a given number."""
+    if not required.others or model.report_ is None:  # without a fit all numbers are given
+        return True
+    for coin in (*required.relevance, *required.others):
+        form: Any = model.forms[coin]
+        if isinstance(form, Fixed) or getattr(form, "fixed", None):
+            return True
+        if GIVEN in model.estimates(coin)["rests_on"].to_list():
+            return True
+    return False
+
+
+def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
+    """Mean over pages of the probability that each of these ranks is looked at."""
+    liked = np.ones(log.n_results)
+    for coin in coins:
+        liked = liked * model.probability(coin, log)
+    usable = liked > _SMALLEST
+    looked = np.asarray(model.predict_clicks(log))[usable] / liked[usable]
+    weight = log.weight[log.page][usable]
+    place = np.searchsorted(ranks, log.rank[usable])
+    total = np.bincount(place, weights=weight, minlength=len(ranks))
+    if not np.all(total > 0):
+        raise JudgmentsError(
+            f"At rank {ranks[int(np.argmin(total > 0))]} no page has a result that could be "
+            "clicked, so there is no telling who looks there."
+        )
+    means = np.bincount(place, weights=weight * looked, minlength=len(ranks)) / total
+    return np.asarray(np.clip(means, 0.0, 1.0), dtype=np.float64)
+
+
+def some_queries(log: ClickLog, rng: np.random.Generator) -> ClickLog:
+    """All pages of random queries, enough to see how far fits stray, with every rank.
+
+    Whole queries, since it is the number of pages behind a pair that decides how far off it is.
+    """
+    if log.n_sessions <= _PAGES:
+        return log
+    group = np.arange(log.n_sessions)
+    if log.has_query:
+        group = log.session_column("query").rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    turn = rng.permutation(group.max() + 1)[group]
+    cut = np.sort(turn)[_PAGES - 1]
+    first = np.full(log.rank.max() + 1, turn.max() + 1)  # in this order, to have each rank
+    np.minimum.at(first, log.rank, turn[log.page])
+    return log.take((turn <= cut) | np.isin(turn, first))
+
+
+class Draws:
+    """A model whose tables are drawn anew from what is believed of them; other forms stay."""
+
+    def __init__(self, model: Model, rng: np.random.Generator) -> None:
+        self.twin = model.copy()
+        self.rng = rng
+        self.states = dict(model.states())
+        self.spreads: dict[str, Floats] = {}
+        for coin, form in model.forms.items():
+            if not isinstance(form, Table):
+                continue
+            spread = model.estimates(coin)["spread"].fill_null(0.0).to_numpy()
+            if len(spread) == len(self.states[coin].probability):
+                self.spreads[coin] = spread
+
+    def draw(self) -> Model:
+        """The model with new probabilities; the next draw changes it again."""
+        self.twin.states_ = self.states | {
+            coin: replace(
+                self.states[coin],
+                probability=drawn(self.states[coin].probability, spread, self.rng),
+            )
+            for coin, spread in self.spreads.items()
+        }
+        return self.twin
+
+
+def drawn(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
+    """Independent draws from the Beta distributions with these means and standard deviations."""
+    unsure = (spread > 0) & (mean > 0) & (mean < 1)
+    values = np.array(mean, dtype=np.float64)
+    p, s = values[unsure], spread[unsure]
+    strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
+    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
+    return values

@@ -1,0 +1,55 @@
+"""Judgment files, one small module for each reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gecasmo.files import whole_file
+from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.formats.opensearch import OPENSEARCH
+from gecasmo.judgments.formats.plain import CSV, PARQUET
+from gecasmo.judgments.formats.qrels import QRELS
+from gecasmo.judgments.formats.quepid import QUEPID
+from gecasmo.judgments.formats.ranklib import RANKLIB
+from gecasmo.judgments.formats.writing import JudgmentFormat, Options, Written, graded_pairs
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+
+FORMATS: dict[str, JudgmentFormat] = {
+    format.name: format for format in (QUEPID, OPENSEARCH, RANKLIB, QRELS, CSV, PARQUET)
+}
+
+__all__ = ["FORMATS", "JudgmentFormat", "Options", "Written", "format_of", "write_judgments"]
+
+
+def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
+    """The format of this name, or else the one that the end of the path tells."""
+    if name is not None:
+        if name not in FORMATS:
+            raise JudgmentsError(f"format={name!r}: choose one of {', '.join(FORMATS)}.")
+        return FORMATS[name]
+    end = Path(path).name.lower()
+    suffixes = [(suffix, format) for format in FORMATS.values() for suffix in format.suffixes]
+    # ".quepid.csv" before ".csv"
+    for suffix, format in sorted(suffixes, key=lambda known: -len(known[0])):
+        if end.endswith(suffix):
+            return format
+    raise JudgmentsError(
+        f"{path}: the end of the name does not tell a format. Choose one of {', '.join(FORMATS)}, "
+        'as in .write(path, format="quepid").'
+    )
+
+
+def write_judgments(
+    judgments: Judgments, path: Any, format: str | None, options: Options
+) -> Written:
+    """Write judgments as a whole file or not at all."""
+    chosen = format_of(path, format)
+    options.check(chosen)
+    pairs = graded_pairs(judgments, chosen, options) if chosen.is_graded else judgments.frame
+    with whole_file(path, JudgmentsError) as temporary:
+        remarks = chosen.write(judgments, pairs, temporary, options)
+    left_out = judgments.n_insufficient if chosen.is_graded else 0
+    return Written(Path(path), chosen.name, len(pairs), left_out, tuple(remarks))

@@ -1,0 +1,31 @@
+"""Everything that is known of each pair, insufficient ones too: CSV and Parquet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from gecasmo.judgments.formats.writing import JudgmentFormat, Options, as_text
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+
+
+def write_csv(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+    names = [name for name in ("query", "doc") if name in pairs.columns]
+    pairs.with_columns(as_text(pairs[name]) for name in names).write_csv(path)
+    return []
+
+
+def write_parquet(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options
+) -> list[str]:
+    pairs.write_parquet(path, metadata={"gecasmo": json.dumps(judgments.to_dict())})
+    return []
+
+
+CSV = JudgmentFormat("csv", "everything, CSV", (".csv",), write_csv, False, ())
+PARQUET = JudgmentFormat("parquet", "everything, Parquet", (".parquet",), write_parquet, False, ())

@@ -1,0 +1,45 @@
+"""Quepid: CSV with the columns query, docid and rating, as its import of ratings reads it.
+
+OpenSearch Dashboards reads the same file when judgments are imported by hand.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from gecasmo.judgments.formats.writing import JudgmentFormat, Options, without_breaks
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+
+
+def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+    for name in ("query", "doc"):
+        without_breaks(pairs[name], "quepid")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("query", "docid", "rating"))
+        writer.writerows(pairs.select("query", "doc", "grade").iter_rows())
+    remarks = []
+    for name in ("query", "doc"):
+        texts = pairs[name].unique(maintain_order=True)
+        quoted = texts.filter(texts.str.contains('"', literal=True))
+        if len(quoted):
+            remarks.append(
+                f"{len(quoted):,} of {name} hold a quotation mark, such as {quoted[0]!r}; Quepid's "
+                "import by hand drops these marks"
+            )
+        padded = texts.filter(texts.str.strip_chars() != texts)
+        if len(padded):
+            remarks.append(
+                f"{len(padded):,} of {name} begin or end with white space, such as {padded[0]!r}; "
+                "Quepid drops it"
+            )
+    return remarks
+
+
+QUEPID = JudgmentFormat("quepid", "Quepid ratings, CSV", (".quepid.csv",), write)

@@ -1,0 +1,141 @@
+"""What the writers share: options, ids as text, and the pairs that may be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unicodedata import category
+from urllib.parse import quote
+
+import polars as pl
+
+from gecasmo.judgments.errors import JudgmentsError
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `Judgments.write` was asked for beside path and format."""
+
+    features: Any = None
+    query: str | None = None
+    ids: str = "refuse"
+    name: str | None = None
+
+    def check(self, format: JudgmentFormat) -> None:
+        """Refuse options that the format would not heed."""
+        if self.ids not in ("refuse", "encode"):
+            raise JudgmentsError(f"ids={self.ids!r}: choose 'refuse' or 'encode'.")
+        for option, given in (
+            ("features", self.features is not None),
+            ("name", self.name is not None),
+            ("ids", self.ids != "refuse"),
+            ("query", self.query is not None),
+        ):
+            if given and option not in format.options:
+                raise JudgmentsError(f"'{format.name}' files have no use for {option}=.")
+
+
+# judgments, the pairs to be written, where to, options -> remarks for the user
+Writer = Callable[["Judgments", pl.DataFrame, Path, Options], list[str]]
+
+
+@dataclass(frozen=True)
+class JudgmentFormat:
+    """A kind of judgment file; graded ones hold judged pairs only, with ids as texts."""
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    write: Writer
+    is_graded: bool = True
+    options: tuple[str, ...] = ("query",)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a file: `insufficient` pairs are not in it."""
+
+    path: Path
+    format: str
+    judgments: int
+    insufficient: int
+    remarks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.judgments:,} judgments ({self.format})"
+        if self.insufficient:
+            text += f"; {self.insufficient:,} pairs left out, for lack of data"
+        return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
+
+
+def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options) -> pl.DataFrame:
+    """The judged pairs with query and doc as texts, or a message why there are none."""
+    judged = judgments.judged
+    if judged.is_empty():
+        raise JudgmentsError(
+            f"None of the {len(judgments.frame):,} pairs has enough data for a grade, so a "
+            f"{format.name} file would be empty. Collect more pages, or ask for less with "
+            f"max_width= (now {judgments.max_width:g}) and min_examinations= (now "
+            f"{judgments.min_examinations:g})."
+        )
+    if "query" not in judged.columns:
+        if options.query is None:
+            raise JudgmentsError(
+                f"These judgments know documents only, and a {format.name} file wants a query. Say "
+                'which to write: query="*"; or write csv or parquet.'
+            )
+        query = pl.Series("query", [options.query] * len(judged), dtype=pl.String)
+        judged = judged.with_columns(query)
+    elif options.query is not None:
+        raise JudgmentsError(f"query={options.query!r}: these judgments have queries of their own.")
+    return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
+
+
+def as_text(ids: pl.Series) -> pl.Series:
+    """Ids as non-empty texts, each its own."""
+    dtype = ids.dtype
+    if not (dtype in (pl.String, pl.Boolean) or dtype.is_integer() or dtype.is_temporal()):
+        raise JudgmentsError(
+            f"'{ids.name}' holds {dtype}, which has no place in a text file; write parquet."
+        )
+    texts = ids.cast(pl.String)
+    if (texts == "").any():
+        raise JudgmentsError(f"A {ids.name} is an empty text, which the file could not show.")
+    return texts
+
+
+def without_breaks(texts: pl.Series, format: str) -> None:
+    """Refuse ids that would break a line."""
+    for text in texts.unique(maintain_order=True):
+        if text.splitlines() != [text]:
+            raise JudgmentsError(
+                f"The {texts.name} {text!r} holds a line break, which a {format} file cannot. "
+                "Write csv or parquet, or rename it in the log."
+            )
+
+
+def without_spaces(texts: pl.Series, format: str, ids: str) -> pl.Series:
+    """Ids without white space: as they are, percent-encoded, or refused."""
+    known = texts.unique(maintain_order=True).to_list()
+    if ids == "encode":
+        coded = [encoded(text) for text in known]
+        return texts.replace_strict(known, coded, return_dtype=pl.String)
+    for text in known:
+        if encoded(text) != text.replace("%", "%25"):
+            raise JudgmentsError(
+                f"The {texts.name} {text!r} holds white space, which a {format} file cannot. Write "
+                f"it as {encoded(text)!r} with ids='encode'; urllib.parse.unquote reads it back."
+            )
+    return texts
+
+
+def encoded(text: str) -> str:
+    """Text with %-codes for white space, control characters and % itself."""
+    return "".join(
+        quote(c, safe="") if c == "%" or c.isspace() or category(c) == "Cc" else c for c in text
+    )

@@ -1,0 +1,121 @@
+"""From relevance to grades, by rules that anybody can check."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.judgments.errors import JudgmentsError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+RULES = {
+    "quantile": "grades hold equal shares of the judged pairs",
+    "quantile-per-query": "grades hold equal shares of the judged pairs of each query",
+    "threshold": "relevance against fixed cut points",
+    "interval": "lower end of the interval against fixed cut points",
+}
+MOST_GRADES = 10  # so that a grade is a single digit, which is all that some parsers read
+
+
+@dataclass(frozen=True)
+class Grading:
+    """A rule with its cut points: a grade is the number of cut points that a value has reached.
+
+    Attributes
+    ----------
+    rule : one of `RULES`
+    grades : number of grades; the lowest is 0
+    cuts : the cut points, ascending, one fewer than there are grades
+    by_query : the cut points of queries that have their own ("query", then "cut_1", "cut_2", ...)
+    """
+
+    rule: str
+    grades: int
+    cuts: tuple[float, ...]
+    by_query: pl.DataFrame | None = None
+
+    def cuts_of(self, frame: pl.DataFrame) -> Floats:
+        """The cut points for each row of a frame, one column each."""
+        cuts = np.tile(np.array(self.cuts), (len(frame), 1))
+        if self.by_query is not None and len(self.by_query):
+            own = frame.select("query").join(
+                self.by_query, on="query", how="left", maintain_order="left"
+            )
+            found = own["cut_1"].is_not_null().to_numpy()
+            cuts[found] = own.drop("query").to_numpy()[found]
+        return cuts
+
+    def grade(self, values: Floats, frame: pl.DataFrame) -> Ints:
+        """The grade of each value, under the cut points of its row."""
+        reached: Ints = (values[:, None] >= self.cuts_of(frame)).sum(axis=1)
+        return reached
+
+    def __str__(self) -> str:
+        cuts = ", ".join(f"{cut:.4g}" for cut in self.cuts)
+        text = f"{self.rule}: {RULES[self.rule]}; grades 0 to {self.grades - 1}, cut at {cuts}"
+        if self.by_query is not None:
+            text += f" (own cut points for {len(self.by_query):,} queries)"
+        return text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Rule, number of grades and cut points, ready for JSON."""
+        return {"rule": self.rule, "grades": self.grades, "cuts": list(self.cuts)}
+
+
+def check_rule(rule: str, grades: int, thresholds: Sequence[float] | None) -> None:
+    """Refuse rules that make no sense, before anything is computed."""
+    if rule not in RULES:
+        raise JudgmentsError(f"rule={rule!r}: choose one of {', '.join(RULES)}.")
+    if isinstance(grades, bool) or not isinstance(grades, (int, np.integer)):
+        raise JudgmentsError(f"grades={grades!r}: a whole number is wanted.")
+    if not 2 <= grades <= MOST_GRADES:
+        raise JudgmentsError(
+            f"grades={grades}: between 2 and {MOST_GRADES} grades are possible; 4 means 0 to 3."
+        )
+    if thresholds is None:
+        return
+    if rule.startswith("quantile"):
+        raise JudgmentsError(
+            f"rule={rule!r} finds its own cut points; thresholds belong to 'threshold' and "
+            "'interval'."
+        )
+    cuts = np.asarray(thresholds, dtype=float)
+    if cuts.shape != (grades - 1,):
+        raise JudgmentsError(
+            f"thresholds={list(thresholds)!r}: {grades} grades want {grades - 1} cut points."
+        )
+    if not (np.all(cuts > 0) and np.all(cuts < 1) and np.all(np.diff(cuts) > 0)):
+        raise JudgmentsError(
+            f"thresholds={list(thresholds)!r}: cut points ascend and lie between 0 and 1."
+        )
+
+
+def grading_of(
+    rule: str, grades: int, thresholds: Sequence[float] | None, judged: pl.DataFrame
+) -> Grading:
+    """The rule with its cut points; `judged` are the pairs there is enough data for."""
+    grades = int(grades)
+    steps = np.arange(1, grades) / grades
+    if thresholds is not None:
+        return Grading(rule, grades, tuple(float(cut) for cut in thresholds))
+    if not rule.startswith("quantile") or judged.is_empty():
+        return Grading(rule, grades, tuple(steps.tolist()))
+    cuts = tuple(np.quantile(judged["relevance"].to_numpy(), steps).tolist())
+    if rule == "quantile":
+        return Grading(rule, grades, cuts)
+    if "query" not in judged.columns:
+        raise JudgmentsError("rule='quantile-per-query': these judgments know no queries.")
+    own = [
+        pl.col("relevance").quantile(float(step), interpolation="linear").alias(f"cut_{number}")
+        for number, step in enumerate(steps, 1)
+    ]
+    # Among fewer pairs than grades, equal shares would call a lone document the best there is.
+    table = judged.group_by("query", maintain_order=True).agg(pl.len().alias("pairs"), *own)
+    return Grading(rule, grades, cuts, table.filter(pl.col("pairs") >= grades).drop("pairs"))

@@ -1,0 +1,112 @@
+"""`judge`: graded judgments from a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.grading import Grading, check_rule, grading_of
+from gecasmo.judgments.judged import INSUFFICIENT, JUDGED, Judgments
+from gecasmo.judgments.pairs import relevance_coins, relevance_frame
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+
+def judge(
+    model: Model,
+    *,
+    grades: int = 4,
+    rule: str = "quantile",
+    thresholds: Sequence[float] | None = None,
+    level: float = 0.9,
+    max_width: float = 0.4,
+    min_examinations: float = 10.0,
+    pairs: Any = None,
+) -> Judgments:
+    """Grade every pair of query and document that a fitted model knows.
+
+    Parameters
+    ----------
+    model : fitted model
+        Its `relevance` names the coins whose product is relevance.
+    grades : int
+        How many grades there are, 2 to 10; 4 means grades 0, 1, 2 and 3.
+    rule : str
+        "quantile": grades hold equal shares of the judged pairs. "quantile-per-query": the same
+        within each query; a query with fewer judged pairs than grades is graded by the cut points
+        over all. "threshold": relevance against cut points. "interval": the lower end of the
+        interval against cut points, so that a high grade is only given where it is sure.
+    thresholds : numbers, optional
+        The cut points of "threshold" and "interval", ascending, one fewer than there are grades; a
+        value that equals a cut point has reached it. By default equal steps.
+    level : float
+        The level of the intervals.
+    max_width : float
+        A pair whose interval is wider is insufficient. 0.4 asks for some 15 examinations in the
+        middle of the scale.
+    min_examinations : float
+        A pair with fewer expected examinations is insufficient. Forms on features count none, and
+        have no intervals: with them say 0.
+    pairs : data frame or ClickLog, optional
+        The pairs to be judged, with `query` and `doc` and whatever other columns the coins of
+        relevance are found by. By default all rows of the fit.
+
+    Returns
+    -------
+    Judgments
+        Its `frame` is sorted by query, the most relevant document first.
+    """
+    check_rule(rule, grades, thresholds)
+    for name, value in (("max_width", max_width), ("min_examinations", min_examinations)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+            raise JudgmentsError(f"{name}={value!r}: a number that is not negative is wanted.")
+    frame = relevance_frame(model, pairs, level)
+    too_wide = (frame["high"] - frame["low"] > max_width).fill_null(rule == "interval")
+    too_few = (frame["examinations"] < min_examinations) & ~frame["is_given"]
+    enough = ~(too_wide | too_few)
+    grading = grading_of(rule, grades, thresholds, frame.filter(enough))
+    order = [name for name in ("query", "relevance", "doc") if name in frame.columns]
+    graded = (
+        frame.drop("is_given")
+        .with_columns(_grades(grading, frame, enough))
+        .with_columns(
+            verdict=pl.Series(
+                np.where(enough.to_numpy(), JUDGED, INSUFFICIENT).tolist(), dtype=pl.String
+            )
+        )
+        .sort(order, descending=[name == "relevance" for name in order])
+    )
+    columns = [name for name in ("query", "doc") if name in graded.columns]
+    return Judgments(
+        frame=graded.select(
+            *columns,
+            *("relevance", "low", "high", "examinations", "grade", "verdict", "rests_on"),
+            *("grade_low", "grade_high", "spread"),
+        ),
+        model=model.name,
+        relevance_is=" x ".join(relevance_coins(model)),
+        grading=grading,
+        level=level,
+        max_width=float(max_width),
+        min_examinations=float(min_examinations),
+    )
+
+
+def _grades(grading: Grading, frame: pl.DataFrame, enough: pl.Series) -> list[pl.Series]:
+    """The grade where there is enough data, and the grades at both ends of the interval."""
+    by = "low" if grading.rule == "interval" else "relevance"
+    columns = []
+    for name, source, known in (
+        ("grade", by, enough),
+        ("grade_low", "low", frame["low"].is_not_null()),
+        ("grade_high", "high", frame["high"].is_not_null()),
+    ):
+        values = frame[source].fill_null(0.0).to_numpy()
+        grades = pl.Series(name, grading.grade(values, frame), dtype=pl.Int64)
+        columns.append(grades.to_frame().select(pl.when(known).then(pl.col(name)))[name])
+    return columns

@@ -1,0 +1,187 @@
+"""Relevance of every pair under a model: the product of the coins that it names, with interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.forms.protocol import columns_of
+from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.logs import ClickLog
+from gecasmo.model.estimates import beta_interval
+from gecasmo.model.given import as_frame
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+Floats = NDArray[np.float64]
+
+PAIR = ("query", "doc")
+GIVEN = "given"  # what an estimate rests on if it is none, but a number that the user gave
+
+
+def relevance_coins(model: Model) -> tuple[str, ...]:
+    """The coins whose product is relevance; a model that names none is refused."""
+    if not model.relevance:
+        raise JudgmentsError(
+            f"{model.name} does not say what relevance is. Name the coins whose product it is in "
+            'the class, such as relevance = ("attraction",), or set model.relevance before you '
+            f"ask. Its coins are: {', '.join(model.forms)}."
+        )
+    return tuple(model.relevance)
+
+
+def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
+    """Per pair: relevance, spread, low, high, examinations, rests_on, and whether it is given.
+
+    A product of independent estimates has the product of their means as mean, and the product of
+    their second moments as second moment; its interval is that of the Beta distribution with this
+    mean and standard deviation. Spread, low and high are null where a form does not tell.
+    """
+    coins = relevance_coins(model)
+    model.states()
+    own: dict[str, pl.DataFrame] = {}
+    if pairs is None:
+        base = _pairs_of_fit(model, coins, level, own)
+    else:
+        base = _given_pairs(model, coins, pairs)
+    answers = [_estimates(model, coin, base, level, own) for coin in coins]
+    mean, square = np.ones(len(base)), np.ones(len(base))
+    for answer in answers:
+        p, s = answer["probability"].to_numpy(), _numbers(answer["spread"])
+        mean, square = mean * p, square * (p * p + s * s)
+    spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
+    if len(answers) == 1:
+        spread = _numbers(answers[0]["spread"])
+        low, high = _numbers(answers[0]["low"]), _numbers(answers[0]["high"])
+    else:
+        low, high = _interval(mean, spread, level)
+    first = answers[0]
+    return base.select(name for name in PAIR if name in base.columns).with_columns(
+        pl.Series("relevance", mean),
+        pl.Series("spread", spread).fill_nan(None),
+        pl.Series("low", low).fill_nan(None),
+        pl.Series("high", high).fill_nan(None),
+        first["trials"].fill_null(0.0).alias("examinations"),
+        _foundations(coins, answers),
+        (first["rests_on"] == GIVEN).alias("is_given"),
+    )
+
+
+def _interval(mean: Floats, spread: Floats, level: float) -> tuple[Floats, Floats]:
+    low, high = mean.copy(), mean.copy()  # what is certain has an interval without width
+    unsure = ~(spread <= 0)
+    low[unsure], high[unsure] = np.nan, np.nan
+    known = unsure & np.isfinite(spread)
+    low[known], high[known] = beta_interval(mean[known], spread[known], level)
+    return low, high
+
+
+def _numbers(column: pl.Series) -> Floats:
+    """Numbers with NaN for null, inside this module only."""
+    return np.array(column.cast(pl.Float64).fill_null(np.nan).to_numpy())
+
+
+def _foundations(coins: tuple[str, ...], answers: list[pl.DataFrame]) -> pl.Series:
+    """What each judgment rests on: one text if all coins agree, else one for each coin."""
+    columns = [answer["rests_on"].alias(coin) for coin, answer in zip(coins, answers, strict=True)]
+    frame = pl.DataFrame(columns)
+    same = pl.all_horizontal(pl.col(coin) == pl.col(coins[0]) for coin in coins)
+    each = pl.concat_str(
+        [pl.format(f"{coin}: {{}}", pl.col(coin)) for coin in coins], separator="; "
+    )
+    chosen = pl.when(same).then(pl.col(coins[0])).otherwise(each)
+    return frame.select(chosen.alias("rests_on"))["rests_on"]
+
+
+def _estimates(
+    model: Model, coin: str, base: pl.DataFrame, level: float, own: dict[str, pl.DataFrame]
+) -> pl.DataFrame:
+    """The estimates of a coin for each pair, in the order of the pairs."""
+    keys = list(model.keys[coin])
+    if not keys:
+        one = model.estimates(coin, level=level)
+        found = one.select(pl.all().gather(pl.Series(np.zeros(len(base), np.int64))))
+    elif coin in own and len(own[coin]) == len(base):  # then its rows are the very pairs
+        found = base.join(own[coin], on=keys, how="left", maintain_order="left")
+    else:
+        found = model.estimates(coin, rows=base, level=level)
+    assert len(found) == len(base)
+    # A number that was given is certain, whether or not its form speaks of uncertainty.
+    given = pl.col("rests_on") == GIVEN
+    certain = {"spread": pl.lit(0.0), "low": pl.col("probability"), "high": pl.col("probability")}
+    return found.with_columns(
+        pl.when(given & pl.col(name).is_null()).then(value).otherwise(pl.col(name)).alias(name)
+        for name, value in certain.items()
+    )
+
+
+def _pairs_of_fit(
+    model: Model, coins: tuple[str, ...], level: float, own: dict[str, pl.DataFrame]
+) -> pl.DataFrame:
+    """All pairs that the fit has rows for; the estimates that tell them are kept in `own`."""
+    keys = {coin: model.keys[coin] for coin in coins}
+    for coin, names in keys.items():
+        other = [name for name in names if name not in PAIR]
+        if other:
+            raise JudgmentsError(
+                f"'{coin}' of {model.name} depends on {', '.join(other)}, but relevance belongs to "
+                f"a query and a document. Fit it by those: {coin}=Table(key=('query', 'doc')); or "
+                f"give the pairs to be judged, with the column{'s' * (len(other) > 1)} "
+                f"{', '.join(other)}: judge(model, pairs=frame)."
+            )
+    every = {name for names in keys.values() for name in names}
+    if "doc" not in every:
+        raise JudgmentsError(
+            f"The relevance of {model.name} ({' x '.join(coins)}) is the same for all documents, "
+            "so there is nothing to judge. Fit it by document: "
+            f"{coins[0]}=Table(key=('query', 'doc'))."
+        )
+    columns = [name for name in PAIR if name in every]
+    full = [coin for coin, names in keys.items() if set(names) == every]
+    if not full:
+        parts = ", ".join(f"'{coin}' by {' and '.join(names)}" for coin, names in keys.items())
+        raise JudgmentsError(
+            f"{model.name} has {parts}: no coin knows which documents belong to which query. Give "
+            "the pairs to be judged: judge(model, pairs=log), or a frame with query and doc."
+        )
+    for coin in full:
+        own[coin] = model.estimates(coin, level=level)
+    rows = [frame.select(columns) for frame in own.values() if {*columns} <= {*frame.columns}]
+    if len(rows) < len(full) or not any(len(frame) for frame in rows):
+        raise JudgmentsError(
+            f"{model.name} has no rows of {' and '.join(columns)} of its own. Give the pairs to be "
+            f"judged: judge(model, pairs=log), or a frame with {' and '.join(columns)}."
+        )
+    return pl.concat(rows).unique(maintain_order=True).sort(columns)
+
+
+def _given_pairs(model: Model, coins: tuple[str, ...], pairs: Any) -> pl.DataFrame:
+    """The pairs that the user asks about, each once, with the columns that coins are found by."""
+    frame = pairs.to_frame() if isinstance(pairs, ClickLog) else as_frame(pairs, "pairs")
+    wanted = set(PAIR)
+    for coin in coins:
+        wanted |= {*model.keys[coin], *columns_of(model.forms[coin])}
+    needed = {name for coin in coins for name in model.keys[coin]} | {"doc"}
+    lost = sorted(needed - set(frame.columns))
+    if lost:
+        raise JudgmentsError(
+            f"The pairs lack {', '.join(lost)}, by which {model.name} has its relevance; they "
+            f"have: {', '.join(frame.columns)}."
+        )
+    frame = frame.select(name for name in frame.columns if name in wanted)
+    columns = [name for name in PAIR if name in frame.columns]
+    empty = [name for name in columns if frame[name].null_count()]
+    if empty:
+        raise JudgmentsError(f"The pairs have rows without {empty[0]}.")
+    frame = frame.unique(maintain_order=True).sort(columns)
+    twice = frame.filter(frame.select(columns).is_duplicated())
+    if len(twice):
+        raise JudgmentsError(
+            f"The pairs name {twice.select(columns).row(0)} more than once, with different "
+            f"{', '.join(name for name in frame.columns if name not in columns)}: one row a pair."
+        )
+    return frame

@@ -1,0 +1,139 @@
+"""Which pairs and queries are most worth a person's time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.judgments.display import fitted, short
+from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.grading import Grading
+from gecasmo.judgments.judged import INSUFFICIENT
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+    from gecasmo.logs import ClickLog
+
+Floats = NDArray[np.float64]
+
+
+class WorthJudging(NamedTuple):
+    """What to judge by hand, the most worthy first.
+
+    `pairs` has `likely_grade`, `chance_wrong` (the probability that the grade is another),
+    `traffic` and `worth`, their product; `queries` has sums of these over the pairs of a query, and
+    is None if the judgments know no queries.
+    """
+
+    pairs: pl.DataFrame
+    queries: pl.DataFrame | None
+
+    def __str__(self) -> str:
+        blocks = [_text("pairs most worth judging by hand", self.pairs)]
+        if self.queries is not None:
+            blocks.append(_text("queries most worth judging by hand", self.queries))
+        return "\n\n".join(blocks)
+
+
+def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJudging:
+    """See `Judgments.worth_judging`."""
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise JudgmentsError(f"n={n!r}: how many pairs to name, at least 1.")
+    frame = judgments.frame
+    keys: list[str] = [name for name in ("query", "doc") if name in frame.columns]
+    traffic = frame["examinations"] if log is None else _shown(frame, keys, log)
+    likely, wrong = chance_wrong(judgments.grading, frame)
+    pairs = frame.select(*keys, "relevance", "low", "high", "verdict").with_columns(
+        pl.Series("likely_grade", likely),
+        pl.Series("chance_wrong", wrong).fill_nan(None),
+        traffic.alias("traffic"),
+    )
+    pairs = pairs.with_columns(worth=pl.col("traffic") * pl.col("chance_wrong"))
+    queries = None
+    if "query" in keys:
+        queries = pairs.group_by("query", maintain_order=True).agg(
+            pairs=pl.len(),
+            insufficient=(pl.col("verdict") == INSUFFICIENT).sum(),
+            likely_wrong=pl.col("chance_wrong").sum(),
+            traffic=pl.col("traffic").sum(),
+            worth=pl.col("worth").sum(),
+        )
+        queries = _first(queries, ["query"], n)
+    return WorthJudging(_first(pairs, keys, n), queries)
+
+
+def chance_wrong(grading: Grading, frame: pl.DataFrame) -> tuple[NDArray[np.int64], Floats]:
+    """The most likely grade of each pair, and the probability that the truth has another."""
+    from scipy.special import betainc  # not at the top: importing stays light
+
+    mean = frame["relevance"].to_numpy()
+    spread = frame["spread"].fill_null(np.nan).to_numpy()
+    cuts = grading.cuts_of(frame)
+    widest = mean * (1 - mean)
+    unsure = (spread > 0) & (widest > 0)
+    chances = np.full((len(mean), grading.grades), np.nan)
+    own = grading.grade(mean, frame)
+    certain = (spread == 0) | ((spread > 0) & (widest <= 0))
+    chances[certain] = np.eye(grading.grades)[own[certain]]
+    strength = np.maximum(widest[unsure] / spread[unsure] ** 2 - 1, 1e-6)
+    a, b = mean[unsure] * strength, (1 - mean[unsure]) * strength
+    below = betainc(a[:, None], b[:, None], cuts[unsure])
+    edges = np.hstack([np.zeros((len(below), 1)), below, np.ones((len(below), 1))])
+    chances[unsure] = np.diff(edges, axis=1)
+    known = np.isfinite(chances[:, 0])
+    likely = np.where(known, np.argmax(np.nan_to_num(chances), axis=1), own)
+    return likely.astype(np.int64), np.clip(1 - chances[np.arange(len(mean)), likely], 0, 1)
+
+
+def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
+    descending = [True, *(False for _ in keys)]
+    return frame.sort(["worth", *keys], descending=descending, nulls_last=True).head(n)
+
+
+def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
+    """How often each pair is shown in a log; sessions count with their weight."""
+    lost = [key for key in keys if key not in log.columns]
+    if lost:
+        raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")
+    shown = pl.DataFrame([log.column(key) for key in keys])
+    counts = (
+        shown.with_columns(shown=pl.Series(log.weight[log.page]))
+        .group_by(keys)
+        .agg(pl.sum("shown"))
+    )
+    for key in keys:
+        if counts[key].dtype != frame[key].dtype:
+            raise JudgmentsError(
+                f"'{key}' holds {counts[key].dtype} in the log and {frame[key].dtype} in the "
+                "judgments; read the log with the same type of ids."
+            )
+    found = frame.select(keys).join(counts, on=keys, how="left", maintain_order="left")
+    return found["shown"].fill_null(0.0)
+
+
+def _text(title: str, frame: pl.DataFrame) -> str:
+    names = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
+    names |= {"insufficient": "no grade"}
+    shown = [name for name in frame.columns if name not in ("low", "high", "verdict")]
+    widths = {name: 20 if name in ("query", "doc") else 11 for name in shown}
+    lines = [title, _line([names.get(name, name) for name in shown], widths)]
+    for row in frame.select(shown).rows():
+        lines.append(_line([_cell(value) for value in row], widths))
+    return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "unknown"
+    return short(value, 3) if isinstance(value, float) else str(value)
+
+
+def _line(cells: list[str], widths: dict[str, int]) -> str:
+    parts = []
+    for cell, (name, width) in zip(cells, widths.items(), strict=True):
+        is_id = name in ("query", "doc")
+        parts.append(fitted(cell, width) + " " if is_id else f"{cell:>{width}}")
+    return ("  " + "".join(parts)).rstrip()

@@ -1,0 +1,94 @@
+"""Integrals of rows' likelihoods under Beta priors, against closed forms and SciPy's quadrature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.special import betaln, digamma, expit, polygamma
+
+from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood, _multiply, _nothing, _Places
+from gecasmo.estimation.beliefs.moments import row_moments_of
+from strategies.checks import many
+
+
+def of_flips(
+    heads: float, tails: float, hidden: list[tuple[float, float]], prior: tuple[float, float]
+) -> RowLikelihood:
+    """The likelihood of one row that fell so often, and of pages that are linear in it."""
+    n = 2 + len(hidden)
+    h = np.array([1.0, 0.0, *(pair[0] for pair in hidden)])
+    t = np.array([0.0, 1.0, *(pair[1] for pair in hidden)])
+    weight = np.array([heads, tails, *[1.0] * len(hidden)])
+    places = _Places(
+        np.zeros(n, np.uint32), h, t, weight, np.zeros(n, np.int32), np.zeros((1, 1))
+    )
+    found = _nothing(1)
+    asked = Asked(0, np.array([0.4]), np.array(prior, float)[:, None], np.ones(1, bool))
+    _multiply(places, asked, found)
+    return found
+
+
+@many(60)
+@given(
+    heads=st.sampled_from([0, 1, 3, 40, 5_000, 200_000]),
+    tails=st.sampled_from([0, 1, 7, 90, 20_000, 800_000]),
+    a=st.floats(0.05, 60),
+    b=st.floats(0.05, 60),
+)
+def test_observed_flips_have_the_textbook_posterior(
+    heads: int, tails: int, a: float, b: float
+) -> None:
+    likelihood = of_flips(heads, tails, [], (a, b))
+    moments = row_moments_of(likelihood, np.array([0]), np.array([[a], [b]]))
+    x, y = heads + a, tails + b
+    assert moments.mean[0] == pytest.approx(x / (x + y), rel=1e-5, abs=1e-7)
+    variance = x * y / (x + y) ** 2 / (x + y + 1)
+    assert moments.deviation[0] == pytest.approx(np.sqrt(variance), rel=2e-3, abs=1e-6)
+    assert moments.log_p[0] == pytest.approx(digamma(x) - digamma(x + y), rel=1e-4, abs=1e-4)
+    assert moments.log_q[0] == pytest.approx(digamma(y) - digamma(x + y), rel=1e-4, abs=1e-4)
+    spread = polygamma(1, x) - polygamma(1, x + y)
+    assert moments.var_p[0] == pytest.approx(spread, rel=5e-3, abs=1e-6)
+
+
+@many(40)
+@given(
+    hidden=st.lists(
+        st.tuples(st.floats(0, 0.5), st.floats(0, 0.5)), min_size=1, max_size=40
+    ),
+    a=st.floats(0.2, 20),
+    b=st.floats(0.2, 20),
+)
+def test_hidden_flips_against_quadrature(
+    hidden: list[tuple[float, float]], a: float, b: float
+) -> None:
+    at = 0.4
+
+    def posterior(p: float, power: int = 0) -> float:
+        value = p ** (a - 1) * (1 - p) ** (b - 1) * p**power
+        for h, t in hidden:
+            value *= (h / at - t / (1 - at)) * p + t / (1 - at) + 1 - h - t
+        return value
+
+    likelihood = of_flips(0, 0, hidden, (a, b))
+    moments = row_moments_of(likelihood, np.array([0]), np.array([[a], [b]]))
+    # In the logit, where nothing is infinite at the ends.
+    def integral(power: int) -> float:
+        def f(x: float) -> float:
+            return posterior(expit(x), power) * expit(x) * expit(-x)
+
+        return quad(f, -40, 40, limit=400, points=[-5, 0, 5])[0]
+
+    total = integral(0)
+    assert moments.mean[0] == pytest.approx(integral(1) / total, rel=1e-5)
+    assert moments.square[0] == pytest.approx(integral(2) / total, rel=1e-5)
+
+
+def test_no_flips_leave_the_prior() -> None:
+    a, b = 2.0, 5.0
+    likelihood = of_flips(0, 0, [], (a, b))
+    moments = row_moments_of(likelihood, np.array([0]), np.array([[a], [b]]))
+    assert moments.mean[0] == pytest.approx(a / (a + b), rel=1e-6)
+    assert moments.log_integral[0] == pytest.approx(betaln(a, b), rel=1e-6)

@@ -1,0 +1,308 @@
+"""Relevance, intervals and verdicts against independent computation."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from judgment_examples import Believer, judged_like, searches
+from scipy import stats
+
+import gecasmo
+from gecasmo import DBN, PBM, RCTR, UBM, ClickModel, Logistic, Parameter, Table, flip
+from gecasmo.errors import NotFittedError
+from gecasmo.judgments import JudgmentsError, judge
+
+
+def by_pair(judgments):
+    return {(row["query"], row["doc"]): row for row in judgments.frame.rows(named=True)}
+
+
+def test_relevance_is_the_product_of_coins_with_different_keys(believer):
+    rows = by_pair(judge(believer))
+    assert rows["a", "x"]["relevance"] == pytest.approx(0.8 * 0.5)
+    assert rows["b", "x"]["relevance"] == pytest.approx(0.1 * 0.5)
+    assert rows["a", "y"]["relevance"] == pytest.approx(0.4 * 0.25)
+    assert rows["b", "w"]["relevance"] == pytest.approx(0.5 * 0.9)
+    assert judge(believer).relevance_is == "attraction x satisfaction"
+
+
+def test_examinations_are_the_trials_of_the_first_coin(believer):
+    rows = by_pair(judge(believer))
+    assert rows["a", "x"]["examinations"] == 400
+    assert rows["b", "x"]["examinations"] == 800
+
+
+def test_the_interval_of_a_product_agrees_with_draws_of_both_coins(believer):
+    row = by_pair(judge(believer, level=0.8))["a", "y"]
+    rng = np.random.default_rng(0)
+
+    def draws(mean, spread):
+        strength = mean * (1 - mean) / spread**2 - 1
+        return rng.beta(mean * strength, (1 - mean) * strength, 400_000)
+
+    product = draws(0.4, 0.05) * draws(0.25, 0.05)
+    assert row["spread"] == pytest.approx(product.std(), rel=0.01)
+    assert row["low"] == pytest.approx(np.quantile(product, 0.1), abs=0.002)
+    assert row["high"] == pytest.approx(np.quantile(product, 0.9), abs=0.002)
+
+
+def test_one_coin_keeps_the_interval_of_the_model():
+    model = judged_like([0.2, 0.6], low=[0.11, 0.5], high=[0.31, 0.7])
+    frame = judge(model).frame.sort("doc")
+    assert frame["low"].to_list() == [0.11, 0.5]
+    assert frame["high"].to_list() == [0.31, 0.7]
+
+
+def test_verdicts_follow_width_and_examinations(believer):
+    rows = by_pair(judge(believer, max_width=0.4, min_examinations=10))
+    assert {pair for pair, row in rows.items() if row["verdict"] == "insufficient"} == {
+        ("a", "z"),
+        ("b", "w"),
+    }
+    assert all(
+        (row["grade"] is None) == (row["verdict"] == "insufficient") for row in rows.values()
+    )
+    lenient = by_pair(judge(believer, max_width=1, min_examinations=0))
+    assert all(row["verdict"] == "judged" for row in lenient.values())
+    narrow = by_pair(judge(believer, max_width=0.05, min_examinations=0))
+    assert {pair for pair, row in narrow.items() if row["verdict"] == "judged"} == {
+        pair for pair, row in narrow.items() if row["high"] - row["low"] <= 0.05
+    }
+
+
+def test_rests_on_names_the_coins_only_where_they_differ(believer):
+    rows = by_pair(judge(believer))
+    assert rows["a", "x"]["rests_on"] == "attraction: query, doc; satisfaction: doc"
+    assert rows["a", "z"]["rests_on"] == "prior"
+
+
+def test_given_numbers_need_no_examinations_and_have_no_width():
+    table = pl.DataFrame(
+        {
+            "query": ["q", "q"],
+            "doc": ["a", "b"],
+            "probability": [0.3, 0.9],
+            "spread": [None, None],
+            "low": [None, None],
+            "high": [None, None],
+            "trials": [0.0, 0.0],
+            "rests_on": ["given", "given"],
+        },
+        schema_overrides=dict.fromkeys(("spread", "low", "high"), pl.Float64),
+    )
+    frame = judge(Believer({"attraction": table}, ("attraction",))).frame.sort("doc")
+    assert frame["verdict"].to_list() == ["judged", "judged"]
+    assert frame["low"].to_list() == frame["high"].to_list() == [0.3, 0.9]
+
+
+def test_an_unknown_interval_is_null_and_the_rule_interval_cannot_use_it():
+    nothing = pl.Series([None, None], dtype=pl.Float64)
+    model = judged_like([0.2, 0.6], spread=nothing, low=nothing, high=nothing)
+    plain = judge(model).frame
+    assert plain["low"].null_count() == plain["spread"].null_count() == 2
+    assert plain["grade_low"].null_count() == 2
+    assert plain["verdict"].to_list() == ["judged", "judged"]
+    assert "unknown" in str(judge(model))
+    careful = judge(model, rule="interval").frame
+    assert careful["verdict"].to_list() == ["insufficient", "insufficient"]
+    worth = judge(model).worth_judging().pairs
+    assert worth["worth"].null_count() == 2
+
+
+def test_judgments_of_a_fit_agree_with_its_own_answers(model, log):
+    frame = judge(model).frame
+    pairs = log.to_frame().select("query", "doc").unique()
+    assert len(frame) == len(pairs)
+    p = model.probability("attraction", frame) * model.probability("satisfaction", frame)
+    np.testing.assert_allclose(frame["relevance"], p)
+    counts = model.expected_counts(log)["attraction"]
+    found = frame.join(counts, on=["query", "doc"])
+    np.testing.assert_allclose(found["examinations"], found["heads"] + found["tails"], rtol=1e-2)
+    assert frame["low"].is_between(0, 1).all()
+    assert (frame["low"] <= frame["high"]).all()
+
+
+def test_the_frame_is_sorted_by_query_then_relevance(model):
+    frame = judge(model).frame
+    again = frame.sort("query", "relevance", "doc", descending=[False, True, False])
+    assert frame.equals(again)
+    assert frame.columns[:9] == [
+        *("query", "doc", "relevance", "low", "high", "examinations", "grade", "verdict"),
+        "rests_on",
+    ]
+
+
+def test_a_saved_model_gives_the_same_judgments(model, tmp_path):
+    model.save(tmp_path / "dbn.gecasmo")
+    loaded = gecasmo.load(tmp_path / "dbn.gecasmo")
+    assert judge(loaded).frame.equals(judge(model).frame)
+
+
+def test_the_level_reaches_the_model(believer):
+    judge(believer, level=0.5)
+    assert set(believer.asked) == {0.5}
+
+
+def test_a_models_own_relevance(log):
+    class Shopper(ClickModel):
+        interest = Parameter("query", "doc")
+        quality = Parameter("doc")
+        mood = Parameter()
+        relevance = ("interest", "quality", "mood")
+
+        def browse(self, user, result):
+            if flip(self.interest) and flip(self.quality) and flip(self.mood):
+                user.click()
+
+    model = Shopper(mood=0.5).fit(log, progress=False)
+    found = judge(model, max_width=1)
+    assert found.relevance_is == "interest x quality x mood"
+    p = [model.probability(coin, found.frame) for coin in ("interest", "quality")]
+    np.testing.assert_allclose(found.frame["relevance"], p[0] * p[1] * 0.5)
+
+
+def test_a_model_by_document_only_has_no_query(log):
+    model = PBM(attraction=Table(key="doc")).fit(log, progress=False)
+    found = judge(model)
+    assert "query" not in found.frame.columns
+    assert set(found.frame["doc"]) == set(log.column("doc"))
+    with pytest.raises(JudgmentsError, match="know no queries"):
+        judge(model, rule="quantile-per-query", max_width=1)
+
+
+def test_pairs_choose_what_is_judged_and_unseen_pairs_rest_on_the_prior(model):
+    wanted = pl.DataFrame({"query": ["red shoes", "new"], "doc": ["d1", "d1"], "note": [1, 2]})
+    rows = by_pair(judge(model, pairs=wanted))
+    assert set(rows) == {("red shoes", "d1"), ("new", "d1")}
+    assert rows["new", "d1"]["verdict"] == "insufficient"
+    assert "prior" in rows["new", "d1"]["rests_on"]
+    known = by_pair(judge(model))
+    assert rows["red shoes", "d1"]["relevance"] == known["red shoes", "d1"]["relevance"]
+
+
+def test_pairs_of_a_log(model, log):
+    assert judge(model, pairs=log).frame.equals(judge(model).frame)
+
+
+def test_pairs_tell_which_documents_belong_to_which_query():
+    tables = {
+        "quality": pl.DataFrame({"doc": ["x", "y"], "probability": [0.2, 0.4]}),
+        "demand": pl.DataFrame({"query": ["a"], "probability": [0.5]}),
+    }
+    extra = {"spread": 0.01, "trials": 99.0, "rests_on": "doc"}
+    tables = {
+        coin: table.with_columns(**{name: pl.lit(value) for name, value in extra.items()})
+        for coin, table in tables.items()
+    }
+    model = Believer(tables, ("quality", "demand"))
+    with pytest.raises(JudgmentsError, match="which documents belong to which query"):
+        judge(model)
+    found = judge(model, pairs={"query": ["a", "a"], "doc": ["x", "y"]})
+    assert found.frame["relevance"].to_list() == pytest.approx([0.2, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RCTR(), "does not say what relevance is.*relevance ="),
+        (lambda: UBM(attraction=Table(key=("doc", "rank"))), "depends on rank.*pairs=frame"),
+        (lambda: PBM(attraction=Table(key="query")), "same for all documents"),
+        (lambda: PBM(attraction=Table(key=())), "same for all documents"),
+    ],
+)
+def test_models_that_cannot_be_judged(make, message, log):
+    with pytest.raises(JudgmentsError, match=message):
+        judge(make().fit(log, progress=False))
+
+
+def test_a_key_beside_query_and_doc_is_answered_through_pairs():
+    table = pl.DataFrame(
+        {
+            "query": ["q", "q"],
+            "doc": ["a", "a"],
+            "device": ["phone", "desk"],
+            "probability": [0.3, 0.9],
+            "spread": [0.01, 0.01],
+            "trials": [50.0, 50.0],
+            "rests_on": ["device", "device"],
+        }
+    )
+    model = Believer({"attraction": table}, ("attraction",))
+    with pytest.raises(JudgmentsError, match="depends on device"):
+        judge(model)
+    phone = pl.DataFrame({"query": ["q"], "doc": ["a"], "device": ["phone"]})
+    assert judge(model, pairs=phone).frame["relevance"].to_list() == [0.3]
+    with pytest.raises(JudgmentsError, match=r"name \('q', 'a'\) more than once.*device"):
+        judge(model, pairs=table)
+    with pytest.raises(JudgmentsError, match="pairs lack device"):
+        judge(model, pairs=phone.drop("device"))
+
+
+def test_faulty_pairs(model):
+    with pytest.raises(JudgmentsError, match="pairs lack doc"):
+        judge(model, pairs={"query": ["a"], "item": ["b"]})
+    with pytest.raises(JudgmentsError, match="rows without doc"):
+        judge(model, pairs={"query": ["a"], "doc": [None]})
+
+
+def test_models_without_numbers():
+    with pytest.raises(NotFittedError):
+        judge(DBN())
+    with pytest.raises(JudgmentsError, match="no rows of query and doc"):
+        judge(DBN.with_values(attraction=0.3, satisfaction=0.5, continuation=0.9))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rule": "best"}, "rule='best': choose one of quantile"),
+        ({"grades": 1}, "between 2 and 10"),
+        ({"grades": 11}, "between 2 and 10"),
+        ({"grades": 2.5}, "whole number"),
+        ({"grades": True}, "whole number"),
+        ({"thresholds": [0.1, 0.2, 0.3]}, "finds its own cut points"),
+        ({"rule": "threshold", "thresholds": [0.1, 0.2]}, "4 grades want 3 cut points"),
+        ({"rule": "threshold", "thresholds": [0.3, 0.2, 0.5]}, "ascend"),
+        ({"rule": "interval", "thresholds": [0.1, 0.2, 1.0]}, "between 0 and 1"),
+        ({"max_width": -1}, "max_width=-1"),
+        ({"min_examinations": "many"}, "min_examinations='many'"),
+        ({"max_width": float("nan")}, "max_width=nan"),
+    ],
+)
+def test_faulty_options(options, message, believer):
+    with pytest.raises(JudgmentsError, match=message):
+        judge(believer, **options)
+
+
+def test_intervals_cover_under_their_own_assumptions():
+    """A Beta posterior from counts: the interval holds the truth as often as it says."""
+    rng = np.random.default_rng(1)
+    truth = rng.beta(2, 3, 4000)
+    trials = 30
+    heads = rng.binomial(trials, truth)
+    posterior = stats.beta(heads + 2, trials - heads + 3)
+    model = judged_like(
+        posterior.mean().tolist(), spread=posterior.std().tolist(), trials=[float(trials)] * 4000
+    )
+    frame = judge(model).frame.sort(pl.col("doc").str.slice(1).cast(int))
+    covered = ((frame["low"].to_numpy() <= truth) & (truth <= frame["high"].to_numpy())).mean()
+    assert 0.88 < covered < 0.92
+
+
+def test_a_form_with_features_is_judged_through_pairs_or_told_so():
+    log = searches(60)
+    frame = log.to_frame().with_columns(length=pl.col("doc").str.len_chars().cast(float))
+    model = PBM(attraction=Logistic("length")).fit(gecasmo.read_log(frame), progress=False)
+    with pytest.raises(JudgmentsError, match="depends on length"):
+        judge(model)
+    pairs = frame.select("query", "doc", "length").unique()
+    found = judge(model, pairs=pairs, min_examinations=0).frame
+    np.testing.assert_allclose(
+        found["relevance"],
+        model.probability(
+            "attraction", found.join(pairs, on=["query", "doc"], maintain_order="left")
+        ),
+    )
+    assert found["low"].null_count() == len(found)
+    assert set(judge(model, pairs=pairs).frame["verdict"]) == {"insufficient"}
