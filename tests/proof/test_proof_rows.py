@@ -77,7 +77,9 @@ def _log_likelihood(case: Case, coin: str, key: Any, value: float) -> float:
 
     total = 0.0
     for page, shown, weight in zip(case.pages, case.shown, case.weights, strict=True):
-        total += weight * np.log(Oracle(as_story(case.program, page), probability).likelihood(shown))
+        total += weight * np.log(
+            Oracle(as_story(case.program, page), probability).likelihood(shown)
+        )
     return total
 
 
@@ -116,11 +118,7 @@ def test_against_e_steps_at_every_point(model: Any, repeats: bool) -> None:
     """Moving a row and running the whole log again gives the same; compiled, on more pages."""
     log = small_log(200, repeats, seed=5)
     if not model.is_fitted:
-        model = type(model).with_values(
-            attraction={d: 0.2 + 0.1 * d for d in range(5)},
-            satisfaction=0.5,
-            continuation={q: 0.6 + 0.1 * q for q in range(3)},
-        ) if False else model.fit(log)
+        model = model.fit(log)
     found, _, expectation, weights = likelihoods(model, log)
     names = list(model.forms)
     for coin, likelihood in found.items():

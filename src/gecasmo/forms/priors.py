@@ -37,7 +37,9 @@ class Empirical:
     """
 
     def __init__(self, by: str | Sequence[str] | None = None) -> None:
-        names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
+        names: tuple[Any, ...] = (by,)
+        if by is None or (isinstance(by, Sequence) and not isinstance(by, str)):
+            names = tuple(by or ())
         odd = [name for name in names if not isinstance(name, str)]
         if odd or len(set(names)) < len(names):
             raise ModelError(f"Empirical(by={by!r}): names of columns are wanted, each once.")

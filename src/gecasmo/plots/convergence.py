@@ -1,0 +1,116 @@
+"""How a fit went: the objective by iteration, and how far it was from its end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.errors import NotFittedError
+from gecasmo.plots.rows import thinned
+from gecasmo.plots.theme import BLUE, MAX_ROWS, ORANGE, WIDTH, Chart, altair, finished
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+_POWER = "datum.value < 0.01 ? format(datum.value, '.0e') : format(datum.value, '~g')"
+
+
+def convergence(model: Model) -> Chart:
+    """Log-likelihood and objective per page by iteration, above the gap to the best objective.
+
+    The gap has a logarithmic scale: a straight line is a steady pace.
+    """
+    alt = altair()
+    frame = convergence_data(model)
+    report = model.report_
+    assert report is not None
+    kept = thinned(frame, MAX_ROWS // 4)
+    panels = [_panel(kept, "log_likelihood", "log-likelihood", BLUE)]
+    if not np.array_equal(frame["objective"], frame["log_likelihood"]):
+        panels.append(_panel(kept, "objective", "objective", ORANGE))
+    said = f"{report.n_sessions:,} pages, {frame['seconds'][-1]:.2g} seconds. In nats per page."
+    apart = kept.filter(pl.col("gap") > 0)
+    if len(apart) > 1:
+        panels.append(_gaps(apart, kept))
+        said += (
+            " The objective is the log-likelihood with priors; the gap is what it lacks of its "
+            "best value, which itself has no place on a log scale."
+        )
+    first, last = int(frame["iteration"][0]), int(frame["iteration"][-1])
+    if first > 0:
+        said += f"\nBefore iteration {first:,} the priors were others: not comparable, not drawn."
+    if len(kept) < len(frame):
+        said += f"\n{len(kept):,} of {len(frame):,} iterations drawn, evenly from first to last."
+    state = "converged" if report.converged else "stopped before it converged"
+    if report.interrupted:
+        state = "was interrupted"
+    return finished(
+        alt.vconcat(*panels, spacing=20),
+        f"{model.name}: the fit {state} after {last:,} iterations",
+        said,
+    )
+
+
+def _panel(frame: pl.DataFrame, column: str, title: str, colour: str) -> Chart:
+    alt = altair()
+    y = alt.Y(f"{column}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
+    return _drawn(frame.select("iteration", column), frame, y, ".8f", colour)
+
+
+def _gaps(apart: pl.DataFrame, frame: pl.DataFrame) -> Chart:
+    alt = altair()
+    y = alt.Y(
+        "gap:Q",
+        title="gap to the best",
+        scale=alt.Scale(type="log", nice=True),
+        axis=alt.Axis(labelExpr=_POWER, values=[10.0**power for power in range(-18, 9)]),
+    )
+    return _drawn(apart.select("iteration", "gap"), frame, y, ".3e", ORANGE)
+
+
+def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: str) -> Chart:
+    """A line with points over the iterations of the whole fit."""
+    alt = altair()
+    first, last = int(whole["iteration"][0]), int(whole["iteration"][-1])
+    x = alt.X(
+        "iteration:Q",
+        title="iteration (M-steps)",
+        scale=alt.Scale(domain=[first, max(last, first + 1)], nice=False, zero=False),
+        axis=alt.Axis(tickMinStep=1, format="d"),
+    )
+    column = rows.columns[1]
+    return (
+        alt.Chart(rows)
+        .mark_line(color=colour, strokeWidth=2, point=alt.OverlayMarkDef(size=28, color=colour))
+        .encode(
+            x=x,
+            y=y,
+            tooltip=["iteration:Q", alt.Tooltip(f"{column}:Q", format=form, title="nats per page")],
+        )
+        .properties(width=WIDTH + 60, height=140)
+    )
+
+
+def convergence_data(model: Model) -> pl.DataFrame:
+    """Iteration, seconds, and per page: log-likelihood, objective and its gap to the best."""
+    model.states()
+    if model.report_ is None:
+        raise NotFittedError(
+            f"This {model.name} was not fitted here (its probabilities were given, or come from "
+            "a file without a history), so there is no convergence to draw."
+        )
+    history = model.history
+    weight = max(model.report_.total_weight, 1e-300)
+    objective = history["objective"].to_numpy() / weight
+    best = float(np.max(objective))
+    return pl.DataFrame(
+        {
+            "iteration": history["iteration"],
+            "seconds": history["seconds"],
+            "log_likelihood": history["log_likelihood"].to_numpy() / weight,
+            "objective": objective,
+            "gap": best - objective,
+        }
+    )
