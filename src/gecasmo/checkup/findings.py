@@ -1,0 +1,162 @@
+"""What a checkup has to say: findings, tables and a verdict."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+
+Severity = Literal["info", "warning", "error"]
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
+VERDICTS: dict[Severity, str] = {
+    "info": "fine",
+    "warning": "be careful",
+    "error": "do not trust",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth knowing.
+
+    Attributes
+    ----------
+    severity : "info", "warning" or "error"
+    topic : what it is about, in a word or two
+    message : what was found, in a sentence
+    count : how many pages, results or rows it concerns, where that makes sense
+    examples : some of them
+    advice : what to do about it
+    """
+
+    severity: Severity
+    topic: str
+    message: str
+    count: int | None = None
+    examples: tuple[str, ...] = ()
+    advice: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The finding as data that JSON can hold."""
+        return {
+            "severity": self.severity,
+            "topic": self.topic,
+            "message": self.message,
+            "count": self.count,
+            "examples": list(self.examples),
+            "advice": self.advice,
+        }
+
+
+@dataclass
+class Part:
+    """What one part of the checkup found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    tables: dict[str, pl.DataFrame] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(
+        self,
+        severity: Severity,
+        topic: str,
+        message: str,
+        *,
+        count: int | None = None,
+        examples: Iterable[str] = (),
+        advice: str = "",
+    ) -> None:
+        """Add a finding."""
+        number = None if count is None else int(count)
+        self.findings.append(Finding(severity, topic, message, number, tuple(examples), advice))
+
+
+@dataclass
+class Checkup:
+    """The result of `check`: print it, show it in a notebook, or read it as data.
+
+    Attributes
+    ----------
+    findings : list of Finding, the worst first
+    tables : dict of data frames
+    facts : dict of single numbers about the log and the model
+    model : the name of the model that was looked at, if any
+    """
+
+    findings: list[Finding]
+    tables: dict[str, pl.DataFrame]
+    facts: dict[str, Any]
+    model: str | None = None
+
+    @classmethod
+    def of(cls, parts: Iterable[Part], model: str | None) -> Checkup:
+        """Put the parts of a checkup together."""
+        parts = list(parts)
+        findings = [finding for part in parts for finding in part.findings]
+        findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
+        tables = {name: table for part in parts for name, table in part.tables.items()}
+        facts = {name: value for part in parts for name, value in part.facts.items()}
+        return cls(findings, tables, facts, model)
+
+    @property
+    def worst(self) -> Severity:
+        """The worst severity there is; "info" if nothing was found."""
+        return max(
+            (finding.severity for finding in self.findings), key=SEVERITIES.index, default="info"
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The checkup in two or three words: "fine", "be careful" or "do not trust"."""
+        return VERDICTS[self.worst]
+
+    def about(self, topic: str) -> list[Finding]:
+        """The findings on a topic."""
+        return [finding for finding in self.findings if finding.topic == topic]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as data that JSON can hold."""
+        return {
+            "verdict": self.verdict,
+            "worst": self.worst,
+            "model": self.model,
+            "facts": _plain(self.facts),
+            "findings": [finding.to_dict() for finding in self.findings],
+            "tables": {name: _plain(table.to_dicts()) for name, table in self.tables.items()},
+        }
+
+    def to_json(self) -> str:
+        """The checkup as JSON text."""
+        return json.dumps(self.to_dict(), indent=1, allow_nan=False)
+
+    def __str__(self) -> str:
+        from gecasmo.checkup.display import as_text
+
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from gecasmo.checkup.display import as_html
+
+        return as_html(self)
+
+
+def _plain(value: Any) -> Any:
+    """The same with texts and numbers only; what JSON has no word for becomes text or null."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    return str(value)

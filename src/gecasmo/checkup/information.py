@@ -1,0 +1,201 @@
+"""What a sample of pages tells about shared parameters while all others are estimated too.
+
+Shared parameters are those of coins with few rows that are not about single queries or documents
+(examination by rank, one continuation for all): the whole log has a say in them. All others, such
+as attraction by query and document, are profiled out: they may make up for whatever shared ones do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.checkup.identified import Tangle
+from gecasmo.checkup.parameters import Parameters, parameters_of
+from gecasmo.checkup.sample import Sample, shuffled
+from gecasmo.checkup.scores import Scores, score_results
+from gecasmo.checkup.subject import Floats, Subject, coin_to_give, is_about_things
+from gecasmo.encoding import Rows
+from gecasmo.logs import ClickLog
+
+Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+
+_MOST_SHARED = 60
+# Probabilities at the very edge have no information of their own to compare.
+_EDGE = 1e-4
+
+
+@dataclass(frozen=True)
+class Information:
+    """Information on all parameters of a sample, as it is and with its pages shuffled.
+
+    Attributes
+    ----------
+    parameters : what the columns mean
+    log : the pages as they are, followed by the same in random order
+    weight : the weight of each page as it is, 0 for those in random order
+    now, random : information of the pages as they are, and in random order
+    shared, rest : numbers of the parameters that the whole log shares, and of the others
+    anchors : parameters taken as known, since otherwise a product has no scale
+    level : the probability behind each parameter (of coefficients: the mean of their rows)
+    prior : what pseudo-counts say about each parameter
+    ratio : how much more the log weighs than the sample
+    """
+
+    parameters: Parameters
+    log: ClickLog
+    weight: Floats
+    now: Floats
+    random: Floats
+    shared: Integers
+    rest: Integers
+    anchors: Integers
+    level: Floats
+    prior: Floats
+    ratio: float
+
+    def profiled(self, matrix: Floats, ridge: Floats) -> Floats:
+        """The information on shared parameters that is left when all others are unknown."""
+        own, between = matrix[np.ix_(self.shared, self.shared)], self._between(matrix)
+        if not len(self.rest):
+            return own
+        return own - between @ np.linalg.solve(self._others(matrix, ridge), between.T)
+
+    def response(self, matrix: Floats, ridge: Floats, move: Floats) -> Floats:
+        """How the other parameters move to make up for a move of the shared ones."""
+        if not len(self.rest):
+            return np.zeros(0)
+        pull = self._between(matrix).T @ move
+        return -np.asarray(np.linalg.solve(self._others(matrix, ridge), pull), np.float64)
+
+    def _between(self, matrix: Floats) -> Floats:
+        return matrix[np.ix_(self.shared, self.rest)]
+
+    def _others(self, matrix: Floats, ridge: Floats) -> Floats:
+        return matrix[np.ix_(self.rest, self.rest)] + np.diag(ridge[self.rest])
+
+    def width(self) -> Floats:
+        """What a small step of each shared parameter's logit means for its probability."""
+        is_row = self.parameters.rows[self.shared] >= 0
+        level = self.level[self.shared]
+        return np.where(is_row, level * (1 - level), 1.0)
+
+    def taken_as_known(self) -> str:
+        """Words on the anchors, if there are any."""
+        names = [self.parameters.names[number] for number in self.anchors]
+        return f" ({', '.join(names)} taken as known)" if names else ""
+
+
+def inform(
+    subject: Subject,
+    sample: Sample,
+    tangles: Sequence[Tangle],
+    n_rows: Sequence[int],
+    seed: int,
+) -> Information | None:
+    """The information of a sample; None if no parameter is shared by the whole log.
+
+    `n_rows` is the number of rows of each coin in the whole log.
+    """
+
+    def probabilities(rows: Sequence[Rows]) -> list[Floats]:
+        return [np.clip(p, _EDGE, 1 - _EDGE) for p in subject.probabilities(tuple(rows))]
+
+    together = _with_shuffled(subject, sample, seed)
+    scores = score_results(subject.model, together, probabilities, np.tile(sample.weight, 2))
+    parameters = parameters_of(subject.model, scores.rows, subject.states)
+    if not parameters.names:
+        return None
+    sizes = dict(zip(subject.model.forms, n_rows, strict=True))
+    is_shared = np.array(
+        [
+            row < 0 or _is_shared(subject, tie[0], sizes[tie[0]])
+            for tie, row in zip(parameters.coins, parameters.rows, strict=True)
+        ]
+    )
+    is_random = scores.session >= sample.log.n_sessions
+    design = parameters.design
+    now, random = (
+        design.T @ scores.information(which) @ design for which in (~is_random, is_random)
+    )
+    anchors = _anchors(subject, parameters, tangles, scores)
+    is_shared[anchors] = False
+    is_rest = ~is_shared
+    is_rest[anchors] = False
+    # Rows that only random pages meet, or that nobody flips, cannot be compared.
+    is_shared &= np.diag(now) > 1e-9
+    if not is_shared.any():
+        return None
+    weight = np.abs(design).sum(axis=0)
+    at = np.concatenate([np.zeros(0), *probabilities(scores.rows)])
+    level = (at @ np.abs(design)) / np.maximum(weight, 1e-300)
+    return Information(
+        parameters=parameters,
+        log=together,
+        weight=np.concatenate([sample.weight, np.zeros(sample.n_pages)]),
+        now=now,
+        random=random,
+        shared=np.flatnonzero(is_shared),
+        rest=np.flatnonzero(is_rest),
+        anchors=anchors,
+        level=level,
+        prior=_prior(subject, parameters, level),
+        ratio=float(subject.log.weight.sum() / max(sample.weight.sum(), 1e-300)),
+    )
+
+
+def _is_shared(subject: Subject, coin: str, n_rows: int) -> bool:
+    """Whether the rows of a coin belong to the whole log, and not to single things in it."""
+    return n_rows <= _MOST_SHARED and not is_about_things(subject.model.keys[coin])
+
+
+def _with_shuffled(subject: Subject, sample: Sample, seed: int) -> ClickLog:
+    """The pages of the sample followed by the same pages shuffled, with simulated clicks."""
+    model, log = subject.model.copy(), sample.log
+    model.states_ = subject.states
+    random: ClickLog = model.simulate(shuffled(log, 1, seed), seed=seed)
+    own = log.to_frame().select(log.columns)
+    # Simulated signals that the log has as numbers come back as yes and no.
+    other = random.to_frame().select(pl.col(name).cast(own[name].dtype) for name in own.columns)
+    return ClickLog(
+        pl.concat([own, other]),
+        np.concatenate([log.page, random.page + np.uint32(log.n_sessions)]),
+        pl.concat([log.sessions, log.sessions]),
+        np.tile(log.weight, 2),
+    )
+
+
+def _prior(subject: Subject, parameters: Parameters, level: Floats) -> Floats:
+    """What pseudo-counts say about each parameter; a trifle where there are none."""
+    prior = np.full(len(parameters.names), 1e-6)
+    for number, (tie, row) in enumerate(zip(parameters.coins, parameters.rows, strict=True)):
+        counts = getattr(subject.states[tie[0]], "pseudo", None)
+        if counts is None:
+            counts = getattr(subject.model.forms[tie[0]], "pseudo_counts", None)
+        if row >= 0 and counts is not None:
+            # A learned prior has its own for each row, all of about the same strength.
+            strength = float(np.mean(np.sum(np.asarray(counts, float), axis=0)))
+            prior[number] += strength * level[number] * (1 - level[number])
+    return prior
+
+
+def _anchors(
+    subject: Subject, parameters: Parameters, tangles: Sequence[Tangle], scores: Scores
+) -> Integers:
+    """A parameter to take as known for each product whose scale nothing fixes."""
+    flips = scores.flips @ parameters.design
+    anchors = []
+    for tangle in tangles:
+        numbers = [list(subject.model.forms).index(coin) for coin in tangle.coins]
+        if any(subject.fixed[number].any() for number in numbers):
+            continue
+        coin = coin_to_give(subject, tangle.coins)
+        own = [number for number, tie in enumerate(parameters.coins) if coin in tie]
+        if own:
+            anchors.append(max(own, key=lambda number: (float(flips[number]), -number)))
+    return np.array(anchors, np.int64)

@@ -1,0 +1,173 @@
+"""What each observed result says about each row: derivatives of its conditional probability.
+
+The likelihood of a log depends on the parameters only through P(what a result shows | what was
+shown above it). The derivative of the logarithm of that probability by the logits of all rows is
+the score of the result. Scores tell everything the checkup wants to know: directions that no score
+has a part in are not identified, and their weighted squares add up to the information.
+
+Scores come from the E-step of the model itself: the derivative of a page's log-likelihood by a
+logit is heads - (heads + tails) * probability. A page whose lower results are not looked at is one
+more page, and the difference of two such pages is the score of one result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation import Expectation
+from gecasmo.estimation.problem import as_weights
+from gecasmo.logs import ClickLog
+from gecasmo.model import Model
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A line per result with results above it known, a column per row of each coin.
+
+    Attributes
+    ----------
+    matrix : the derivative of log P(shown | above) by the logit of each row
+    probability : P(shown | above) of each line
+    weight : the weight of the line's page
+    session : the session of the log that the line belongs to
+    flips : how often each row is expected to be flipped
+    rows : the rows of each coin
+    first : where the columns of each coin begin, with the number of columns at the end
+    is_binary : whether a result shows a click or nothing, and no other signal
+    """
+
+    matrix: Floats
+    probability: Floats
+    weight: Floats
+    session: Integers
+    flips: Floats
+    rows: tuple[Rows, ...]
+    first: Integers
+    is_binary: bool
+
+    def information(self, lines: NDArray[np.bool_]) -> Floats:
+        """The expected information of some lines on the logits, given what was shown above."""
+        matrix = self.matrix[lines]
+        if self.is_binary:
+            # Both outcomes have scores along one line: averaging over them is a factor.
+            odds = self.probability / np.maximum(1 - self.probability, 1e-12)
+        else:
+            odds = np.ones(len(self.probability))
+        information: Floats = matrix.T @ (matrix * (self.weight * odds)[lines, None])
+        return information
+
+
+def score_results(
+    model: Model,
+    log: ClickLog,
+    probabilities: Callable[[Sequence[Rows]], Sequence[Floats]],
+    weight: Floats | None = None,
+) -> Scores:
+    """The scores of all results of a small log in which no page is impossible.
+
+    Parameters
+    ----------
+    probabilities : the probabilities of all rows of each coin, given these rows
+    weight : another weight for each session than that of the log
+    """
+    seen = model.encode(log, "e_step", with_missing=True, merge=False)
+    if weight is not None:
+        # Each session is a page of its own, in another order.
+        seen = replace(seen, weight=np.asarray(weight, float)[np.argsort(seen.page_of_session)])
+    hidden = model.encode(
+        log, "e_step", with_missing=True, merge=False, missing=np.ones(log.n_results, bool)
+    )
+    cut, page, length = _cut_pages(seen, hidden)
+    gradient, log_likelihood, flips = _page_scores(model, cut, probabilities(seen.rows))
+    # The score of a result is what looking at one more result adds; nothing seen adds nothing.
+    is_first = length == 1
+    above = np.where(is_first[:, None], 0.0, np.roll(gradient, 1, axis=0))
+    likelihood_above = np.where(is_first, 0.0, np.roll(log_likelihood, 1))
+    weight = seen.weight[page]
+    is_whole = np.r_[page[1:] != page[:-1], True] if len(page) else np.zeros(0, bool)
+    return Scores(
+        matrix=gradient - above,
+        probability=np.minimum(np.exp(log_likelihood - likelihood_above), 1.0),
+        weight=weight,
+        session=np.argsort(seen.page_of_session)[page],
+        flips=(flips * (weight * is_whole)[:, None]).sum(axis=0),
+        rows=tuple(seen.rows),
+        first=np.concatenate([[0], np.cumsum([len(rows) for rows in seen.rows])]),
+        is_binary=len(model.counting_structure.traced.signals) == 1,
+    )
+
+
+def _cut_pages(seen: EncodedLog, hidden: EncodedLog) -> tuple[EncodedLog, Integers, Integers]:
+    """A page for each result, with whatever is below it not looked at.
+
+    Also says which page each comes from and how many of its results are looked at.
+    """
+    lengths = np.diff(seen.obs_start)
+    page = np.repeat(np.arange(seen.n_pages), lengths)
+    looked_at = np.arange(len(page)) - seen.obs_start[page] + 1
+    places, place_in_page = _places_of(seen.obs_start[page], lengths[page])
+    is_seen = place_in_page < np.repeat(looked_at, lengths[page])
+    codes = list(seen.codes)
+    for plan in seen.plan.coins:
+        if plan.scope == "page":
+            codes[plan.codes] = np.ascontiguousarray(seen.codes[plan.codes][page])
+        elif plan.history:
+            codes[plan.codes] = np.ascontiguousarray(seen.codes[plan.codes][places])
+    cut = replace(
+        seen,
+        codes=codes,
+        obs=np.ascontiguousarray(np.where(is_seen, seen.obs[places], hidden.obs[places])),
+        obs_start=np.concatenate([[0], np.cumsum(lengths[page])]).astype(np.int64),
+        row_start=np.ascontiguousarray(seen.row_start[page]),
+        weight=np.ones(len(page)),
+        shifts=[0] * len(seen.shifts),
+        page_of_session=np.arange(len(page)),
+    )
+    return cut, page, looked_at
+
+
+def _places_of(starts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
+    """The places of all results of pages one after the other, and their places in the page."""
+    ends = np.cumsum(lengths)
+    within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
+    return np.repeat(starts, lengths) + within, within
+
+
+def _page_scores(
+    model: Model, encoded: EncodedLog, probabilities: Sequence[Floats]
+) -> tuple[Floats, Floats, Floats]:
+    """Per page: the derivative of its log-likelihood by every logit, that itself, and flips.
+
+    The E-step keeps a table of counts for each of its buckets: with one page in each bucket, these
+    are the counts of single pages.
+    """
+    library = model.library(encoded.plan, counting=True)
+    weights = [as_weights(np.ascontiguousarray(p, np.float64)) for p in probabilities]
+    at = np.concatenate([np.zeros(0), *probabilities])
+    gradients, likelihoods, flips = (
+        [np.zeros((0, len(at)))],
+        [np.zeros(0)],
+        [np.zeros((0, len(at)))],
+    )
+    encoded = replace(encoded, bucket_start=np.zeros(N_BUCKETS + 1, np.int64))
+    expectation = Expectation(encoded, library, "minimal", with_missing=True, threads=1)
+    for begin in range(0, encoded.n_pages, N_BUCKETS):
+        end = min(begin + N_BUCKETS, encoded.n_pages)
+        encoded.bucket_start[:] = np.minimum(begin + np.arange(N_BUCKETS + 1), end)
+        expectation.run(weights)
+        tails, heads = np.concatenate(
+            [table[: end - begin] for table in expectation.tables], axis=2
+        ).transpose(1, 0, 2)
+        gradients.append(heads - (heads + tails) * at)
+        flips.append(heads + tails)
+        likelihoods.append(expectation.log_likelihood[: end - begin].copy())
+    return np.concatenate(gradients), np.concatenate(likelihoods), np.concatenate(flips)

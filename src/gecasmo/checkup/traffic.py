@@ -1,0 +1,179 @@
+"""Pairs of query and document: how much data each has, what repeats, what dominates."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.checkup.counting import totals
+from gecasmo.checkup.findings import Part
+from gecasmo.checkup.words import counted, share, value_text
+from gecasmo.encoding.columns import coded, in_chain
+from gecasmo.encoding.hashing import mix
+from gecasmo.logs import ClickLog
+
+_SOME = 50
+_BORDERS = (1, 2, 10, 100)
+_BUCKETS = ("1", "2-9", "10-99", "100+")
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+# Columns that would tell who saw the page.
+_WHO = ("user", "user_id", "cookie", "client", "client_id", "ip")
+
+
+def check_traffic(log: ClickLog, few: int, top: int) -> Part:
+    """How much data pairs have, which pages repeat, and whether a few dominate."""
+    part = Part()
+    if log.n_results == 0:
+        return part
+    _check_pairs(part, log, few)
+    _check_repeats(part, log)
+    _check_concentration(part, log, top)
+    return part
+
+
+def pair_codes(log: ClickLog) -> NDArray[np.int64]:
+    """A number for the query and document of each result; without queries, of the document."""
+    doc = coded(log, "doc", "doc", nullable=True)
+    if not log.has_query:
+        return doc.codes.astype(np.int64)
+    query = coded(log, "query", "query", nullable=True)
+    return query.codes.astype(np.int64) * len(doc.values) + doc.codes
+
+
+def page_hashes(log: ClickLog, *, with_clicks: bool) -> NDArray[np.uint64]:
+    """A number per page; equal for pages with the same query, documents, ranks (and clicks)."""
+    value = in_chain(log, pair_codes(log)).astype(np.uint64) * _ODD
+    value = mix(value + in_chain(log, log.rank).astype(np.uint64))
+    if with_clicks:
+        value = mix(value ^ in_chain(log, log.click).astype(np.uint64))
+    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(value)])
+    sums: NDArray[np.uint64] = total[log.starts[1:]] - total[log.starts[:-1]]
+    return sums
+
+
+def _check_pairs(part: Part, log: ClickLog, few: int) -> None:
+    weight = log.weight[log.page]
+    pairs = (
+        pl.DataFrame(
+            {
+                "pair": pair_codes(log),
+                "rank": log.rank,
+                "weight": weight,
+                "clicked": weight * log.click,
+            }
+        )
+        .group_by("pair")
+        .agg(
+            shown=pl.len(),
+            impressions=pl.col("weight").sum(),
+            clicks=pl.col("clicked").sum(),
+            moves=pl.col("rank").min() != pl.col("rank").max(),
+        )
+    )
+    shown, clicks = pairs["shown"].to_numpy(), pairs["clicks"].to_numpy()
+    impressions = pairs["impressions"].to_numpy()
+    moves = pairs["moves"].to_numpy()
+    bucket = np.searchsorted(_BORDERS, shown, side="right") - 1
+    n_pairs = len(shown)
+
+    def total(values: NDArray[np.generic]) -> NDArray[np.float64]:
+        return totals(bucket, values, len(_BUCKETS))
+
+    in_bucket = total(np.ones(n_pairs))
+    part.tables["pairs"] = pl.DataFrame(
+        {
+            "shown": _BUCKETS,
+            "pairs": in_bucket.astype(np.int64),
+            "share_of_pairs": in_bucket / n_pairs,
+            "share_of_impressions": total(impressions) / max(impressions.sum(), 1e-300),
+            "share_of_clicks": total(clicks) / max(clicks.sum(), 1e-300),
+            "with_a_click": total(clicks > 0).astype(np.int64),
+            "at_several_ranks": total(moves).astype(np.int64),
+        }
+    )
+    enough = shown >= few
+    covered = float(impressions[enough].sum())
+    what = "pairs of query and document" if log.has_query else "documents"
+    part.facts |= {
+        "pairs": n_pairs,
+        "pairs_with_enough": int(enough.sum()),
+        "pairs_clicked": int((clicks > 0).sum()),
+        "pairs_at_several_ranks": int(moves.sum()),
+    }
+    is_poor = covered < 0.5 * impressions.sum()
+    part.add(
+        "warning" if is_poor else "info",
+        "pairs",
+        f"{counted(int(enough.sum()))} of {n_pairs:,} {what} were shown at least {few} times; "
+        f"{share(covered, float(impressions.sum()))} of the impressions are theirs. "
+        f"{counted(int((clicks > 0).sum()))} were ever clicked, {counted(int(moves.sum()))} were "
+        "seen at more than one rank.",
+        count=int(enough.sum()),
+        advice="Most of the traffic falls on rows with hardly any data. Collect a longer log, or "
+        "share rows: a coarser key, such as Table(key='doc'), or features, such as "
+        "Logistic('bm25')."
+        if is_poor
+        else "",
+    )
+    repeated = shown > 1
+    if repeated.sum() >= 10 and not moves.any():
+        part.add(
+            "warning",
+            "pairs",
+            f"Each of {counted(n_pairs)} {what} was always shown at one and the same rank.",
+            count=n_pairs,
+            advice="Then a good document and a good place look the same. Show some pages in "
+            "another order, if only a few.",
+        )
+
+
+def _check_repeats(part: Part, log: ClickLog) -> None:
+    filled = log.lengths > 0
+    n_pages = int(filled.sum())
+    shown = pl.Series(page_hashes(log, with_clicks=False)[filled]).n_unique()
+    alike = pl.Series(page_hashes(log, with_clicks=True)[filled]).n_unique()
+    part.facts |= {"distinct_pages": shown, "distinct_pages_with_clicks": alike}
+    message = f"{counted(shown, 'distinct page')} among {n_pages:,}; with their clicks {alike:,}."
+    if log.has_query:
+        n_queries = len(coded(log, "query", "query", nullable=True).values)
+        message += f" A query comes {n_pages / n_queries:.3g} times on average."
+    part.add("info", "repeats", message, count=n_pages - shown)
+
+
+def _check_concentration(part: Part, log: ClickLog, top: int) -> None:
+    lines = []
+    names = ["query"] if log.has_query else []
+    names += [name for name in _WHO if name in log.columns and log.is_page_constant(name)][:1]
+    for name in names:
+        column = coded(log, name, name, nullable=True)
+        filled = log.lengths > 0
+        codes = in_chain(log, column.codes)[log.starts[:-1][filled]]
+        n_pages = np.bincount(codes, minlength=len(column.values))
+        order = np.argsort(-n_pages, kind="stable")
+        ranked = n_pages[order]
+        total = int(ranked.sum())
+        once = int((ranked == 1).sum())
+        for label, number in (("1 %", 0.01), ("10 %", 0.1)):
+            size = max(1, int(np.ceil(number * len(ranked))))
+            lines.append((f"top {label}", name, size, float(ranked[:size].sum()) / total))
+        lines.append(("seen once", name, once, once / total))
+        part.facts[f"{name}_seen_once"] = once
+        is_large = ranked[0] > max(0.5 * total, _SOME) and len(ranked) > 5
+        if is_large or (name != "query" and ranked[0] > max(0.01 * total, 1000)):
+            part.add(
+                "warning",
+                "suspicious",
+                f"One {name} has {share(float(ranked[0]), total)} of all pages.",
+                count=int(ranked[0]),
+                examples=[
+                    f"{name} {value_text(column.values[int(code)])}: {n_pages[code]:,} pages"
+                    for code in order[:top]
+                ],
+                advice="A robot, a default query, or a test; it decides what shared parameters "
+                "become.",
+            )
+    if lines:
+        part.tables["traffic"] = pl.DataFrame(
+            lines, schema=["which", "of", "number", "share_of_pages"], orient="row"
+        )

@@ -1,0 +1,99 @@
+"""The checkup as text, HTML and data."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import polars as pl
+from checkup_logs import by_doc, pages_log, random_clicks, shelves
+
+from gecasmo import PBM
+from gecasmo.checkup import Checkup, Finding, check
+from gecasmo.checkup.display import table_lines
+from gecasmo.checkup.words import counted, listed, share, summed_up
+
+
+def test_severities_order_findings_and_give_the_verdict() -> None:
+    empty = Checkup([], {}, {})
+    assert (empty.worst, empty.verdict) == ("info", "fine")
+    assert str(empty).startswith("Verdict on this log: FINE (no findings)")
+    mild = Checkup([Finding("info", "a", "b"), Finding("warning", "c", "d")], {}, {})
+    assert (mild.worst, mild.verdict) == ("warning", "be careful")
+    bad = Checkup([Finding("error", "a", "b")], {}, {}, "PBM")
+    assert bad.verdict == "do not trust"
+    assert str(bad).startswith("Verdict on this log for PBM: DO NOT TRUST (1 error)")
+
+
+def test_text_fits_and_begins_with_the_worst() -> None:
+    pages = shelves(60, 3, 3, 0.0, 0)
+    log = pages_log(pages, random_clicks(pages, 0.3, 1), ["a long query <b> " * 20] * 60)
+    checkup = check(log, by_doc(PBM))
+    lines = str(checkup).splitlines()
+    assert all(len(line) <= 100 for line in lines)
+    marks = [line.split()[0] for line in lines if line.startswith(("ERROR", "WARNING", "info"))]
+    assert marks == sorted(marks, key=["ERROR", "WARNING", "info"].index)
+    assert marks[0] == "ERROR"
+    assert any(line.startswith("Clicks by rank") for line in lines)
+    html = checkup._repr_html_()
+    assert "<b> " not in html.replace("<b style", "").split("</b>")[-1]
+    assert html.count("<table>") == sum(t.height > 0 for t in checkup.tables.values())
+
+
+def test_html_escapes_what_logs_contain() -> None:
+    pages = [["<script>", "b", "<script>"]] * 3
+    html = check(pages_log(pages, [[1, 0, 0]] * 3))._repr_html_()
+    assert "<script>" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_data_is_plain_json() -> None:
+    checkup = Checkup(
+        [Finding("warning", "a", "b", 3, ("x",), "do")],
+        {"t": pl.DataFrame({"day": [date(2024, 1, 2)], "x": [float("inf")]})},
+        {"n": float("nan")},
+        None,
+    )
+    data = json.loads(checkup.to_json())
+    assert data["findings"] == [
+        {
+            "severity": "warning",
+            "topic": "a",
+            "message": "b",
+            "count": 3,
+            "examples": ["x"],
+            "advice": "do",
+        }
+    ]
+    assert data["tables"]["t"] == [{"day": "2024-01-02", "x": None}]
+    assert data["facts"] == {"n": None}
+    assert (data["verdict"], data["worst"]) == ("be careful", "warning")
+
+
+def test_tables_are_cut_to_the_width_and_to_some_lines() -> None:
+    wide = pl.DataFrame(
+        {f"a_rather_long_name_{i}": ["some longer text " * 5] * 20 for i in range(9)}
+    )
+    lines = list(table_lines(wide))
+    assert all(len(line) <= 100 for line in lines)
+    assert lines[-1] == "  ... and 8 more"
+    narrow = list(table_lines(pl.DataFrame({"name": ["a", None], "n_pages": [1234, 5]})))
+    assert narrow == ["  name  n pages", "  a       1,234", "  -           5"]
+
+
+def test_words() -> None:
+    assert counted(1, "page") == "1 page"
+    assert counted(2000, "page") == "2,000 pages"
+    assert counted(2, "page has", "pages have") == "2 pages have"
+    assert counted(1.5, "page") == "1.5 pages"
+    assert [share(0, 3), share(3, 3), share(1, 3), share(1, 10**6), share(1, 0)] == [
+        "0 %",
+        "100 %",
+        "33 %",
+        "< 0.01 %",
+        "0 %",
+    ]
+    assert listed(["a"]) == "a"
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert summed_up(["x", "y of rank 1", "y of rank 2"]) == "x and y of rank 1; rank 2"
+    assert summed_up([f"y of {i}" for i in range(5)]) == "y of 0; 1; 2 and 2 more"

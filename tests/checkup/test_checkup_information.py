@@ -1,0 +1,168 @@
+"""Flat directions, standard errors, and what random pages would buy."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+from checkup_logs import by_doc, dbn_users, pages_log, pbm_users, random_clicks, shelves
+
+from gecasmo import DBN, PBM, Table
+from gecasmo.checkup import check
+from gecasmo.checkup.flat import curvature, observed_along
+from gecasmo.checkup.identified import find_tangles
+from gecasmo.checkup.information import inform
+from gecasmo.checkup.randomising import errors
+from gecasmo.checkup.sample import choose_pages, shuffled
+from gecasmo.checkup.subject import Subject, begin
+
+ANCHOR = Table(fixed={1: 1.0})
+
+
+def informed(model, log):  # type: ignore[no-untyped-def]
+    rows = model.encode(log, "e_step").rows
+    states = model.states() if model.is_fitted else begin(model, rows)
+    subject = Subject(model, log, states, model.is_fitted)
+    sample = choose_pages(model, log)
+    tangles = find_tangles(model, sample.log, 0)
+    return subject, inform(subject, sample, tangles, [len(its) for its in rows], 0)
+
+
+def test_clicks_on_the_first_result_only_leave_dbn_a_flat_ridge() -> None:
+    """Below rank 1 nobody ever clicks: whether people left, or disliked it all, cannot be seen."""
+    pages = shelves(120, 3, 3, 0.0, 0)
+    clicks = [[row[0], 0, 0] for row in random_clicks(pages, 0.5, 1)]
+    checkup = check(pages_log(pages, clicks), by_doc(DBN))
+    (finding,) = checkup.about("flat directions")
+    assert finding.severity == "warning"
+    assert "continuation" in finding.message
+    assert "attraction" in finding.message
+    assert checkup.facts["condition_number"] > 100
+    healthy = check(dbn_users(shelves(120, 3, 3, 0.8, 0), 1), by_doc(DBN))
+    assert healthy.about("flat directions")[0].severity == "info"
+    assert healthy.facts["condition_number"] < 20
+
+
+def test_weak_links_are_a_nearly_flat_direction() -> None:
+    """A graph can be connected by a few pages only: then ranks are hardly known."""
+    weak = check(pbm_users(shelves(800, 4, 3, 0.006, 1), 1), by_doc(PBM, examination=ANCHOR))
+    assert weak.facts["components"] == 1
+    (finding,) = weak.about("flat directions")
+    assert finding.severity == "warning"
+    assert "examination of rank" in finding.message
+    strong = check(pbm_users(shelves(300, 4, 3, 0.9, 3), 1), by_doc(PBM, examination=ANCHOR))
+    assert strong.about("flat directions")[0].severity == "info"
+    errors = [c.tables["directions"]["times"][0] for c in (weak, strong)]
+    assert errors[0] > 3 * errors[1]
+
+
+def test_information_of_pbm_with_everything_known_but_one() -> None:
+    """Alone, examination of rank 2 is known as from coins of examination times attraction."""
+    log = pbm_users(shelves(200, 2, 2, 0.5, 0), 1)
+    model = by_doc(PBM, examination=ANCHOR).fit(log, progress=False)
+    _, known = informed(model, log)
+    value = model.parameters["examination"].filter(pl.col("rank") == 2)["probability"][0]
+    attraction = dict(model.parameters["attraction"].select("doc", "probability").rows())
+    docs = log.column("doc").to_numpy()[log.rank == 2]
+    total = 0.0
+    for doc in docs:
+        p = value * attraction[doc]
+        total += (p * (1 - value)) ** 2 / (p * (1 - p))
+    (shared,) = known.shared
+    assert known.parameters.names[shared] == "examination of rank 2"
+    assert known.now[shared, shared] == pytest.approx(total, rel=1e-6)
+
+
+def test_observed_and_expected_information_agree_on_a_large_sample() -> None:
+    log = pbm_users(shelves(1500, 1, 2, 0.5, 0), 1)
+    model = by_doc(PBM, examination=ANCHOR)
+    model = model.fit(log, progress=False)
+    subject, known = informed(model, log)
+    for number in range(len(known.parameters.names)):
+        move = np.eye(len(known.parameters.names))[number]
+        observed = observed_along(subject, known, move)
+        assert observed == pytest.approx(known.now[number, number], rel=0.15)
+
+
+def test_profiled_information_against_the_inverse() -> None:
+    """What is left for some is the inverse of their block in the inverse of everything."""
+    log = pbm_users(shelves(200, 2, 3, 0.5, 0), 1)
+    _, known = informed(by_doc(PBM, examination=ANCHOR).fit(log, progress=False), log)
+    ridge = np.full(len(known.parameters.names), 1e-9)
+    everything = np.linalg.inv(known.now + np.diag(ridge) * 1e-3)
+    block = np.linalg.inv(everything[np.ix_(known.shared, known.shared)])
+    np.testing.assert_allclose(known.profiled(known.now, ridge), block, rtol=1e-5, atol=1e-8)
+    found = curvature(known)
+    inflation = np.sqrt(np.diag(np.linalg.inv(block)) * np.diag(known.now)[known.shared])
+    np.testing.assert_allclose(found.inflation, inflation, rtol=1e-4)
+
+
+# -- randomising ------------------------------------------------------------------------------
+def test_shuffled_pages_keep_documents_and_ranks() -> None:
+    log = pages_log([["a", "b", "c"], ["d", "e"]], [[1, 0, 0], [0, 1]], weight=[2.0, 3.0])
+    mixed = shuffled(log, 3, 1)
+    assert mixed.n_sessions == 6
+    assert mixed.weight.tolist() == [2.0, 3.0] * 3
+    assert not mixed.click.any()
+    for page in range(6):
+        rows = np.flatnonzero(mixed.page == page)
+        docs = [mixed.column("doc")[int(row)] for row in rows]
+        assert sorted(docs) == (["a", "b", "c"], ["d", "e"])[page % 2]
+        assert sorted(mixed.rank[rows]) == list(range(1, len(rows) + 1))
+    orders = {tuple(shuffled(log, 1, seed).rank[:3]) for seed in range(40)}
+    assert len(orders) == 6  # every order comes up
+
+
+def test_random_pages_help_where_nothing_moves() -> None:
+    stuck = check(
+        pbm_users(shelves(600, 3, 3, 0.0, 3), 1),
+        by_doc(PBM, examination=ANCHOR),
+        randomise=0.05,
+    )
+    table = stuck.tables["randomising"]
+    assert (table["worth_so_many_logs"] > 2).all()
+    assert (table["error_with_random_pages"] < table["error_now"]).all()
+    (finding,) = stuck.about("randomising")
+    assert "(about 30)" in finding.message
+    moving = check(
+        pbm_users(shelves(600, 3, 3, 1.0, 3), 1),
+        by_doc(PBM, examination=ANCHOR),
+        randomise=0.05,
+    )
+    assert moving.tables["randomising"]["worth_so_many_logs"].to_numpy() == pytest.approx(
+        1, abs=0.1
+    )
+    assert "would hardly sharpen" in moving.about("randomising")[0].message
+
+
+def test_more_random_pages_help_more() -> None:
+    log = pbm_users(shelves(400, 3, 3, 0.0, 3), 1)
+    _, known = informed(by_doc(PBM, examination=ANCHOR).fit(log, progress=False), log)
+    spread = [
+        errors(known, (1 - share) * known.now + share * known.random)
+        for share in (0.0, 0.01, 0.1, 0.5)
+    ]
+    for less, more in pairwise(spread):
+        assert (less > more).all()
+
+
+def test_errors_are_those_of_repeated_experiments(compiled: None) -> None:
+    """Fits of logs of the same people on the same pages spread as much as one log says."""
+    pages = shelves(1000, 3, 3, 0.5, 0)
+    model = by_doc(PBM, examination=ANCHOR)
+    logs = [pbm_users(pages, 7, clicks=seed, top=1.0) for seed in range(30)]
+    fits = [model.copy().fit(log, progress=False) for log in logs]
+    found = [
+        fit.parameters["examination"].sort("rank")["probability"][1:].to_list() for fit in fits
+    ]
+    _, known = informed(fits[0], logs[0])
+    said = errors(known, known.now)
+    assert [known.parameters.names[i] for i in known.shared] == [
+        "examination of rank 2",
+        "examination of rank 3",
+    ]
+    spread = np.std(found, axis=0)
+    assert (said < 1.6 * spread).all()
+    assert (said > spread / 1.6).all()
