@@ -256,10 +256,13 @@ def test_batches_add_up_to_the_log(name: str, log: ClickLog) -> None:
     "model",
     [
         logistic_dbn(),
-        UBM(attraction=Table(key="doc"), examination=Table(fixed={(1, 0): 1.0})),
+        UBM(
+            attraction=Table(key="doc", pseudo_counts=(1, 1)),
+            examination=Table(fixed={(1, 0): 1.0}),
+        ),
         DBN(
             attraction=Sum(Logistic("x"), key="doc", spread=0.5),
-            satisfaction=Table(key="doc"),
+            satisfaction=Table(key="doc", pseudo_counts=(1, 1)),
             continuation=0.8,
         ),
     ],

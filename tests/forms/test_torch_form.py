@@ -95,7 +95,7 @@ def rows(**columns: Any) -> Rows:
 
 
 def dbn(form: Any, **others: Any) -> DBN:
-    return DBN(attraction=form, satisfaction=Table(key="doc"), **others)
+    return DBN(attraction=form, satisfaction=Table(key="doc", pseudo_counts=(1, 1)), **others)
 
 
 def quiet(model: Any, log: ClickLog, method: Any = None) -> Any:

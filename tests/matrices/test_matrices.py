@@ -70,16 +70,18 @@ def test_states_after_minimising():
 def test_czm_reaches_the_objective_of_dbn(augmentation):
     log = random_log(400, 6, seed=7)
     method = EM(tol=1e-16, max_iter=20_000, augmentation=augmentation)
-    czm = matrices.read(FILE, "czm").fit(log, method)
-    dbn = DBN(attraction=Table(key="doc"), satisfaction=Table(key="doc")).fit(log, method)
+    ones = Table(key="doc", pseudo_counts=(1, 1))
+    czm = matrices.read(FILE, "czm", phi_A=ones, phi_S=ones).fit(log, method)
+    dbn = DBN(attraction=ones, satisfaction=ones).fit(log, method)
     assert czm.report_.objective == pytest.approx(dbn.report_.objective, abs=1e-8)
 
 
 def test_ubm_reaches_the_objective_of_the_program():
     log = random_log(400, 4, seed=8)
     method = EM(tol=1e-16, max_iter=20_000)
-    matrix = matrices.read(FILE, "ubm").fit(log, method)
-    program = UBM(attraction=Table(key="doc")).fit(log, method)
+    ones = Table(key="doc", pseudo_counts=(1, 1))
+    matrix = matrices.read(FILE, "ubm", phi_A=ones).fit(log, method)
+    program = UBM(attraction=ones).fit(log, method)
     # A page of four has ten cells; the program has rows only for those that occur.
     assert len(program.parameters["examination"]) == 10
     assert matrix.report_.objective == pytest.approx(program.report_.objective, abs=1e-8)

@@ -58,8 +58,9 @@ def test_many_empty_pages_do_not_mislead_the_continuation_of_dbn() -> None:
             continuation=0.60,
         )
         log = truth.simulate(shuffled_pages(1_500, 30, 8, rng), seed=seed)
-        fitted = DBN().fit(log, THOROUGH)
-        estimates.append(fitted.parameters["continuation"]["probability"][0])
+        estimates.append(DBN().fit(log).parameters["continuation"]["probability"][0])
+        ones = Table(pseudo_counts=(1, 1))
+        fitted = DBN(attraction=ones, satisfaction=ones).fit(log, THOROUGH)
         at_fit, at_truth = objectives(fitted, truth, log)
         assert at_fit >= at_truth
     errors = np.array(estimates) - 0.60

@@ -24,8 +24,8 @@ def row_averages(
     """For each of these names a value per row of a coin.
 
     "exposure" is the share of the pages that could have shown the row (those of its query, if the
-    query is part of the key) on which it is shown, "impressions" how often. Of "rank" and of columns with numbers it is the
-    mean; other columns must have one value wherever a row stands.
+    query is part of the key) on which it is shown, "impressions" how often that is. Of "rank" and
+    of columns with numbers it is the mean; other columns must have one value wherever a row stands.
     """
     plan = encoded.plan.coins[number]
     if plan.scope == "global":

@@ -125,10 +125,11 @@ class EM:
                 best.interrupted = True
                 break
         assert best is not None
-        self._report(best, problem)
+        self.report(best, problem)
         return best
 
-    def _report(self, solution: Solution, problem: Problem) -> None:
+    def report(self, solution: Solution, problem: Problem) -> None:
+        """Warn of an end that is none."""
         if solution.interrupted:
             done = solution.history[-1].iteration
             warnings.warn(

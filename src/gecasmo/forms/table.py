@@ -69,7 +69,7 @@ class Table:
             raise ModelError("Table(): give pseudo_counts, or a prior that is learned; not both.")
         if not 0 < start < 1:
             raise ModelError(f"start={start!r} must lie strictly between 0 and 1.")
-        self.pseudo_counts = _as_pseudo_counts(pseudo_counts)
+        self.pseudo_counts = as_pseudo_counts(pseudo_counts)
         self.is_default = pseudo_counts is None and prior is None
         self.prior = _as_prior(prior)
         self.start = float(start)
@@ -302,7 +302,8 @@ class Table:
         return np.where(found >= 0, values[found], 0.5), found >= 0
 
 
-def _as_pseudo_counts(given: Any) -> tuple[float, float]:
+def as_pseudo_counts(given: Any) -> tuple[float, float]:
+    """Heads and tails as two numbers, or a clear refusal."""
     if given is None:
         return (1.0, 1.0)
     try:

@@ -10,7 +10,7 @@ import polars as pl
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.priors import Empirical, Grouping, Level, Priors
-from gecasmo.forms.table import Table, TableState
+from gecasmo.forms.table import Table, TableState, as_pseudo_counts
 
 
 def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
@@ -56,9 +56,10 @@ def from_data(
 ) -> tuple[Table, TableState]:
     """What `to_data` described."""
     prior = data.get("prior")
+    pseudo_counts = as_pseudo_counts(data["pseudo_counts"])
     is_free = prior is not None or data.get("is_default", False)
     form = cls(
-        pseudo_counts=None if is_free else tuple(data["pseudo_counts"]),
+        pseudo_counts=None if is_free else pseudo_counts,
         start=data["start"],
         fixed={tuple(key): value for key, value in data["fixed"]},
         key=None if data["key"] is None else tuple(data["key"]),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -51,6 +52,15 @@ def solve(
     return solution
 
 
+@contextmanager
+def _quiet(is_quiet: bool) -> Iterator[None]:
+    """Of a rough climb nobody wants to hear that it is rough."""
+    with warnings.catch_warnings():
+        if is_quiet:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
 class _Rounds:
     """Climbs, with priors learned in between."""
 
@@ -61,7 +71,11 @@ class _Rounds:
     def run(self) -> Solution:
         is_rough = self.learns and 0 < self.method.tol < _ROUGH
         method = replace(self.method, tol=_ROUGH) if is_rough else self.method
-        solution: Solution = method.solve(self.problem, self.show)
+        with _quiet(is_rough):
+            solution: Solution = method.solve(self.problem, self.show)
+        if is_rough and not solution.converged:
+            self.method.report(solution, self.problem)
+            return solution
         for number in range(MOST_ROUNDS + 1):
             # A prior can only be judged at the optimum, and who asks for n steps gets n.
             states = self._better(solution.best) if solution.converged else None
@@ -74,7 +88,8 @@ class _Rounds:
                     stacklevel=6,
                 )
                 break
-            solution = self._again(method, states, solution)
+            with _quiet(is_rough):
+                solution = self._again(method, states, solution)
         if is_rough and not solution.interrupted:
             solution = self._again(self.method, solution.best.states, solution)
         return solution

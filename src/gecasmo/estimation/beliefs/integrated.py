@@ -3,17 +3,20 @@
 With a few flips a row, estimates of rows are far from the truth, and coins that all pages share
 make up for it: the more rows, the more certain the error. So the shared coins are moved by the
 difference that it makes, on the same pages, whether rows stand at their estimates or are drawn
-from what is believed of them. Draws are made from a fixed seed.
+from what is believed of them. A draw depends on the row's key and nothing else, so that the order
+of a log plays no part.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.encoding.hashing import Hashes, hash_values, mix
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms import FormState, Table, TableState
 
@@ -22,7 +25,6 @@ Floats = NDArray[np.float64]
 _PAGES = 50_000
 _STEPS = 30
 _AVERAGED = 15
-_SEED = 20_240
 
 
 def integrated(
@@ -40,18 +42,14 @@ def integrated(
     if not shared or not rows:
         return believed
     n_buckets, factor = problem.expectation.sample(_PAGES)
-    generator = np.random.default_rng(_SEED)
     held = {number: problem.weights(best.states)[number] for number in rows}
-    read = _read_rows(problem, best, rows, n_buckets)
+    draws = _draws(problem, best, believed, rows, n_buckets)
 
-    def estimates() -> dict[int, Floats]:
+    def estimates(step: int) -> dict[int, Floats]:
         return held
 
-    def drawn() -> dict[int, Floats]:
-        return {
-            number: _drawn(believed[number], held[number], read[number], generator)
-            for number in rows
-        }
+    def drawn(step: int) -> dict[int, Floats]:
+        return {number: draws[number].weights(held[number], step) for number in rows}
 
     ends = [
         _climbed(problem, best.states, shared, weights_of_rows, n_buckets, factor)
@@ -69,36 +67,72 @@ def integrated(
     return states
 
 
-def _read_rows(
-    problem: Problem, best: Evaluation, rows: list[int], n_buckets: int
-) -> dict[int, NDArray[np.int64]]:
-    """Which rows the chosen pages flip at all: only those need to be drawn."""
+@dataclass
+class _Draws:
+    """The beliefs of some rows as two values each: those with the mean, variance and skewness of
+    the row's Beta distribution, which lie inside (0, 1) like all points of Gauss quadrature."""
+
+    rows: NDArray[np.int64]
+    low: Floats
+    high: Floats
+    share_of_high: Floats
+    hashes: Hashes
+
+    def weights(self, held: Floats, step: int) -> Floats:
+        """The weights of a coin with these rows drawn."""
+        by_chance = mix(self.hashes ^ np.uint64(step + 1)) / np.float64(2**64)
+        weights = held.copy()
+        weights[:, self.rows] = as_weights(
+            np.where(by_chance < self.share_of_high, self.high, self.low)
+        )
+        return weights
+
+
+def _draws(
+    problem: Problem,
+    best: Evaluation,
+    believed: list[FormState],
+    rows: list[int],
+    n_buckets: int,
+) -> dict[int, _Draws]:
+    """For each coin, draws of the rows that the chosen pages flip at all."""
     counts = problem.expectation.run(problem.weights(best.states), n_buckets)
-    return {number: np.flatnonzero(counts.tables[number].sum(axis=0) > 0) for number in rows}
+    found = {}
+    for place, number in enumerate(rows):
+        read = np.flatnonzero(counts.tables[number].sum(axis=0) > 0)
+        state: TableState = believed[number]
+        assert state.spread is not None
+        low, high, share = _two_points(state.probability[read], state.spread[read])
+        frame = problem.coins[number].rows.frame[read]
+        hashes = np.full(len(read), mix(np.array([place]))[0])
+        for column in frame.get_columns():
+            hashes = mix(hashes ^ hash_values(column))
+        found[number] = _Draws(read, low, high, share, hashes)
+    return found
 
 
-def _drawn(
-    state: TableState, held: Floats, read: NDArray[np.int64], generator: np.random.Generator
-) -> Floats:
-    """The weights of a coin with some of its rows drawn from their Beta beliefs."""
-    assert state.spread is not None
-    mean, spread = state.probability[read], state.spread[read]
-    share = np.clip(spread**2 / np.maximum(mean * (1 - mean), 1e-12), 1e-9, 0.999)
-    strength = 1 / share - 1
-    free = spread > 0
-    a = np.maximum(mean * strength, 1e-3)
-    b = np.maximum((1 - mean) * strength, 1e-3)
-    draws = np.where(free, np.clip(generator.beta(a, b), 1e-9, 1 - 1e-9), mean)
-    weights = held.copy()
-    weights[:, read] = as_weights(draws)
-    return weights
+def _two_points(mean: Floats, spread: Floats) -> tuple[Floats, Floats, Floats]:
+    """Two values with the first three moments of a Beta distribution, and the share of the
+    higher one."""
+    inside = np.clip(mean, 1e-9, 1 - 1e-9)
+    share = np.clip(spread**2 / (inside * (1 - inside)), 1e-12, 0.999)
+    strength = 1 / share - 1  # a + b
+    skewness = 2 * (1 - 2 * inside) * np.sqrt(strength + 1)
+    skewness /= (strength + 2) * np.sqrt(inside * (1 - inside))
+    deviation = np.sqrt(share * inside * (1 - inside))
+    root = np.sqrt(1 + (skewness / 2) ** 2)
+    low = np.clip(inside + deviation * (skewness / 2 - root), 1e-9, 1 - 1e-9)
+    high = np.clip(inside + deviation * (skewness / 2 + root), 1e-9, 1 - 1e-9)
+    share_of_high = 0.5 * (1 - skewness / 2 / root)
+    given = spread == 0  # rows that are given stay as they are
+    return np.where(given, mean, low), np.where(given, mean, high), share_of_high
 
 
 def _climbed(
     problem: Problem,
     states: list[FormState],
     shared: list[int],
-    weights_of_rows: Callable[[], dict[int, Floats]],
+    weights_of_rows: Callable[[int], dict[int, Floats]],
     n_buckets: int,
     factor: float,
 ) -> dict[int, Floats]:
@@ -107,7 +141,7 @@ def _climbed(
     total = dict.fromkeys(shared, 0.0)
     for step in range(_STEPS):
         weights = problem.weights(states)
-        for number, own in weights_of_rows().items():
+        for number, own in weights_of_rows(step).items():
             weights[number] = own
         counts = problem.expectation.run(weights, n_buckets)
         for number in shared:
