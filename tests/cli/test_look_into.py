@@ -42,7 +42,7 @@ def test_explain_as_a_table(fit_file: Path, log_file: Path, log: gecasmo.ClickLo
     text = succeed("explain", fit_file, log_file, "--session", "17").stdout
     assert text.startswith("Session 17, query ")
     assert "as DBN sees it" in text
-    for word in ("P(click)", "given above", "reached", "attraction", "satisfaction"):
+    for word in ("P(click)", "given", "above", "reached", "attraction", "satisfaction"):
         assert word in text
     assert text.count(" click  ") - 1 == int(log.take([17]).click.sum())
     assert "█" in text

@@ -136,7 +136,13 @@ def test_a_guess_that_lowers_the_objective_is_dropped(monkeypatch, log: ClickLog
 
 def test_the_history(log: ClickLog) -> None:
     history = plain(DBN).fit(log).history
-    assert history.columns == ["iteration", "objective", "log_likelihood", "seconds"]
+    assert history.columns == [
+        "iteration",
+        "objective",
+        "log_likelihood",
+        "seconds",
+        "round",
+    ]
     assert history["iteration"][0] == 0
     assert history["iteration"].is_sorted()
     assert history["seconds"].is_sorted()

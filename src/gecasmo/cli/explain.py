@@ -114,22 +114,55 @@ def _told(data: dict[str, Any]) -> list[Any]:
     from gecasmo.cli.tables import bar
 
     story = data["results"]
-    encoding = result_console().encoding
+    console = result_console()
     query = "" if data["query"] is None else f", query {data['query']}"
     title = (
         f"Session {data['session']}{query}, as {data['model']} sees it "
         f"(log-likelihood {data['log_likelihood']:.3f})"
     )
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("rank", justify="right")
-    table.add_column("doc", overflow="fold")
-    table.add_column("click")
     shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
-    names = {"expected": "P(click)", "expected_given_above": "P(click)\ngiven above"}
-    for name in shares:
-        table.add_column(Text(names.get(name, name.removesuffix("_heads"))), no_wrap=True)
-    for row in story.iter_rows(named=True):
-        cells = [f"{row[name]:.2f} {bar(row[name], _BAR, encoding)}" for name in shares]
+    docs = [str(doc) for doc in story["doc"]]
+    widest = min(max(map(len, docs)), 24)
+    room = console.width - len("rank") - len("click") - widest - 8
+    headers, width = _fitting([_header(name) for name in shares], room)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("doc", overflow="fold", min_width=min(widest, 8))
+    table.add_column("click", no_wrap=True)
+    for header in headers:
+        table.add_column(Text(header), no_wrap=True)
+    for row, doc in zip(story.iter_rows(named=True), docs, strict=True):
+        cells = [
+            f"{row[name]:.2f} {bar(row[name], width, console.encoding) if width else ''}".rstrip()
+            for name in shares
+        ]
         clicked = Text("click", style="bold") if row["click"] else Text("")
-        table.add_row(str(row["rank"]), Text(str(row["doc"])), clicked, *map(Text, cells))
+        table.add_row(str(row["rank"]), Text(doc), clicked, *map(Text, cells))
     return [title, table]
+
+
+def _header(name: str) -> str:
+    names = {"expected": "P(click)", "expected_given_above": "P(click)\ngiven\nabove"}
+    return names.get(name, name.removesuffix("_heads").replace("_", "\n"))
+
+
+def _fitting(headers: list[str], room: int) -> tuple[list[str], int]:
+    """Headers and a width of bars with which the columns take no more than the room.
+
+    Bars are for looks: where they would squeeze the rest out, numbers will do.
+    """
+
+    def taken(names: list[str], width: int) -> int:
+        cell = 5 + width if width else 4
+        return sum(2 + max(cell, *map(len, name.split("\n"))) for name in names)
+
+    for width in (_BAR, 6, 4, 0):
+        if taken(headers, width) <= room:
+            return headers, width
+    return ["\n".join(_broken(line) for line in name.split("\n")) for name in headers], 0
+
+
+def _broken(line: str, length: int = 8) -> str:
+    """A word in pieces, as in a dictionary."""
+    pieces = [line[i : i + length] for i in range(0, len(line), length)]
+    return "-\n".join(pieces)

@@ -21,12 +21,13 @@ _ROUNDING = 1e-12
 
 
 class Record(NamedTuple):
-    """One line of the history of a fit."""
+    """One line of the history of a fit; objectives of different rounds are under other priors."""
 
     iteration: int
     objective: float
     log_likelihood: float
     seconds: float
+    round: int = 1
 
 
 @dataclass

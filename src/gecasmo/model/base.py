@@ -260,12 +260,16 @@ class Model:
 
     @property
     def history(self) -> pl.DataFrame:
-        """Iteration, objective, log-likelihood and seconds of the fit."""
+        """Iteration, objective, log-likelihood, seconds and round of the fit.
+
+        Priors that are learned change from round to round; objectives are only comparable within
+        one.
+        """
         from gecasmo.estimation import Record
 
         records = [] if self.report_ is None else self.report_.history
         columns = list(zip(*records, strict=True)) or [()] * len(Record._fields)
-        types = (pl.Int64, pl.Float64, pl.Float64, pl.Float64)
+        types = (pl.Int64, pl.Float64, pl.Float64, pl.Float64, pl.Int64)
         return pl.DataFrame(
             {
                 name: pl.Series(column, dtype=dtype)

@@ -99,10 +99,11 @@ class _Rounds:
         self.problem.given_start = states
         following: Solution = method.solve(self.problem, self.show)
         done = before.history[-1]
-        # Objectives under different priors are no series: the history is that of the last round.
-        following.history = [
+        following.history = before.history + [
             record._replace(
-                iteration=record.iteration + done.iteration, seconds=record.seconds + done.seconds
+                iteration=record.iteration + done.iteration,
+                seconds=record.seconds + done.seconds,
+                round=done.round + 1,
             )
             for record in following.history
         ]

@@ -35,12 +35,13 @@ def convergence(model: Model) -> Chart:
     if len(apart) > 1:
         panels.append(_gaps(apart, kept))
         said += (
-            " The objective is the log-likelihood with priors; the gap is what it lacks of its "
-            "best value, which itself has no place on a log scale."
+            " The objective is the log-likelihood with priors; the gap is what it lacks of the "
+            "best of its round, which itself has no place on a log scale."
         )
-    first, last = int(frame["iteration"][0]), int(frame["iteration"][-1])
-    if first > 0:
-        said += f"\nBefore iteration {first:,} the priors were others: not comparable, not drawn."
+    last = int(frame["iteration"][-1])
+    n_rounds = int(frame["round"][-1])
+    if n_rounds > 1:
+        said += f"\nA new line is a new round with better priors; there were {n_rounds}."
     if len(kept) < len(frame):
         said += f"\n{len(kept):,} of {len(frame):,} iterations drawn, evenly from first to last."
     state = "converged" if report.converged else "stopped before it converged"
@@ -56,7 +57,7 @@ def convergence(model: Model) -> Chart:
 def _panel(frame: pl.DataFrame, column: str, title: str, colour: str) -> Chart:
     alt = altair()
     y = alt.Y(f"{column}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    return _drawn(frame.select("iteration", column), frame, y, ".8f", colour)
+    return _drawn(frame.select("iteration", column, "round"), frame, y, ".8f", colour)
 
 
 def _gaps(apart: pl.DataFrame, frame: pl.DataFrame) -> Chart:
@@ -67,7 +68,7 @@ def _gaps(apart: pl.DataFrame, frame: pl.DataFrame) -> Chart:
         scale=alt.Scale(type="log", nice=True),
         axis=alt.Axis(labelExpr=_POWER, values=[10.0**power for power in range(-18, 9)]),
     )
-    return _drawn(apart.select("iteration", "gap"), frame, y, ".3e", ORANGE)
+    return _drawn(apart.select("iteration", "gap", "round"), frame, y, ".3e", ORANGE)
 
 
 def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: str) -> Chart:
@@ -87,6 +88,7 @@ def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: s
         .encode(
             x=x,
             y=y,
+            detail="round:N",
             tooltip=["iteration:Q", alt.Tooltip(f"{column}:Q", format=form, title="nats per page")],
         )
         .properties(width=WIDTH + 60, height=140)
@@ -94,23 +96,20 @@ def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: s
 
 
 def convergence_data(model: Model) -> pl.DataFrame:
-    """Iteration, seconds, and per page: log-likelihood, objective and its gap to the best."""
+    """Iteration, round, seconds, and per page: log-likelihood, objective and its gap to the best of
+    the round."""
     model.states()
     if model.report_ is None:
         raise NotFittedError(
             f"This {model.name} was not fitted here (its probabilities were given, or come from "
             "a file without a history), so there is no convergence to draw."
         )
-    history = model.history
     weight = max(model.report_.total_weight, 1e-300)
-    objective = history["objective"].to_numpy() / weight
-    best = float(np.max(objective))
-    return pl.DataFrame(
-        {
-            "iteration": history["iteration"],
-            "seconds": history["seconds"],
-            "log_likelihood": history["log_likelihood"].to_numpy() / weight,
-            "objective": objective,
-            "gap": best - objective,
-        }
+    return model.history.select(
+        "iteration",
+        "round",
+        "seconds",
+        pl.col("log_likelihood") / weight,
+        pl.col("objective") / weight,
+        gap=(pl.col("objective").max().over("round") - pl.col("objective")) / weight,
     )
