@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint format soak bench rivals clean
+.PHONY: help demo paper test lint format soak bench priors rivals clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -43,6 +43,9 @@ soak: $(VENV)/dev ## the long versions of the property tests
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks
+
+priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchmarks/results/priors.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.priors
 
 rivals: $(VENV)/dev ## logistic forms against CLAX, which gets an environment of its own (.clax)
 	PYTHONPATH=. $(BIN)/python -m benchmarks.features

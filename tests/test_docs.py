@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-NEEDS = {"forms.md": ("sklearn", "torch"), "paper.md": ()}
+NEEDS = {
+    "forms.md": ("sklearn", "torch"),
+    "paper.md": (),
+    "readers.md": (),
+    "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
+    "uncertainty.md": (),
+}
 
 
 @pytest.mark.parametrize("page", NEEDS)

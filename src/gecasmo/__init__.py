@@ -1,6 +1,8 @@
 """gecasmo: write a click model as a short program, compile it, fit it exactly."""
 
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM, Gradient
@@ -24,6 +26,20 @@ from gecasmo.models import (
     CountingDCM,
     CountingSDBN,
 )
+
+if TYPE_CHECKING:
+    from gecasmo.checkup import check
+    from gecasmo.evaluation import compare
+
+# Made when they are first asked for: `import gecasmo` stays light.
+_LATER = {"check": "gecasmo.checkup", "compare": "gecasmo.evaluation"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'gecasmo' has no attribute {name!r}")
+    return getattr(import_module(_LATER[name]), name)
+
 
 try:
     __version__ = version("gecasmo")
@@ -57,6 +73,8 @@ __all__ = [
     "Sum",
     "Table",
     "Torch",
+    "check",
+    "compare",
     "errors",
     "flip",
     "load",

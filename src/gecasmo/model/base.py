@@ -26,6 +26,7 @@ from gecasmo.model.given import as_frame
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
+    from gecasmo.judgments import Judgments
     from gecasmo.model.fitting import FitReport
     from gecasmo.plots.accessor import Plots
 
@@ -415,6 +416,12 @@ class Model:
         from gecasmo.plots.accessor import Plots
 
         return Plots(self)
+
+    def judgments(self, **options: Any) -> Judgments:
+        """Graded judgments of pairs; `gecasmo.judgments.judge` explains the options."""
+        from gecasmo.judgments import judge
+
+        return judge(self, **options)
 
     # -- keeping -------------------------------------------------------------------------------
     def save(self, path: Any) -> None:
