@@ -22,17 +22,21 @@ from gecasmo.forms import FormState, Table, TableState
 
 Floats = NDArray[np.float64]
 
-_PAGES = 50_000
+PAGES = 50_000
 _STEPS = 30
 _AVERAGED = 15
 
 
 def integrated(
-    problem: Problem, best: Evaluation, believed: list[FormState], rows: list[int]
+    problem: Problem,
+    best: Evaluation,
+    believed: list[FormState],
+    rows: list[int],
+    n_buckets: int,
 ) -> list[FormState]:
-    """The states `believed`, with shared tables as they are when rows are integrated out.
+    """The states of `best`, with shared tables as they are when rows are integrated out.
 
-    `best` has rows at the top of the objective; `rows` are the coins with beliefs in `believed`.
+    `rows` are the coins with beliefs in `believed`, as far as the first buckets tell.
     """
     shared = [
         number
@@ -40,8 +44,8 @@ def integrated(
         if isinstance(coin.form, Table) and number not in rows and len(coin.rows)
     ]
     if not shared or not rows:
-        return believed
-    n_buckets, factor = problem.expectation.sample(_PAGES)
+        return best.states
+    factor = _factor(problem, n_buckets)
     held = {number: problem.weights(best.states)[number] for number in rows}
     draws = _draws(problem, best, believed, rows, n_buckets)
 
@@ -55,7 +59,7 @@ def integrated(
         _climbed(problem, best.states, shared, weights_of_rows, n_buckets, factor)
         for weights_of_rows in (estimates, drawn)
     ]
-    states = list(believed)
+    states = list(best.states)
     for number in shared:
         form: Any = problem.coins[number].form
         vector = form.vector(best.states[number])
@@ -65,6 +69,13 @@ def integrated(
         moved = np.where(inside, vector + np.where(inside, shift, 0.0), vector)
         states[number] = form.from_vector(best.states[number], moved)
     return states
+
+
+def _factor(problem: Problem, n_buckets: int) -> float:
+    """How much more the whole log weighs than the pages looked at."""
+    encoded = problem.expectation.encoded
+    part = encoded.weight[: encoded.bucket_start[n_buckets]].sum()
+    return float(encoded.weight.sum() / part) if part > 0 else 1.0
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.integrated import integrated
+from gecasmo.estimation.beliefs.integrated import PAGES, integrated
 from gecasmo.estimation.beliefs.likelihood import Asked, row_likelihoods
 from gecasmo.estimation.beliefs.moments import row_moments_of
 from gecasmo.estimation.beliefs.prior import learned
@@ -27,7 +27,7 @@ from gecasmo.forms.priors import Grouping, Priors, group_rows
 # A few rows say nothing of what is usual.
 _FEWEST_ROWS = 5
 # Priors are learned from the pages of some queries if there are many more.
-_PAGES = 100_000
+_PAGES = 50_000
 _TOLERANCE = 0.02
 
 
@@ -92,28 +92,22 @@ class Beliefs:
         """
         shared = Shared(self.problem, best.states, self._with_rows(best))
         covariance = shared.covariance(best)
-        states = self._believed(best, shared.rows)
         if self.learns:
-            states = integrated(self.problem, best, states, shared.rows)
-            # Rows once more, now that the coins they lean on have moved.
-            states = self._believed(self.problem.evaluate(self._mixed(best, states)), shared.rows)
+            # Shared coins first: rows lean on them.
+            n_buckets = self.problem.expectation.sample(PAGES)[0]
+            believed = self._believed(best, shared.rows, n_buckets)
+            moved = integrated(self.problem, best, believed, shared.rows, n_buckets)
+            best = self.problem.evaluate(moved)
+        states = self._believed(best, shared.rows, N_BUCKETS)
         return self._widened(self.problem.evaluate(states), shared, covariance)
 
-    def _mixed(self, best: Evaluation, states: list[Any]) -> list[Any]:
-        """Rows at their estimates, all others as they are now."""
-        rows = {learner.number for learner in self.learners}
-        return [
-            at if number in rows and isinstance(at, TableState) and at.priors is not None else now
-            for number, (at, now) in enumerate(zip(best.states, states, strict=True))
-        ]
-
-    def _believed(self, best: Evaluation, rows: list[int]) -> list[Any]:
+    def _believed(self, best: Evaluation, rows: list[int], n_buckets: int) -> list[Any]:
         """The states with the posterior means and deviations of the rows of some coins."""
         chosen = [learner for learner in self.learners if learner.number in rows]
         states = list(best.states)
         if not chosen:
             return states
-        likelihoods = self._likelihoods(best, chosen, N_BUCKETS)
+        likelihoods = self._likelihoods(best, chosen, n_buckets)
         for learner, likelihood in zip(chosen, likelihoods, strict=True):
             state = best.states[learner.number]
             moments = row_moments_of(likelihood, np.arange(len(likelihood)), _as_prior(state))

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # What many rows say of a prior, some of them say as well.
-_MOST_ROWS = 50_000
+_MOST_ROWS = 20_000
 _MOST_ROWS_IN_GROUPS = 200_000
 _WEAKEST, _STRONGEST = np.log(0.02), np.log(1e4)
 _FARTHEST = 9.0  # the logit of a mean
