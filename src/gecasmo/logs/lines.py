@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,8 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.inputs import Opened
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Two of these, such as \ud83d\ude00, are a character; one alone is in JSON, but not in UTF-8.
+HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Lines:
@@ -51,8 +54,13 @@ class Lines:
         if wrong.any():
             raise self.error(int(wrong.arg_true()[0]), what)
 
-    def records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def records(self, rows: pl.Series | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
         """Read each line that is not blank as a JSON object.
+
+        Parameters
+        ----------
+        rows
+            Which lines; None for all.
 
         Yields
         ------
@@ -64,11 +72,18 @@ class Lines:
         ClickLogError
             Naming the line that is not a JSON object.
         """
-        for row, text in enumerate(self.text):
+        texts = self.text if rows is None else self.text.gather(rows)
+        for row, text in zip(range(len(texts)) if rows is None else rows, texts, strict=True):
             if not text or text.isspace():
                 continue
             try:
                 record = json.loads(text)
+                if HALF_A_CHARACTER.search(text):
+                    json.dumps(record, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                raise self.error(
+                    row, "a text has half a character (half of a pair of \\u)"
+                ) from None
             except ValueError as error:
                 raise self.error(row, f"not valid JSON ({error})") from None
             except RecursionError:

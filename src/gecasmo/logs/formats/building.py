@@ -69,8 +69,13 @@ def first_on_page(results: pl.DataFrame) -> pl.Series:
     pl.Series
     """
     # One number for page and document is far faster to hash than the pair of them.
-    code = results["doc"].cast(pl.String).cast(pl.Categorical).to_physical()
+    code = code_of(results["doc"])
     return (results["page"].cast(pl.UInt64) * 2**32 + code.cast(pl.UInt64)).is_first_distinct()
+
+
+def code_of(ids: pl.Series) -> pl.Series:
+    """Give each different id a number, below 2**32."""
+    return ids.cast(pl.String).cast(pl.Categorical).to_physical()
 
 
 def note_shown_twice(

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
+from gecasmo.logs.formats.ubi_fields import BULK
 from gecasmo.logs.formats.ubi_pages import DETAILS, SIGNALS, build_pages
-from gecasmo.logs.formats.ubi_records import BULK, Records
+from gecasmo.logs.formats.ubi_records import Records
 from gecasmo.logs.formats.writing import Writing, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.notes import Notebook

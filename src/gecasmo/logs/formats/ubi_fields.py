@@ -117,9 +117,9 @@ def as_text(value: Any) -> str | None:
 
 def read_moment(value: Any) -> datetime.datetime | None:
     """Read a time: milliseconds since 1970, ISO 8601, or a time already; UTC where none is said."""
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value[:30])
     try:
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return _EPOCH + datetime.timedelta(milliseconds=value)
         if isinstance(value, str):
@@ -137,19 +137,15 @@ def moments_of_numbers(values: pl.Series) -> pl.Series:
     """Read milliseconds since 1970, all at once; null where `read_moment` finds no time."""
     numbers = values.cast(pl.Int64)
     sound = numbers.is_between(_FIRST_MOMENT, _LAST_MOMENT)
-    table = pl.DataFrame({"number": numbers, "sound": sound})
-    known = table.select(pl.when("sound").then("number")).to_series()
+    known = pl.select(pl.when(sound).then(numbers)).to_series()
     return known.cast(pl.Datetime("ms", "UTC")).cast(MOMENT)
 
 
 def moments_of_texts(values: pl.Series) -> pl.Series:
     """Read times written as texts, the usual ones all at once; null as in `read_moment`."""
     usual = values.str.contains(_ISO)
-    plain = values.str.head(19) + values.str.slice(19).str.strip_suffix("Z").str.strip_suffix(
-        "+00:00"
-    )
-    table = pl.DataFrame({"value": values, "usual": usual, "plain": plain})
-    texts = table.select(pl.when("usual").then("plain")).to_series()
+    plain = values.str.strip_suffix("Z").str.strip_suffix("+00:00")
+    texts = pl.select(pl.when(usual).then(plain)).to_series()
     found = texts.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     found = found.dt.replace_time_zone("UTC")
     odd = (found.is_null() & values.is_not_null()).arg_true()

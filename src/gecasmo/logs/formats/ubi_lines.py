@@ -35,7 +35,7 @@ _HEX = "[0-9a-fA-F]"
 _UNICODE = rf"u(?:[0-9a-cA-CefEF]{_HEX}{{3}}|[dD][0-7]{_HEX}{{2}})"
 _TEXT = rf'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|{_UNICODE}))*"'
 _COUNT = r"[1-9][0-9]{0,17}|0"
-_WHOLE = rf"-?[1-9][0-9]{{0,17}}|0"
+_WHOLE = r"-?[1-9][0-9]{0,17}|0"
 _NUMBER = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
 _SPACE = r"[ \t\r\n]*"
 _ITEM = rf'(?:"{_PLAIN_TEXT}"|{_WHOLE})'
@@ -144,18 +144,18 @@ def shape_of(line: str) -> Shape | None:
     kind, fields = fields_of(inner)
     if kind == "neither" or isinstance(inner.get("event_attributes"), str | int | float):
         return None
-    columns = {name: _token_of(value) for name, value in fields.items() if value is not None}
+    marks = {name: _read_mark(value) for name, value in fields.items() if value is not None}
     taken = {}
-    for name, number in columns.items():
-        wanted = None if number is None else _group(name, str(tokens[number].lastgroup))
-        if number is None or wanted is None:
+    for name, (number, found) in marks.items():
+        wanted = _group(name, found)
+        # A list of one text is a list only where it was marked as one.
+        if wanted is None or tokens[number].lastgroup != found:
             return None
         taken[number] = wanted
     in_order = sorted(taken)
     groups = {
-        name: (in_order.index(number) + 1, tokens[number].lastgroup == "number")
-        for name, number in columns.items()
-        if number is not None
+        name: (in_order.index(number) + 1, found == "number")
+        for name, (number, found) in marks.items()
     }
     return Shape(kind, _pattern(tokens, taken), groups)
 
@@ -171,14 +171,15 @@ def _mark(number: int, token: re.Match[str]) -> str:
     return marks.get(str(token.lastgroup), token[0])
 
 
-def _token_of(value: Any) -> int | None:
-    """Read a mark; None where a value is made of several tokens, or is none that was marked."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0] if isinstance(value[0], str) else None
+def _read_mark(value: Any) -> tuple[int, str]:
+    """Return the number of the token that a value came from, and what it is there."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        return int(value[0]), "list"
     if isinstance(value, str):
-        return int(value)
-    is_mark = isinstance(value, int) and not isinstance(value, bool)
-    return value - _FIRST_MARK if is_mark else None
+        return int(value), "text"
+    if isinstance(value, int) and value >= _FIRST_MARK:
+        return value - _FIRST_MARK, "number"
+    return 0, "other"
 
 
 def _group(column: str, token: str) -> str | None:
@@ -187,9 +188,7 @@ def _group(column: str, token: str) -> str | None:
         return f"({_LIST})" if token == "list" else None
     if column == "ordinal":
         return f"({_COUNT})" if token == "number" else None
-    if token == "list":
-        return None
-    return f"({_WHOLE})" if token == "number" else f'"({_PLAIN_TEXT})"'
+    return {"number": f"({_WHOLE})", "text": f'"({_PLAIN_TEXT})"'}.get(token)
 
 
 def _pattern(tokens: list[re.Match[str]], taken: dict[int, str]) -> str:

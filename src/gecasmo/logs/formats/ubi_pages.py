@@ -7,6 +7,7 @@ import re
 import polars as pl
 
 from gecasmo.logs.formats.building import (
+    code_of,
     nested,
     note_repeated_queries,
     note_shown_twice,
@@ -164,7 +165,10 @@ def _shown(events: pl.DataFrame, queries: pl.DataFrame, notes: Notebook) -> pl.D
 
 def _ranked(shown: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFrame:
     """Give every result its rank: its position, or the order of the events where that fails."""
-    again = ~pl.struct("page", "doc", "ordinal").is_first_distinct()
+    # Numbers for pages and documents are far faster to compare than their names.
+    codes = (code_of(shown[name]).alias(f"{name}_code") for name in ("page", "doc"))
+    shown = shown.with_columns(codes)
+    again = ~pl.struct("page_code", "doc_code", "ordinal").is_first_distinct()
     repeats = shown.filter(again)
     notes.add(
         "duplicate impressions",
@@ -173,8 +177,8 @@ def _ranked(shown: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFr
         records.places(repeats["row"]),
     )
     shown = shown.filter(~again)
-    unplaced = pl.col("ordinal").is_null().any().over("page")
-    shared = pl.struct("page", "ordinal").is_duplicated().any().over("page") & ~unplaced
+    unplaced = _on_pages_with(pl.col("ordinal").is_null(), shown)
+    shared = _on_pages_with(pl.struct("page_code", "ordinal").is_duplicated(), shown) & ~unplaced
     for kind, pages in (
         ("pages without positions", shown.filter(unplaced)),
         ("pages with two results on one position", shown.filter(shared)),
@@ -189,12 +193,18 @@ def _ranked(shown: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFr
     odd = shown.select(unplaced | shared).to_series()
     # A result that came again without a position is the same result.
     by_order = shown.filter(odd).sort("timestamp", "row", nulls_last=True)
-    by_order = by_order.unique(["page", "doc"], keep="first", maintain_order=True)
+    by_order = by_order.unique(["page_code", "doc_code"], keep="first", maintain_order=True)
     by_order = by_order.with_columns(
         rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page")
     )
     by_position = shown.filter(~odd).with_columns(rank=pl.col("ordinal"))
-    return pl.concat([by_position, by_order])
+    return pl.concat([by_position, by_order]).drop("page_code", "doc_code")
+
+
+def _on_pages_with(found: pl.Expr, shown: pl.DataFrame) -> pl.Expr:
+    """Say of each result whether it is on a page that has something."""
+    pages = shown.filter(found)["page_code"].unique()
+    return pl.col("page_code").is_in(pages.implode())
 
 
 def _pages(queries: pl.DataFrame, shown: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -233,9 +243,11 @@ def _with_signals(
     results = results.with_row_index("result")
     events = events.filter(pl.col("kind").is_in(SIGNALS)).sort("row")
     keys = ["number", "doc"]
-    upper = results.unique(keys, keep="first", maintain_order=True)
+    # Few results have any event, and only those need be looked for.
+    places = results.join(events, on=keys, how="semi", maintain_order="left")
+    upper = places.unique(keys, keep="first", maintain_order=True)
     upper = upper.select(*keys, "result", shown_at="timestamp")
-    exact = results.select(*keys, "ordinal", exact="result").unique([*keys, "ordinal"])
+    exact = places.select(*keys, "ordinal", exact="result").unique([*keys, "ordinal"])
     events = events.join(upper, on=keys, how="left", maintain_order="left")
     events = events.join(exact, on=[*keys, "ordinal"], how="left", maintain_order="left")
     events = events.with_columns(result=pl.coalesce("exact", "result"))

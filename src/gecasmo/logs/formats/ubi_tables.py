@@ -57,7 +57,7 @@ def read_plain_table(table: pl.DataFrame) -> Plain | None:
         return None
     undated = (times.is_not_null() & records["timestamp"].is_null()).arg_true().to_list()
     frames = {
-        kind: [frame.select(SCHEMAS[kind]).cast(dict(SCHEMAS[kind]))]
+        kind: [frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[kind].items())]
         for kind, frame in (("query", queries), ("event", events))
     }
     return Plain(frames, undated)
@@ -71,9 +71,8 @@ def _column(table: pl.DataFrame, name: str) -> pl.Series:
 
 def _attribute(table: pl.DataFrame, part: str, key: str, otherwise: str) -> pl.Series:
     """Find an attribute of the events: in the nested attributes, in a flat column, or outside."""
-    flat = _column(table, f"{FLAT}{part}.{key}")
-    if flat.name not in table.columns or flat.dtype == pl.Null:
-        flat = _column(table, otherwise if flat.name not in table.columns else flat.name)
+    name = f"{FLAT}{part}.{key}"
+    flat = _column(table, name if name in table.columns else otherwise)
     attributes = _column(table, "event_attributes")
     if attributes.dtype == pl.Null:
         return flat
@@ -83,14 +82,11 @@ def _attribute(table: pl.DataFrame, part: str, key: str, otherwise: str) -> pl.S
     if not isinstance(parts.get(part), pl.Struct):
         return flat
     found = attributes.struct.field(part)
-    keys = [inner.name for inner in found.dtype.fields]
-    nested = found.struct.field(key) if key in keys else _column(table, otherwise)
+    inside = key in found.struct.fields
+    nested = found.struct.field(key) if inside else _column(table, otherwise)
     if pl.Null not in (flat.dtype, nested.dtype) and flat.dtype != nested.dtype:
         raise _Odd
-    both = pl.DataFrame(
-        {"is_nested": attributes.is_not_null() & found.is_not_null(), "in": nested, "out": flat}
-    )
-    return both.select(pl.when("is_nested").then("in").otherwise("out")).to_series()
+    return pl.select(pl.when(found.is_not_null()).then(nested).otherwise(flat)).to_series()
 
 
 def _text(values: pl.Series) -> pl.Series:
