@@ -83,8 +83,8 @@ def _measure_e_steps(log: ClickLog, kind: str, figures: Figures) -> None:
 def _measure_fits(log: ClickLog, kind: str, figures: Figures) -> None:
     for model in FITTED:
         _say(f"{kind}: fits of {model.__name__}")
-        default, results = measure_fits(model, log, kind)
-        figures.default_fits.append(default)
+        defaults, results = measure_fits(model, log, kind)
+        figures.default_fits += defaults
         figures.fits += results
         for one in results:
             _say(f"  {one.method}: {one.evaluations} evaluations, {one.seconds:.2f} s")

@@ -172,15 +172,19 @@ def _fit_lines(figures: Figures) -> list[str]:
         [
             one.model,
             one.log,
+            one.priors,
             f"{one.fit_seconds:.2f}",
             f"{one.encode_seconds:.2f}",
             f"{one.evaluations}",
-            f"{one.gap_per_page:.1e}",
+            "" if one.gap_per_page is None else f"{one.gap_per_page:.1e}",
         ]
         for one in figures.default_fits
     ]
-    header = ["model", "log", "fit(log), s", "of it encoding", "evaluations", "below limit a page"]
-    return [*lines, "`fit(log)` with its defaults, kernels compiled:", "", *_table(header, rows)]
+    header = [
+        *["model", "log", "priors", "fit(log), s", "of it encoding", "evaluations"],
+        "below limit a page",
+    ]
+    return [*lines, "`fit(log)`, kernels compiled:", "", *_table(header, rows)]
 
 
 def _first_fit_lines(figures: Figures) -> list[str]:

@@ -43,14 +43,15 @@ class FitResult:
 
 @dataclass(frozen=True)
 class DefaultFitResult:
-    """`fit(log)` as it comes, and what it does before the first E-step."""
+    """A fit that stops by itself, and what it does before the first E-step."""
 
     model: str
     log: str
+    priors: str
     encode_seconds: float
     fit_seconds: float
     evaluations: int
-    gap_per_page: float
+    gap_per_page: float | None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,33 +97,50 @@ class _Run:
 
 def measure_fits(
     model_class: type[gecasmo.ClickModel], log: ClickLog, kind: str
-) -> tuple[DefaultFitResult, list[FitResult]]:
-    """Find the limit, then see how long each method takes to get near it."""
+) -> tuple[list[DefaultFitResult], list[FitResult]]:
+    """Find the limit under fixed priors, then see how long each method takes to get near it."""
+
+    def plain() -> gecasmo.ClickModel:
+        ones = gecasmo.Table(pseudo_counts=(1, 1))
+        return model_class(**{coin: ones for coin in model_class().forms})
+
     for augmentation in ("minimal", "full"):  # compile
         method = EM(max_iter=2, tol=0, augmentation=augmentation)
-        model_class().fit(log, method, threads=THREADS, progress=False)
-    default = _fit(model_class(), log, EM())
-    runs = {name: _fit(model_class(), log, method) for name, method in METHODS.items()}
-    limit = max(run.best for run in (_fit(model_class(), log, LIMIT), default, *runs.values()))
+        plain().fit(log, method, threads=THREADS, progress=False)
+    few = log.take(range(min(500, log.n_sessions)))
+    model_class().fit(few, threads=THREADS, progress=False)
+    fixed = _fit(plain(), log, EM())
+    learned = _fit(model_class(), log, EM(), intervals=True)
+    runs = {name: _fit(plain(), log, method) for name, method in METHODS.items()}
+    limit = max(run.best for run in (_fit(plain(), log, LIMIT), fixed, *runs.values()))
     near = limit - TOLERANCE * log.n_sessions
     began = time.perf_counter()
     model_class().encode(log, "e_step")
-    result = DefaultFitResult(
-        model=model_class.__name__,
-        log=kind,
-        encode_seconds=time.perf_counter() - began,
-        fit_seconds=default.ended - default.began,
-        evaluations=len(default.evaluations),
-        gap_per_page=(limit - default.best) / log.n_sessions,
-    )
-    return result, [_reached(name, run, near, kind) for name, run in runs.items()]
+    encoding = time.perf_counter() - began
+    gap = (limit - fixed.best) / log.n_sessions
+    results = [
+        DefaultFitResult(
+            model_class.__name__,
+            kind,
+            priors,
+            encoding,
+            run.ended - run.began,
+            len(run.evaluations),
+            below,
+        )
+        for priors, run, below in (
+            ("fixed, no intervals", fixed, gap),
+            ("learned, with intervals (the default)", learned, None),
+        )
+    ]
+    return results, [_reached(name, run, near, kind) for name, run in runs.items()]
 
 
-def _fit(model: gecasmo.ClickModel, log: ClickLog, method: EM) -> _Run:
+def _fit(model: gecasmo.ClickModel, log: ClickLog, method: EM, intervals: bool = False) -> _Run:
     with warnings.catch_warnings(), _watched_evaluations() as seen:
         warnings.simplefilter("ignore", ConvergenceWarning)
         began = time.perf_counter()
-        model.fit(log, method, threads=THREADS, progress=False)
+        model.fit(log, method, threads=THREADS, progress=False, intervals=intervals)
         return _Run(model, began, time.perf_counter(), seen)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +19,9 @@ import polars as pl
 
 import gecasmo
 
+SEED = 20250303
 CONTINUATION = 0.88
+PURCHASE = 0.4  # of those who are satisfied
 # Queries, the most frequent first, and what kind of product each is for.
 QUERIES = {
     "running shoes": "shoe",
@@ -54,19 +55,11 @@ QUERIES = {
     "pilates mat": "mat",
     "ultralight backpack": "pack",
 }
-ROBOT = "u-0666"
+ROBOT = "u-7777"
 
 
-@dataclass(frozen=True)
-class Shop:
-    """What the shop could show for its queries, and what shoppers think of it."""
-
-    pairs: pl.DataFrame  # query, doc, attraction, satisfaction, score of the ranker
-    purchase: dict[str, float]  # by product: how probable a satisfied shopper buys it
-
-
-def make_shop(rng: np.random.Generator) -> Shop:
-    """Products of each kind, and how good each is for each query."""
+def make_shop(rng: np.random.Generator) -> pl.DataFrame:
+    """What the shop could show for each query, how good it is, and what the ranker thinks."""
     kinds = sorted(set(QUERIES.values()))
     products = {
         kind: [f"{kind}-{number:04d}" for number in np.sort(rng.choice(1000, 26, replace=False))]
@@ -82,22 +75,21 @@ def make_shop(rng: np.random.Generator) -> Shop:
             satisfaction = _expit(-0.4 + 0.5 * fit + 0.8 * rng.normal())
             rows.append((query, str(doc), attraction, satisfaction, fit + 0.7 * rng.normal()))
     names = ["query", "doc", "attraction", "satisfaction", "score"]
-    pairs = pl.DataFrame(rows, schema=names, orient="row")
-    return Shop(pairs, {doc: float(rng.beta(4, 6)) for doc in quality})
+    return pl.DataFrame(rows, schema=names, orient="row")
 
 
 def _expit(value: float) -> float:
     return float(1 / (1 + np.exp(-value)))
 
 
-def make_pages(shop: Shop, n_pages: int, rng: np.random.Generator) -> pl.DataFrame:
+def make_pages(shop: pl.DataFrame, n_pages: int, rng: np.random.Generator) -> pl.DataFrame:
     """Who saw what, when; a row a result, without clicks."""
     popularity = np.arange(1, len(QUERIES) + 1) ** -1.1
     query = rng.choice(list(QUERIES), n_pages, p=popularity / popularity.sum())
     user = rng.integers(0, max(1, n_pages // 3), n_pages)
     seconds = np.sort(rng.integers(0, 28 * 24 * 3600, n_pages))
     length = rng.choice([6, 8, 10], n_pages, p=[0.35, 0.15, 0.5])
-    by_query = {name: frame for (name,), frame in shop.pairs.group_by("query")}
+    by_query = {name: frame for (name,), frame in shop.group_by("query")}
     pages = []
     for page in range(n_pages):
         offered = by_query[query[page]]
@@ -117,25 +109,24 @@ def make_pages(shop: Shop, n_pages: int, rng: np.random.Generator) -> pl.DataFra
     return pl.concat(pages)
 
 
-def true_model(shop: Shop) -> gecasmo.DBN:
+def true_model(shop: pl.DataFrame) -> gecasmo.DBN:
     """How the shoppers behave."""
     row = pl.col("query"), pl.col("doc")
     return gecasmo.DBN.with_values(
-        attraction=shop.pairs.select(*row, probability="attraction"),
-        satisfaction=shop.pairs.select(*row, probability="satisfaction"),
+        attraction=shop.select(*row, probability="attraction"),
+        satisfaction=shop.select(*row, probability="satisfaction"),
         continuation=CONTINUATION,
     )
 
 
-def with_purchases(seen: pl.DataFrame, shop: Shop, rng: np.random.Generator) -> pl.DataFrame:
+def with_purchases(seen: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
     """Some of what satisfied is bought; a column `satisfaction` tells what did."""
-    wish = seen["doc"].replace_strict(shop.purchase, return_dtype=pl.Float64).to_numpy()
-    bought = (seen["satisfaction"] == "heads").fill_null(False).to_numpy()
-    return seen.with_columns(purchase=pl.Series(bought & (rng.random(len(seen)) < wish)))
+    satisfied = (seen["satisfaction"] == "heads").fill_null(False).to_numpy()
+    return seen.with_columns(purchase=pl.Series(satisfied & (rng.random(len(seen)) < PURCHASE)))
 
 
 def with_robot(seen: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
-    """A visitor who clicks on everything, on one long page in 400."""
+    """A visitor who clicks on everything, on one long page in 200."""
     long = seen.group_by("session", maintain_order=True).len().filter(pl.col("len") == 10)
     sessions = long["session"].to_numpy()
     robot = pl.col("session").is_in(rng.choice(sessions, len(sessions) // 200, replace=False))
@@ -143,6 +134,13 @@ def with_robot(seen: pl.DataFrame, rng: np.random.Generator) -> pl.DataFrame:
         user=pl.when(robot).then(pl.lit(ROBOT)).otherwise("user"),
         click=pl.col("click") | robot,
         purchase=pl.col("purchase") & ~robot,
+    )
+
+
+def true_shop(seed: int = SEED) -> pl.DataFrame:
+    """What nobody knows in life: the true attraction and satisfaction of every pair."""
+    return make_shop(np.random.default_rng(seed)).select(
+        "query", "doc", "attraction", "satisfaction"
     )
 
 
@@ -156,7 +154,7 @@ def make_log(n_pages: int, seed: int) -> pl.DataFrame:
     seen = log.to_frame().join(
         hidden.select(*result, "satisfaction"), on=result, maintain_order="left"
     )
-    seen = with_robot(with_purchases(seen, shop, rng), rng)
+    seen = with_robot(with_purchases(seen, rng), rng)
     return seen.select(
         session_id="session",
         user_id="user",
@@ -179,7 +177,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     beside = Path(__file__).with_name("shop.csv.gz")
     parser.add_argument("--pages", type=int, default=6_000, help="how many searches")
-    parser.add_argument("--seed", type=int, default=20250303, help="of all that is random")
+    parser.add_argument("--seed", type=int, default=SEED, help="of all that is random")
     parser.add_argument("--output", "-o", type=Path, default=beside, help="where to")
     asked = parser.parse_args()
     log = make_log(asked.pages, asked.seed)

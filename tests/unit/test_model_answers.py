@@ -480,6 +480,8 @@ def test_evaluation_by_hand() -> None:
         "marginal_perplexity_pooled",
         "conditional_perplexity_arithmetic",
         "conditional_perplexity_pooled",
+        "brier",
+        "ece",
     }
 
 
@@ -489,6 +491,8 @@ def test_evaluation_prints_a_table() -> None:
         "GCTR on 1 sessions, 2 results",
         "  log-likelihood per session     -1.3863",
         "  log-likelihood per result      -0.6931",
+        "  Brier score                     0.2500",
+        "  calibration error (ECE)         0.0000",
         "",
         "  perplexity      marginal   conditional",
         "  arithmetic        2.0000        2.0000",

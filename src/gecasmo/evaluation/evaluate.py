@@ -70,6 +70,8 @@ class Evaluation:
             "marginal_perplexity_pooled": self.marginal.pooled,
             "conditional_perplexity_arithmetic": self.conditional.arithmetic,
             "conditional_perplexity_pooled": self.conditional.pooled,
+            "brier": self.brier,
+            "ece": self.ece,
         }
 
     def __str__(self) -> str:
@@ -80,6 +82,8 @@ class Evaluation:
         lines += [
             f"  log-likelihood per session  {self.log_likelihood:10.4f}",
             f"  log-likelihood per result   {self.log_likelihood_per_result:10.4f}",
+            f"  Brier score                 {self.brier:10.4f}",
+            f"  calibration error (ECE)     {self.ece:10.4f}",
             "",
             f"  {'perplexity':<12}{'marginal':>12}{'conditional':>14}",
         ]

@@ -174,21 +174,23 @@ class Table:
             spread = np.where(state.is_fixed, 0.0, spread)
         return replace(state, probability=mean, spread=spread)
 
-    def unseen(self, state: TableState, rows: Rows) -> tuple[Floats, Floats | None, list[str]]:
+    def unseen(
+        self, state: TableState, rows: Rows
+    ) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
         """What is believed of rows that the fit had no part of: mean, spread, and what that rests
         on."""
         mean, group = self._of_unseen(state, rows)
         if state.priors is None or state.grouping is None:
             a, b = state.pseudo
             if state.is_constant:
-                return mean, None, ["given"] * len(rows)
+                return mean, None, np.full(len(rows), "given")
             spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
-            return mean, spread, ["prior"] * len(rows)
+            return mean, spread, np.full(len(rows), "prior")
         strength = state.priors.strength
         typical = float(np.exp(state.priors.log_strength.mean()))
         own = np.where(group >= 0, strength[group], typical)
         spread = np.sqrt(mean * (1 - mean) / (own + 1))
-        told = [state.grouping.label[g] if g >= 0 else "prior" for g in group]
+        told = np.where(group >= 0, np.array(state.grouping.label)[group], "prior")
         return mean, spread, told
 
     def _of_unseen(self, state: TableState, rows: Rows) -> tuple[Floats, NDArray[np.int64]]:

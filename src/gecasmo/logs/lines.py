@@ -121,7 +121,7 @@ def read_lines(inputs: Opened, max_line: int) -> Lines:
         texts.append(pl.read_lines(data)["line"] if data else pl.Series(dtype=pl.String))
         names.append(file.name)
     lines = Lines(texts, names)
-    if not (lines.text.str.strip_chars() != "").any():
+    if not lines.text.str.contains(r"\S").any():
         raise ClickLogError(f"{inputs.label} is empty: there are no pages in it.")
     return lines
 

@@ -216,6 +216,7 @@ class Model:
         threads: int | None = None,
         progress: bool | None = None,
         impossible: Impossible = "raise",
+        intervals: bool = True,
     ) -> Self:
         """Estimate every coin from a log.
 
@@ -237,6 +238,9 @@ class Model:
         impossible : "raise", "drop" or "floor"
             What to do with pages of probability zero: refuse, leave them out, or count the
             impossible observation as 1e-8 and go on as if it had not been looked at.
+        intervals : bool
+            Work out how sure every row is, for `estimates` and `judgments`. Without it a fit with
+            fixed priors is faster; learned priors take that work anyway.
 
         Returns
         -------
@@ -244,7 +248,7 @@ class Model:
         """
         from gecasmo.model.fitting import fit_model
 
-        fit_model(self, log, method, start, features, threads, progress, impossible)
+        fit_model(self, log, method, start, features, threads, progress, impossible, intervals)
         return self
 
     @property

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 Floats = NDArray[np.float64]
+Texts = NDArray[np.str_]
 
 
 def estimate_frame(
@@ -38,7 +39,7 @@ def estimate_frame(
     probability = coin_probability(model, coin, rows)
     trials, spread, rests_on = _behind(model, coin, rows, probability)
     if isinstance(form, Fixed) or getattr(state, "is_constant", False):
-        spread, rests_on = np.full(len(rows), np.nan), ["given"] * len(rows)
+        spread, rests_on = np.full(len(rows), np.nan), np.full(len(rows), "given")
     low, high = beta_interval(probability, spread, level)
     numbers = {
         "probability": probability,
@@ -64,14 +65,14 @@ def _rows_of_fit(model: Model, coin: str) -> pl.DataFrame:
 
 def _behind(
     model: Model, coin: str, rows: pl.DataFrame, probability: Floats
-) -> tuple[Floats, Floats, list[str]]:
+) -> tuple[Floats, Floats, Texts]:
     """Expected flips, standard deviation and level of each row; NaN where nobody knows."""
     form, state = model.forms[coin], model.states()[coin]
     keys = model.keys[coin]
     n = len(rows)
     trials, spread = np.zeros(n), np.full(n, np.nan)
     if not isinstance(form, Table):
-        return trials, spread, ["features"] * n
+        return trials, spread, np.full(n, "features")
     wanted = Rows(keys, [rows[key] for key in keys], n)
     found = np.zeros(n, np.int64) if not keys else np.full(n, -1, np.int64)
     if keys and len(state.rows):
@@ -89,8 +90,11 @@ def _behind(
     is_fixed = np.zeros(n, bool)
     if state.is_fixed is not None:
         is_fixed[seen] = state.is_fixed[found[seen]]
-    told = ["given" if is_fixed[i] else own if trials[i] > 0 else rests_on[i] for i in range(n)]
-    return trials, spread, told
+    told = np.where(trials > 0, own, rests_on)
+    if model.report_ is None:  # the user's own numbers
+        is_fixed |= seen
+        spread[seen] = np.nan
+    return trials, spread, np.where(is_fixed, "given", told)
 
 
 def beta_interval(mean: Any, spread: Any, level: float) -> tuple[Floats, Floats]:

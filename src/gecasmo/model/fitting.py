@@ -67,6 +67,7 @@ def fit_model(
     threads: int | None,
     progress: bool | None,
     impossible: Impossible,
+    intervals: bool = True,
 ) -> None:
     """Fit `model` in place; it keeps its old fit if anything goes wrong."""
     method = EM() if method is None else method
@@ -91,7 +92,7 @@ def fit_model(
     if held_out is not None:
         problem.held_out = _Builder(work, held_out, method, start, threads, impossible).problem()
     with progress_bar(model.name, progress) as show, using_threads(threads):
-        solution = solve(problem, method, show, build.typical)
+        solution = solve(problem, method, show, build.typical, intervals)
     model.features_ = work.features_
     _keep(model, problem, solution, build)
 

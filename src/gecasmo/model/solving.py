@@ -23,7 +23,11 @@ _ROUGH = 1e-4
 
 
 def solve(
-    problem: Problem, method: Any, show: Any, typical: Mapping[str, dict[str, pl.Series]]
+    problem: Problem,
+    method: Any,
+    show: Any,
+    typical: Mapping[str, dict[str, pl.Series]],
+    intervals: bool = True,
 ) -> Solution:
     """Solve; and solve again for as long as forms find a better prior for themselves.
 
@@ -45,7 +49,7 @@ def solve(
         solution.history.append(
             last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
         )
-    if beliefs is not None and solution.converged:
+    if beliefs is not None and solution.converged and (intervals or beliefs.learns):
         # The objective is what was climbed, the likelihood that of the reported probabilities.
         best = replace(beliefs.summed_up(best), objective=best.objective)
     solution.best = best

@@ -111,11 +111,11 @@ def _whole(values: pl.Series) -> pl.Series:
     if not values.dtype.is_integer() and not values.dtype.is_float():
         raise _Odd
     known = values.drop_nulls()
-    sound = (known >= 0) & (known < LARGEST_ORDINAL)
-    if values.dtype.is_float():
-        sound &= known.is_finite() & (known == known.floor())
-    if not sound.all():
-        raise _Odd
+    if len(known):
+        lowest, highest = known.min(), known.max()
+        is_whole = values.dtype.is_integer() or bool((known % 1 == 0).all())
+        if not (is_whole and 0 <= lowest and highest < LARGEST_ORDINAL):  # type: ignore[operator]
+            raise _Odd
     return values.cast(pl.Int64)
 
 
