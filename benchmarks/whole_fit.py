@@ -102,7 +102,7 @@ def measure_fits(
 
     def plain() -> gecasmo.ClickModel:
         ones = gecasmo.Table(pseudo_counts=(1, 1))
-        return model_class(**{coin: ones for coin in model_class().forms})
+        return model_class(**dict.fromkeys(model_class().forms, ones))
 
     for augmentation in ("minimal", "full"):  # compile
         method = EM(max_iter=2, tol=0, augmentation=augmentation)

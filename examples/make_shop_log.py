@@ -20,6 +20,7 @@ import polars as pl
 import gecasmo
 
 SEED = 20250303
+N_PAGES = 5_000
 CONTINUATION = 0.88
 PURCHASE = 0.4  # of those who are satisfied
 # Queries, the most frequent first, and what kind of product each is for.
@@ -176,7 +177,7 @@ def write_gzip(frame: pl.DataFrame, path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     beside = Path(__file__).with_name("shop.csv.gz")
-    parser.add_argument("--pages", type=int, default=6_000, help="how many searches")
+    parser.add_argument("--pages", type=int, default=N_PAGES, help="how many searches")
     parser.add_argument("--seed", type=int, default=SEED, help="of all that is random")
     parser.add_argument("--output", "-o", type=Path, default=beside, help="where to")
     asked = parser.parse_args()

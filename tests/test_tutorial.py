@@ -1,7 +1,7 @@
 """The tutorial shows what its commands really print, and its log is what its script makes.
 
-`GECASMO_REWRITE=1 python -m pytest tests/test_tutorial.py` writes what the commands print now, and the
-pictures that they draw, into the page. Read it afterwards: the words between may no longer be true.
+`GECASMO_REWRITE=1 python -m pytest tests/test_tutorial.py` writes what the commands print now, and
+the pictures that they draw, into the page. Read it afterwards: are the words between still true?
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -47,7 +48,7 @@ class Step:
 
 
 def steps(page: list[str]) -> Iterator[Step]:
-    """All blocks of Python, which begin with their file's name, and all commands, in their order."""
+    """All blocks of Python, which begin with their file's name, and all commands, in order."""
     fences = [number for number, line in enumerate(page) if line.startswith("```")]
     for opening, closing in zip(fences[::2], fences[1::2], strict=True):
         body = range(opening + 1, closing)
@@ -64,11 +65,22 @@ def steps(page: list[str]) -> Iterator[Step]:
                 yield Step("command", page[prompt].removeprefix("$ "), page[place], place)
 
 
+class Terminal(CliRunner):
+    """Runs commands; what they write to both streams comes line by line, as in a terminal."""
+
+    @contextlib.contextmanager
+    def isolation(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        with super().isolation(*arguments, **options) as streams:
+            for stream in (sys.stdout, sys.stderr):
+                stream.reconfigure(line_buffering=True)
+            yield streams
+
+
 def run(command: str) -> list[str]:
     """What a command prints, on standard output and standard error as they come."""
     words = shlex.split(command, comments=True)
     if words[0] == "gecasmo":
-        done = CliRunner().invoke(app, words[1:], env=TERMINAL)
+        done = Terminal().invoke(app, words[1:], env=TERMINAL)
         assert done.exit_code == 0, done.output
         text = done.output
     elif words[0] == "python":
@@ -177,8 +189,8 @@ def test_every_command_prints_what_the_page_shows(folder: Path) -> None:
 
 def _pictures(page: list[str]) -> dict[str, str]:
     """Pictures on the page, and the files of the commands that they are."""
-    names = re.findall(r"\(images/(tutorial-\S+\.png)\)", "\n".join(page))
-    return {name: f"plots/{name.removeprefix('tutorial-')}" for name in names}
+    names = re.findall(r"\(images/(tutorial-\w+-\S+\.png)\)", "\n".join(page))
+    return {name: name.removeprefix("tutorial-").replace("-", "/", 1) for name in names}
 
 
 def _keep_picture(drawn: Path, target: Path) -> None:
@@ -199,7 +211,7 @@ def test_the_page_leaves_no_file_or_picture_unused() -> None:
 
 def test_the_log_is_what_its_script_makes(folder: Path) -> None:
     made = runpy.run_path(str(folder / "make_shop_log.py"))
-    made["write_gzip"](made["make_log"](6_000, made["SEED"]), folder / "again.csv.gz")
+    made["write_gzip"](made["make_log"](made["N_PAGES"], made["SEED"]), folder / "again.csv.gz")
     again, kept = (folder / "again.csv.gz").read_bytes(), (EXAMPLES / "shop.csv.gz").read_bytes()
     # Packers differ from machine to machine; what they packed does not.
     assert gzip.decompress(again) == gzip.decompress(kept)

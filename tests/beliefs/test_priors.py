@@ -202,8 +202,41 @@ def test_rank_and_exposure_are_worked_out_from_the_pages() -> None:
     found = row_averages(encoded, "click_rate", 0, ("query", "doc"), names)
     frame = encoded.rows[0].frame.with_columns(found.values()).sort("query", "doc")
     assert frame["rank"].to_list() == pytest.approx([(1 + 3 + 2 * 2) / 4, 1.5, 1.0])
-    assert frame["exposure"].to_list() == pytest.approx([1.0, 0.5, 1.0])
+    # Query q has pages of weight 4, r one; half a page is added on either side.
+    assert frame["exposure"].to_list() == pytest.approx([4.5 / 5, 2.5 / 5, 1.5 / 2])
     assert frame["impressions"].to_list() == [4.0, 2.0, 1.0]
+
+
+def test_rows_never_shown_are_like_rows_hardly_shown(tmp_path: Any) -> None:
+    """A ranker that shows what is good: of a much-asked query, what is never shown is not."""
+    rng = np.random.default_rng(5)
+    n_queries, n_docs, shown = 80, 12, 4
+    rate = rng.beta(1, 2, (n_queries, n_docs))
+    asked = np.repeat(np.arange(n_queries), np.where(np.arange(n_queries) < 20, 60, 3))
+    score = rate[asked] + rng.normal(0, 0.15, (len(asked), n_docs))
+    docs = np.argsort(-score, axis=1)[:, :shown]
+    click = rng.random(docs.shape) < rate[asked[:, None], docs]
+    log = read_log(
+        {
+            "session": np.repeat(np.arange(len(asked)), shown),
+            "query": np.repeat(asked, shown),
+            "doc": docs.ravel(),
+            "rank": np.tile(np.arange(1, shown + 1), len(asked)),
+            "click": click.ravel(),
+        }
+    )
+    model = DCTR(click_rate=Table(prior=Empirical(by=("rank", "exposure")))).fit(log)
+    new = model.estimates("click_rate", {"query": [0, 79, 999], "doc": [99, 99, 99]})
+    often, seldom, never = new["probability"]
+    assert often <= seldom <= never
+    assert often < never
+    seen = set(zip(np.repeat(asked, shown).tolist(), docs.ravel().tolist(), strict=True))
+    left = [rate[q, d] for q in range(20) for d in range(n_docs) if (q, d) not in seen]
+    assert often == pytest.approx(np.mean(left), abs=0.08)
+    model.save(tmp_path / "m.gecasmo")
+    again = gecasmo.load(tmp_path / "m.gecasmo")
+    frame = {"query": [0, 79, 999], "doc": [99, 99, 99]}
+    assert again.estimates("click_rate", frame).equals(model.estimates("click_rate", frame))
 
 
 def test_the_default_depends_on_the_key() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecasmo.logs import ClickLog, read_log
@@ -50,6 +50,7 @@ def docs_of(log: ClickLog) -> dict[str, list[object]]:
     return {session: docs[a:b] for session, a, b in parts}
 
 
+@settings(deadline=None)  # the first example may wait for imports or a busy machine
 @given(tables(), st.randoms(use_true_random=False))
 def test_shuffling_rows_changes_their_order_only(table: pl.DataFrame, random: object) -> None:
     rows = list(range(table.height))
@@ -65,6 +66,7 @@ def test_shuffling_rows_changes_their_order_only(table: pl.DataFrame, random: ob
     )
 
 
+@settings(deadline=None)
 @given(tables())
 def test_the_chain_is_sorted_and_complete(table: pl.DataFrame) -> None:
     log = read_log(table)
@@ -76,6 +78,7 @@ def test_the_chain_is_sorted_and_complete(table: pl.DataFrame) -> None:
     assert log.sessions.gather(log.page).to_list() == table["session"].to_list()
 
 
+@settings(deadline=None)
 @given(tables(), st.sampled_from(["log.parquet", "log.csv"]))
 def test_writing_and_reading_changes_nothing(table: pl.DataFrame, name: str) -> None:
     log = read_log(table, weight="weight")
@@ -88,6 +91,7 @@ def test_writing_and_reading_changes_nothing(table: pl.DataFrame, name: str) -> 
     assert again.weight.tolist() == log.weight.tolist()
 
 
+@settings(deadline=None)
 @given(tables())
 def test_nested_and_long_logs_agree(table: pl.DataFrame) -> None:
     nested = table.group_by("session", "query", "weight", maintain_order=True).agg(pl.all())
@@ -95,6 +99,7 @@ def test_nested_and_long_logs_agree(table: pl.DataFrame) -> None:
     assert chained(read_log(nested, weight="weight")) == chained(long)
 
 
+@settings(deadline=None)
 @given(tables(), st.data())
 def test_taking_keeps_what_the_sessions_had(table: pl.DataFrame, data: st.DataObject) -> None:
     log = read_log(table, weight="weight")

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.columns import coded, is_page_constant
+from gecasmo.encoding.columns import coded
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.errors import ClickLogError, ModelError
 
@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 
 EXPOSURE = "exposure"  # the share of pages on which a row is shown
 IMPRESSIONS = "impressions"  # how often a row is shown
+PAGES = "*pages*"  # how many pages could have shown it
 
 
 def row_averages(
@@ -59,8 +60,9 @@ def _typical(
 ) -> pl.Series:
     log, n_rows = encoded.log, len(encoded.rows[number])
     weight = log.weight[log.page]
-    if name == EXPOSURE:
-        return pl.Series(name, _exposure(encoded, coin, keys, rows, weight, n_rows))
+    if name in (EXPOSURE, PAGES):
+        exposure, pages = _exposure(encoded, keys, rows, weight, n_rows)
+        return pl.Series(name, exposure if name == EXPOSURE else pages)
     if name == IMPRESSIONS:
         return pl.Series(name, np.bincount(rows, weights=weight, minlength=n_rows))
     if name == "rank":
@@ -90,26 +92,29 @@ def _typical(
 
 
 def _exposure(
-    encoded: EncodedLog,
-    coin: str,
-    keys: Sequence[str],
-    rows: NDArray[np.int64],
-    weight: Floats,
-    n_rows: int,
-) -> Floats:
+    encoded: EncodedLog, keys: Sequence[str], rows: NDArray[np.int64], weight: Floats, n_rows: int
+) -> tuple[Floats, Floats]:
+    """For each row the share of pages that show it, and how many pages could have.
+
+    Half a page is added on either side: shown on one page of one is not the same as always.
+    """
     log = encoded.log
-    shown = np.bincount(rows, weights=weight, minlength=n_rows)
-    of_page = [key for key in keys if key in log.columns and is_page_constant(log, key)]
-    if not of_page:
-        share: Floats = shown / max(float(log.weight.sum()), 1e-300)
-        return share
-    codes = pl.DataFrame([pl.Series(key, coded(log, key, coin).codes) for key in of_page])
-    group = codes.select(pl.struct(pl.all()).rank("dense")).to_series().to_numpy().astype(np.int64)
-    firsts = log.order[log.starts[:-1][log.lengths > 0]]
-    pages = np.bincount(group[firsts], weights=log.weight[log.lengths > 0])
-    of_row = np.zeros(n_rows, np.int64)
-    of_row[rows] = group
-    return shown / np.maximum(pages[of_row], 1e-300)
+    shown = np.bincount(rows, weights=weight, minlength=n_rows).astype(np.float64)
+    pages = np.full(n_rows, float(log.weight.sum()))
+    if "query" in keys and log.has_query:
+        query = coded(log, "query", "query")
+        firsts = log.order[log.starts[:-1][log.lengths > 0]]
+        of_query = np.bincount(query.codes[firsts], weights=log.weight[log.lengths > 0])
+        query_of_row = np.zeros(n_rows, np.int64)
+        query_of_row[rows] = query.codes
+        pages = of_query[query_of_row]
+    return smoothed_share(shown, pages), pages
+
+
+def smoothed_share(shown: Floats | float, pages: Floats) -> Floats:
+    """A share of pages, drawn to one half by one page."""
+    share: Floats = (shown + 0.5) / (pages + 1.0)
+    return share
 
 
 def _means(rows: NDArray[np.int64], values: Floats, weight: Floats, n_rows: int) -> Floats:

@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.encoding.averages import EXPOSURE, PAGES, smoothed_share
+from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 
@@ -110,6 +112,34 @@ class Priors:
 
 
 @dataclass(frozen=True)
+class Exposures:
+    """What stands for rows never shown: rows of queries with about as many pages that are hardly
+    shown either.
+
+    `query` and `pages` say how many pages a query has (without queries: one number for all). Rows
+    whose exposure falls between two `cuts` are of the groups that `shares[bin]` says.
+    """
+
+    query: pl.Series | None
+    pages: Floats
+    cuts: Floats
+    shares: Floats
+
+    def of_unseen(self, rows: Rows) -> Floats:
+        """The share of each group in what stands for each of these rows, `[row, group]`."""
+        pages = np.zeros(len(rows))
+        if self.query is None:
+            pages[:] = self.pages[0]
+        elif "query" in rows.keys:
+            known = pl.DataFrame([self.query.alias("query")])
+            found = match(rows.frame.select("query"), known, ("query",))
+            pages = np.where(found >= 0, self.pages[found], 0.0)
+        bins = np.searchsorted(self.cuts, smoothed_share(0.0, pages), side="right")
+        shares: Floats = self.shares[bins]
+        return shares
+
+
+@dataclass(frozen=True)
 class Grouping:
     """Which rows share a prior.
 
@@ -120,7 +150,7 @@ class Grouping:
     number: Integers
     label: list[str]
     levels: tuple[tuple[str, pl.Series, Integers], ...] = ()
-    unseen: Integers | None = None  # groups that speak for rows never seen, if not all do
+    exposures: Exposures | None = None
 
     @property
     def n_groups(self) -> int:
@@ -157,31 +187,49 @@ def group_rows(rows: Rows, prior: Empirical, typical: dict[str, pl.Series]) -> G
             distinct = np.array([0])
         number[left] = len(labels) + group
         labels += [words] * len(distinct)
-    return Grouping(number, labels, tuple(levels), _least_exposed(typical, number))
+    exposures = _exposures(rows, typical, number, len(labels))
+    return Grouping(number, labels, tuple(levels), exposures)
 
 
 def _binned(typical: dict[str, pl.Series], n_rows: int) -> tuple[Any, str]:
     number = np.zeros(n_rows, np.int64)
-    n_bins = int((n_rows / _ROWS_IN_GROUP) ** (1 / max(len(typical), 1)))
-    n_bins = min(max(n_bins, 2), MOST_BINS)
-    for values in typical.values():
+    names = [name for name in typical if name != PAGES]
+    for name in names:
+        values = typical[name]
         if values.dtype.is_numeric():
-            numbers = values.to_numpy()
-            cuts = np.unique(np.quantile(numbers, np.linspace(0, 1, n_bins + 1)[1:-1]))
-            codes = np.searchsorted(cuts, numbers, side="right")
+            codes = np.searchsorted(_cuts(values, len(names)), values.to_numpy(), side="right")
         else:
             codes = values.rank("dense").to_numpy().astype(np.int64)
         number = number * (int(codes.max(initial=0)) + 1) + codes
-    return number, ", ".join(typical) or "all"
+    return number, ", ".join(names) or "all"
 
 
-def _least_exposed(typical: dict[str, pl.Series], number: Integers) -> Integers | None:
-    """The groups of rows that are hardly ever shown: rows never shown are most like them."""
-    if "exposure" not in typical or not len(number):
+def _cuts(values: pl.Series, n_names: int) -> Floats:
+    """Borders between bins of equally many rows."""
+    n_bins = int((len(values) / _ROWS_IN_GROUP) ** (1 / n_names))
+    n_bins = min(max(n_bins, 2), MOST_BINS)
+    cuts: Floats = np.unique(np.quantile(values.to_numpy(), np.linspace(0, 1, n_bins + 1)[1:-1]))
+    return cuts
+
+
+def _exposures(
+    rows: Rows, typical: dict[str, pl.Series], number: Integers, n_groups: int
+) -> Exposures | None:
+    if EXPOSURE not in typical or not len(rows):
         return None
-    exposure = typical["exposure"].to_numpy()
-    hardly: Integers = number[exposure <= np.quantile(exposure, 0.1)]
-    return hardly
+    n_names = len([name for name in typical if name != PAGES])
+    cuts = _cuts(typical[EXPOSURE], n_names)
+    bins = np.searchsorted(cuts, typical[EXPOSURE].to_numpy(), side="right")
+    shares = np.zeros((len(cuts) + 1, n_groups))
+    np.add.at(shares, (bins, number), 1.0)
+    empty = shares.sum(axis=1) == 0
+    shares[empty] = shares.sum(axis=0)
+    shares /= shares.sum(axis=1, keepdims=True)
+    pages = typical[PAGES]
+    if "query" not in rows.keys:
+        return Exposures(None, pages.to_numpy()[:1], cuts, shares)
+    known = rows.frame.select("query").with_columns(pages).unique("query", maintain_order=True)
+    return Exposures(known["query"], known[PAGES].to_numpy(), cuts, shares)
 
 
 def _size(differences: Floats) -> float:

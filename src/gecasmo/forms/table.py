@@ -155,8 +155,8 @@ class Table:
 
     def with_prior(self, state: TableState, priors: Priors, grouping: Grouping) -> TableState:
         """The state under a learned prior, to be fitted again."""
-        usual = grouping.number if grouping.unseen is None else grouping.unseen
-        otherwise = float(priors.mean[usual].mean()) if len(usual) else self.otherwise
+        usual = priors.mean[grouping.number]
+        otherwise = float(usual.mean()) if len(usual) else self.otherwise
         pseudo = priors.pseudo_counts(grouping.number)
         return replace(
             state,
@@ -187,8 +187,8 @@ class Table:
             spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
             return mean, spread, np.full(len(rows), "prior")
         strength = state.priors.strength
-        typical = float(np.exp(state.priors.log_strength.mean()))
-        own = np.where(group >= 0, strength[group], typical)
+        # Of no group in particular: as wide as rows of all groups together.
+        own = np.where(group >= 0, strength[group], strength.min(initial=np.inf))
         spread = np.sqrt(mean * (1 - mean) / (own + 1))
         told = np.where(group >= 0, np.array(state.grouping.label)[group], "prior")
         return mean, spread, told
@@ -205,8 +205,9 @@ class Table:
             found = match(rows.frame.select(name), pl.DataFrame([values.alias(name)]), (name,))
             taken = (found >= 0) & (group < 0)
             group[taken] = numbers[found[taken]]
-        mean = np.where(group >= 0, state.priors.mean[group], mean)
-        return mean, group
+        if state.grouping.exposures is not None:
+            mean = state.grouping.exposures.of_unseen(rows) @ state.priors.mean
+        return np.where(group >= 0, state.priors.mean[group], mean), group
 
     def summary(self, state: TableState) -> str:
         """A few words for `print(model)`."""

@@ -9,7 +9,7 @@ import polars as pl
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.priors import Empirical, Grouping, Level, Priors
+from gecasmo.forms.priors import Empirical, Exposures, Grouping, Level, Priors
 from gecasmo.forms.table import Table, TableState, as_pseudo_counts
 
 
@@ -46,6 +46,8 @@ def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, p
             frames[f"level{number}"] = pl.DataFrame(
                 [values.alias(name), pl.Series("*group*", groups)]
             )
+        if grouping.exposures is not None:
+            frames |= _exposure_frames(grouping.exposures)
         levels = (priors.mean_level, priors.strength_level)
         data["levels"] = [[level.centre, level.spread] for level in levels]
     return data, frames
@@ -109,9 +111,31 @@ def _with_priors(
         len(g) and not (g.min() >= 0 and g.max() < len(table)) for g in groups
     ):
         raise ModelError("a learned prior makes no sense")
-    grouping = Grouping(number, table["label"].to_list(), tuple(levels))
+    exposures = _exposures(frames, len(table)) if "exposures" in frames else None
+    grouping = Grouping(number, table["label"].to_list(), tuple(levels), exposures)
     pseudo = priors.pseudo_counts(number)
     return replace(state, priors=priors, grouping=grouping, pseudo=pseudo)
+
+
+def _exposure_frames(exposures: Exposures) -> dict[str, pl.DataFrame]:
+    pages = pl.DataFrame({"pages": exposures.pages})
+    if exposures.query is not None:
+        pages = pages.with_columns(exposures.query.alias("query"))
+    lowest = np.concatenate([[-np.inf], exposures.cuts])
+    shares = {
+        f"share{group}": exposures.shares[:, group] for group in range(exposures.shares.shape[1])
+    }
+    return {"exposures": pl.DataFrame({"above": lowest} | shares), "pages": pages}
+
+
+def _exposures(frames: dict[str, pl.DataFrame], n_groups: int) -> Exposures:
+    table, pages = frames["exposures"], frames["pages"]
+    shares = table.select(f"share{group}" for group in range(n_groups)).to_numpy()
+    cuts = table["above"].to_numpy()[1:]
+    if not (np.isfinite(shares).all() and np.isfinite(cuts).all() and (np.diff(cuts) > 0).all()):
+        raise ModelError("the exposures of a learned prior make no sense")
+    query = pages["query"] if "query" in pages.columns else None
+    return Exposures(query, pages["pages"].to_numpy(), cuts, shares)
 
 
 def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:

@@ -149,7 +149,7 @@ class _Assembly:
         session = self._read("session", check_ids)
         n_results = self.table.height
         if self.unrolled is not None:
-            n_pages = self.unrolled.pages.height
+            n_pages = len(self.unrolled.rows)
             if session is None:
                 session = pl.Series(np.arange(n_pages, dtype=np.int64))
             else:

@@ -75,7 +75,8 @@ class ClickLog:
         notes: Iterable[Note] = (),
     ) -> None:
         self._frame = frame
-        self._pages = pages
+        # Without columns a frame does not know its height, so it cannot be filtered like the rest.
+        self._pages = None if pages is None or pages.width == 0 else pages
         self._known_order = order
         self.page = page
         # Copies, since kernels compiled for writable arrays would not take Polars' own memory.
@@ -87,7 +88,7 @@ class ClickLog:
 
     @property
     def page_columns(self) -> pl.DataFrame | None:
-        """Columns with one value a session, if the log came from a nested source."""
+        """Columns with one value a session, if the log came from a nested source that has any."""
         return self._pages
 
     @property

@@ -208,9 +208,7 @@ def matching_files(pattern: str, folders: bool = False) -> list[str]:
     path = Path(pattern).expanduser()
     if path.is_dir():
         if not folders:
-            raise ClickLogError(
-                f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}."
-            )
+            raise _folder(pattern, path)
         inside = sorted(str(p) for p in path.iterdir() if p.is_file() and p.name[0] != ".")
         if not inside:
             raise ClickLogError(f"{pattern} cannot be read: the folder has no files.")
@@ -224,6 +222,18 @@ def matching_files(pattern: str, folders: bool = False) -> list[str]:
     if not paths:
         raise ClickLogError(f"{pattern} cannot be read: no file matches the pattern.")
     return paths
+
+
+def _folder(pattern: str, path: Path) -> ClickLogError:
+    # Formats are made of what is here, so their list can only be asked for when it is needed.
+    from gecasmo.logs.formats import FORMATS
+
+    names = [name for name in FORMATS if name != "table"]
+    return ClickLogError(
+        f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}. If all its "
+        f'files are one log of another format, say which, such as format="{names[0]}" '
+        f"(--format {names[0]}): {', '.join(names[:-1])} and {names[-1]} are read from a folder."
+    )
 
 
 def _standard_input() -> bytes:

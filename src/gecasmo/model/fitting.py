@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog
-from gecasmo.encoding.averages import row_averages
+from gecasmo.encoding.averages import EXPOSURE, PAGES, row_averages
 from gecasmo.errors import (
     ClickLogError,
     GecasmoWarning,
@@ -224,6 +224,8 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
         rows = encoded.rows[number]
         prior = form.learned_prior(rows.keys) if hasattr(form, "learned_prior") else None
         names = () if prior is None else prior.typical(rows.keys)
+        if EXPOSURE in names:
+            names = (*names, PAGES)
         if names:
             found[coin] = row_averages(encoded, coin, number, rows.keys, names)
     return found
