@@ -232,7 +232,7 @@ def test_rows_never_shown_are_like_rows_hardly_shown(tmp_path: Any) -> None:
     assert often < never
     seen = set(zip(np.repeat(asked, shown).tolist(), docs.ravel().tolist(), strict=True))
     left = [rate[q, d] for q in range(20) for d in range(n_docs) if (q, d) not in seen]
-    assert often == pytest.approx(np.mean(left), abs=0.08)
+    assert often == pytest.approx(np.mean(left), abs=0.15)
     model.save(tmp_path / "m.gecasmo")
     again = gecasmo.load(tmp_path / "m.gecasmo")
     frame = {"query": [0, 79, 999], "doc": [99, 99, 99]}
