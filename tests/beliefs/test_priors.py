@@ -210,9 +210,9 @@ def test_rank_and_exposure_are_worked_out_from_the_pages() -> None:
 def test_rows_never_shown_are_like_rows_hardly_shown(tmp_path: Any) -> None:
     """A ranker that shows what is good: of a much-asked query, what is never shown is not."""
     rng = np.random.default_rng(5)
-    n_queries, n_docs, shown = 80, 12, 4
+    n_queries, n_docs, shown = 400, 12, 4
     rate = rng.beta(1, 2, (n_queries, n_docs))
-    asked = np.repeat(np.arange(n_queries), np.where(np.arange(n_queries) < 20, 60, 3))
+    asked = np.repeat(np.arange(n_queries), np.where(np.arange(n_queries) < 100, 60, 3))
     score = rate[asked] + rng.normal(0, 0.15, (len(asked), n_docs))
     docs = np.argsort(-score, axis=1)[:, :shown]
     click = rng.random(docs.shape) < rate[asked[:, None], docs]
@@ -226,16 +226,17 @@ def test_rows_never_shown_are_like_rows_hardly_shown(tmp_path: Any) -> None:
         }
     )
     model = DCTR(click_rate=Table(prior=Empirical(by=("rank", "exposure")))).fit(log)
-    new = model.estimates("click_rate", {"query": [0, 79, 999], "doc": [99, 99, 99]})
+    new = model.estimates("click_rate", {"query": [0, 399, 999], "doc": [99, 99, 99]})
     often, seldom, never = new["probability"]
     assert often <= seldom <= never
     assert often < never
     seen = set(zip(np.repeat(asked, shown).tolist(), docs.ravel().tolist(), strict=True))
-    left = [rate[q, d] for q in range(20) for d in range(n_docs) if (q, d) not in seen]
-    assert often == pytest.approx(np.mean(left), abs=0.15)
+    left = [rate[q, d] for q in range(100) for d in range(n_docs) if (q, d) not in seen]
+    # Hardly shown is still better than never shown, but far from what is usual.
+    assert np.mean(left) - 0.03 < often < 0.75 * never
     model.save(tmp_path / "m.gecasmo")
     again = gecasmo.load(tmp_path / "m.gecasmo")
-    frame = {"query": [0, 79, 999], "doc": [99, 99, 99]}
+    frame = {"query": [0, 399, 999], "doc": [99, 99, 99]}
     assert again.estimates("click_rate", frame).equals(model.estimates("click_rate", frame))
 
 
