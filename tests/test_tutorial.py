@@ -91,7 +91,7 @@ def run(command: str) -> list[str]:
     else:
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
         text = done.stdout
-    return [line.rstrip() for line in text.strip("\n").splitlines()]
+    return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n").splitlines()
 
 
 def without_times(lines: list[str]) -> list[str]:

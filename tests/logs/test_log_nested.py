@@ -151,3 +151,25 @@ def test_empty_pages_survive_a_file(pages: dict[str, Any], tmp_path: Path) -> No
 def test_text_files_cannot_hold_empty_pages(pages: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ClickLogError, match="text files cannot hold pages without results"):
         read_log(pages).write(tmp_path / "log.csv")
+
+
+def test_a_log_without_columns_of_pages_can_be_parted(tmp_path: Path) -> None:
+    log = read_log({"doc": [["a", "b"], [], ["c"], ["a"]], "click": [[1, 0], [], [1], [0]]})
+    assert log.page_columns is None
+    part = log.take([1, 2])
+    assert part.sessions.to_list() == [1, 2]
+    assert part.lengths.tolist() == [0, 1]
+    assert part.take([1]).column("doc").to_list() == ["c"]
+    train, test = log.split(test=0.5)
+    assert sorted(train.sessions.to_list() + test.sessions.to_list()) == [0, 1, 2, 3]
+    flipped = log.with_signals({"click": ~log.click}).take([0])
+    assert flipped.click.tolist() == [False, True]
+    part.write(tmp_path / "part.parquet")
+    assert read_log(tmp_path / "part.parquet").lengths.tolist() == [0, 1]
+
+
+def test_the_last_column_of_pages_can_become_a_signal() -> None:
+    log = read_log({"doc": [["a"], []], "click": [[1], []], "seen": [True, False]})
+    changed = log.with_signals({"seen": [False]})
+    assert changed.take([0]).column("seen").to_list() == [False]
+    assert changed.session_column("seen").to_list() == [False, None]

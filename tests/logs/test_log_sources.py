@@ -16,6 +16,7 @@ import pytest
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.logs.formats import FORMATS
 
 
 def assert_same(one: ClickLog, other: ClickLog) -> None:
@@ -149,9 +150,22 @@ def test_a_glob_without_files_is_named(tmp_path: Path) -> None:
         read_log(tmp_path / "*.parquet")
 
 
-def test_a_folder_is_refused_with_a_glob_to_try(tmp_path: Path) -> None:
-    with pytest.raises(ClickLogError, match=r"is a folder; name its files, such as .*\*\.parquet"):
-        read_log(tmp_path)
+@pytest.mark.parametrize("format", [None, "table"])
+def test_a_folder_is_refused_with_a_glob_and_formats_to_try(
+    tmp_path: Path, format: str | None
+) -> None:
+    with pytest.raises(ClickLogError, match=r"is a folder; name its files, such as .*\*\.par") as e:
+        read_log(tmp_path, format=format)
+    said = str(e.value)
+    named = said.split('such as format="ubi": ')[1]
+    for name in FORMATS:
+        assert (name in named) == (name != "table")
+
+
+@pytest.mark.parametrize("format", [name for name in FORMATS if name != "table"])
+def test_every_format_that_the_message_names_reads_a_folder(tmp_path: Path, format: str) -> None:
+    with pytest.raises(ClickLogError, match="the folder has no files"):
+        read_log(tmp_path, format=format)
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecasmo.errors import ClickLogError
@@ -28,6 +28,7 @@ def log_of(n_sessions: int = 20, **more: Any) -> ClickLog:
     )
 
 
+@settings(deadline=None)
 @given(
     test=st.floats(0.01, 0.99),
     by=st.sampled_from(["session", "query", "device"]),

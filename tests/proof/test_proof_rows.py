@@ -136,10 +136,42 @@ def test_against_e_steps_at_every_point(model: Any, repeats: bool) -> None:
             close_to((ours - ours[first])[worth], (np.array(told) - told[first])[worth], 1e-7)
 
 
+@pytest.mark.parametrize("length", [20, 40])
+def test_a_coin_that_long_pages_flip_all_over(length: int) -> None:
+    rng = np.random.default_rng(length)
+    n = 60
+    log = read_log(
+        {
+            "session": np.repeat(np.arange(n), length),
+            "query": np.repeat(rng.integers(0, 3, n), length),
+            "doc": np.tile(np.arange(length), n),
+            "rank": np.tile(np.arange(1, length + 1), n),
+            "click": rng.random(n * length) < 0.1,
+        }
+    )
+    model = DBN(
+        attraction=Table(key="query"), satisfaction=Table(key=()), continuation=Table(key="query")
+    ).fit(log)
+    found, _, expectation, weights = likelihoods(model, log)
+    for coin in ("attraction", "continuation"):
+        number = list(model.forms).index(coin)
+        for row in range(3):
+            told = []
+            for point in POINTS:
+                moved = [w.copy() for w in weights]
+                p = at(found[coin], row, point)
+                moved[number][:, row] = 1 - p, p
+                told.append(expectation.run(moved).log_likelihood)
+            ours = found[coin].values[row, list(POINTS)]
+            close_to(ours - ours[1], np.array(told) - told[1], 1e-7)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_the_same_on_any_number_of_threads(threads: int) -> None:
+def test_the_same_on_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gecasmo.estimation.beliefs import likelihood as module
     from gecasmo.kernels.running import using_threads
 
+    monkeypatch.setattr(module, "_RESULTS_AT_ONCE", 1_000)
     log = small_log(3_000, False, seed=1)
     model = DBN.with_values(attraction=0.3, satisfaction=0.6, continuation=0.8)
     one, _, _, _ = likelihoods(model, log)
@@ -147,3 +179,5 @@ def test_the_same_on_any_number_of_threads(threads: int) -> None:
         other, _, _, _ = likelihoods(model, log)
     for coin, likelihood in one.items():
         assert np.array_equal(likelihood.values, other[coin].values)
+        assert np.array_equal(likelihood.known, other[coin].known)
+        assert likelihood.known.all()

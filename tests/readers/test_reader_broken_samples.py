@@ -27,6 +27,9 @@ BROKEN = {
     "ubi_position.ndjson": (None, r"line 2: position.ordinal should be a whole number, not 'first"),
     "ubi_list.ndjson": ("ubi", r"line 1: a JSON object was expected, one a line"),
     "baidu_lengths.parquet": (None, r"row 1: lists of different lengths, 2 docs and 1 clicks"),
+    "trec_session_doctype.xml": (None, r"doctype.xml: a document type .* is not read; take it out"),
+    "trec_session_cut.xml": (None, r"is not well-formed XML: no element found: line \d+"),
+    "trec_session_rank.xml": (None, r"session 2, interaction 1: a click needs a rank .*'third'"),
     "wrong_columns.csv": (None, r"lacks the columns 'session', 'doc', 'rank' and 'click'"),
     "no_rows.csv": (None, r"there are no rows"),
     "cut.jsonl": (None, r"line 2: not valid JSON .*The line is '.\"session"),
@@ -50,7 +53,9 @@ def test_every_broken_sample_is_tried() -> None:
     assert {path.name for path in (SAMPLES / "broken").iterdir()} == set(BROKEN)
 
 
-@pytest.mark.parametrize("format", ["yandex", "clickmodels", "pyclickmodels", "ubi", "baidu"])
+@pytest.mark.parametrize(
+    "format", ["yandex", "clickmodels", "pyclickmodels", "ubi", "baidu", "trec-session"]
+)
 def test_another_format_than_the_file_has(format: str) -> None:
     others = {"baidu": "yandex.tsv", "ubi": "clickmodels.tsv"}
     with pytest.raises(ClickLogError):

@@ -35,7 +35,9 @@ def test_every_format_is_on_the_page() -> None:
         assert f"| `{name}` |" in PAGE
 
 
-@pytest.mark.parametrize("name", ["yandex_odd.tsv", "clickmodels_odd.tsv", "ubi_odd.ndjson"])
+@pytest.mark.parametrize(
+    "name", ["yandex_odd.tsv", "clickmodels_odd.tsv", "ubi_odd.ndjson", "trec_session_odd.xml"]
+)
 def test_every_kind_of_note_is_on_the_page(name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

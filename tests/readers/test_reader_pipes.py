@@ -26,6 +26,7 @@ NAMES = [
     "pyclickmodels.jsonl",
     "ubi.ndjson",
     "baidu.parquet",
+    "trec_session.xml",
 ]
 
 
@@ -94,7 +95,7 @@ def test_a_glance_keeps_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_glance_tells_the_format(name: str) -> None:
-    kind = name.split(".")[0].replace("nested", "table")
+    kind = name.split(".")[0].replace("nested", "table").replace("_", "-")
     seen = peek(SAMPLES / name)
     assert seen.format == kind
     assert bool(seen.columns) == (kind == "table")

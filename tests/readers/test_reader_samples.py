@@ -68,6 +68,14 @@ BAIDU = [
     page(18, "2 4*"),
     page(18, "4* 2 7"),
 ]
+TREC_SESSION = [
+    page("red shoes", "cw-1 cw-2* cw-3"),
+    page("red leather shoes & boots", "cw-2* cw-4*"),
+    page("red shoes", "cw-2* cw-1 cw-3*"),
+    page("rain coat", "cw-5 cw-6"),
+    page("raincoat größe", "cw-6* cw-5"),
+    page("red shoes", "cw-1* cw-2 cw-3"),
+]
 EXPECTED = {
     "table.csv": ("table", TABLE),
     "table.tsv": ("table", TABLE),
@@ -79,6 +87,7 @@ EXPECTED = {
     "clickmodels.tsv": ("clickmodels", CLICKMODELS),
     "pyclickmodels.jsonl": ("pyclickmodels", PYCLICKMODELS),
     "baidu.parquet": ("baidu", BAIDU),
+    "trec_session.xml": ("trec-session", TREC_SESSION),
 }
 
 

@@ -203,6 +203,14 @@ def test_usual_lines_are_read_fast() -> None:
     assert counts == {"event": n_events, "query": len(records) - n_events - n_bulk}
 
 
+def test_a_list_within_a_list_is_no_text_within_a_list() -> None:
+    lists = (r'["a\n"]', '[["a"]]', '["a"]', "[[1]]")
+    content = "\n".join(f'{{"query_id": "q", "query_response_hit_ids": {hits}}}' for hits in lists)
+    found = fast(content.encode())
+    assert found == slow(content.encode())
+    assert [query["hits"] for query in found[0]] == [["a\n"], ["['a']"], ["a"], ["[1]"]]
+
+
 def test_few_lines_are_not_worth_a_shape() -> None:
     plain = read_plain_lines(pl.Series(usual_lines()[:3]))
     assert plain.rest.to_list() == [0, 1, 2]

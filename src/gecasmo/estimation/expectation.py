@@ -81,6 +81,8 @@ class Expectation:
         unit = self._unit()
         n_buckets = min(N_BUCKETS, -(-int(np.searchsorted(starts, n_pages)) // unit) * unit)
         part = float(self.encoded.weight[: starts[n_buckets]].sum())
+        if not part > 0:  # only pages that weigh nothing: look at all
+            return N_BUCKETS, 1.0
         return n_buckets, float(self.encoded.weight.sum()) / part
 
     def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:

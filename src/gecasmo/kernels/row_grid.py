@@ -95,7 +95,7 @@ def row_grid(
         p0 = min(max(at[row], 1e-9), 1.0 - 1e-9)
         lowest = -14.0
         highest = 14.0
-        for _ in range(8):
+        for attempt in range(8):
             width = (highest - lowest) / (n_points - 1)
             for k in range(n_points):
                 p[k] = 1.0 / (1.0 + math.exp(-(lowest + width * k)))
@@ -160,7 +160,7 @@ def row_grid(
                 right -= 1
             left = max(left - 1, 0)
             right = min(right + 1, n_points - 1)
-            if 4 * (right - left) >= 3 * (n_points - 1):
+            if attempt == 7 or 4 * (right - left) >= 3 * (n_points - 1):
                 break
             highest = lowest + width * right
             lowest = lowest + width * left

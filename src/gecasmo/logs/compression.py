@@ -50,7 +50,8 @@ def unpacked(file: IO[bytes], kind: str | None, name: str) -> Iterator[bytes]:
             yield from iter(lambda: file.read(CHUNK), b"")
         elif kind == "gz":
             with gzip.GzipFile(fileobj=file, mode="rb") as unzipped:
-                yield from iter(lambda: unzipped.read(CHUNK), b"")
+                # read1 hands out what there is before it meets the end of a file that was cut off.
+                yield from iter(lambda: unzipped.read1(CHUNK), b"")
         else:
             yield from _unpacked_zstd(file, name)
     except EOFError:

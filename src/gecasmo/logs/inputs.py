@@ -230,9 +230,9 @@ def _folder(pattern: str, path: Path) -> ClickLogError:
 
     names = [name for name in FORMATS if name != "table"]
     return ClickLogError(
-        f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}. If all its "
-        f'files are one log of another format, say which, such as format="{names[0]}" '
-        f"(--format {names[0]}): {', '.join(names[:-1])} and {names[-1]} are read from a folder."
+        f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}. If its files "
+        f'are one log of another format, say which, such as format="{names[0]}": '
+        f"{', '.join(names[:-1])} and {names[-1]} are read from a folder."
     )
 
 

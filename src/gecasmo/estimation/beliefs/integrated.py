@@ -22,7 +22,6 @@ from gecasmo.forms import FormState, Table, TableState
 
 Floats = NDArray[np.float64]
 
-PAGES = 50_000
 _STEPS = 30
 _AVERAGED = 15
 
@@ -33,10 +32,12 @@ def integrated(
     believed: list[FormState],
     rows: list[int],
     n_buckets: int,
+    factor: float,
 ) -> list[FormState]:
     """The states of `best`, with shared tables as they are when rows are integrated out.
 
-    `rows` are the coins with beliefs in `believed`, as far as the first buckets tell.
+    `rows` are the coins with beliefs in `believed`, as far as the first buckets tell; the
+    whole log weighs `factor` as much as these.
     """
     shared = [
         number
@@ -45,8 +46,8 @@ def integrated(
     ]
     if not shared or not rows:
         return best.states
-    factor = _factor(problem, n_buckets)
-    held = {number: problem.weights(best.states)[number] for number in rows}
+    weights = problem.weights(best.states)
+    held = {number: weights[number] for number in rows}
     draws = _draws(problem, best, believed, rows, n_buckets)
 
     def estimates(step: int) -> dict[int, Floats]:
@@ -69,13 +70,6 @@ def integrated(
         moved = np.where(inside, vector + np.where(inside, shift, 0.0), vector)
         states[number] = form.from_vector(best.states[number], moved)
     return states
-
-
-def _factor(problem: Problem, n_buckets: int) -> float:
-    """How much more the whole log weighs than the pages looked at."""
-    encoded = problem.expectation.encoded
-    part = encoded.weight[: encoded.bucket_start[n_buckets]].sum()
-    return float(encoded.weight.sum() / part) if part > 0 else 1.0
 
 
 @dataclass

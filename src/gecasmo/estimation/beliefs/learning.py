@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.integrated import PAGES, integrated
+from gecasmo.estimation.beliefs.integrated import integrated
 from gecasmo.estimation.beliefs.likelihood import Asked, row_likelihoods
 from gecasmo.estimation.beliefs.moments import row_moments_of
 from gecasmo.estimation.beliefs.prior import learned
@@ -69,7 +69,8 @@ class Beliefs:
     def learn(self, best: Evaluation) -> list[Any] | None:
         """The states under better priors, or None if all are as good as they get."""
         learners = [learner for learner in self.learners if learner.grouping is not None]
-        likelihoods = self._likelihoods(best, learners, self._n_buckets())
+        n_buckets, _ = self.problem.expectation.sample(_PAGES)
+        likelihoods = self._likelihoods(best, learners, n_buckets)
         states = list(best.states)
         settled = True
         for learner, likelihood in zip(learners, likelihoods, strict=True):
@@ -94,9 +95,9 @@ class Beliefs:
         covariance = shared.covariance(best)
         if self.learns:
             # Shared coins first: rows lean on them.
-            n_buckets = self.problem.expectation.sample(PAGES)[0]
+            n_buckets, factor = self.problem.expectation.sample(_PAGES)
             believed = self._believed(best, shared.rows, n_buckets)
-            moved = integrated(self.problem, best, believed, shared.rows, n_buckets)
+            moved = integrated(self.problem, best, believed, shared.rows, n_buckets, factor)
             best = self.problem.evaluate(moved)
         states = self._believed(best, shared.rows, N_BUCKETS)
         return self._widened(self.problem.evaluate(states), shared, covariance)
@@ -117,11 +118,11 @@ class Beliefs:
 
     def _with_rows(self, best: Evaluation) -> set[int]:
         """Coins with many rows, or with rows whose prior is learned; others are shared by pages."""
-        many = {tie[0] for tie in small_ties(self.problem, best.states)}
+        few = {tie[0] for tie in small_ties(self.problem, best.states)}
         return {
             learner.number
             for learner in self.learners
-            if learner.grouping is not None or learner.number not in many
+            if learner.grouping is not None or learner.number not in few
         }
 
     def _widened(self, at: Evaluation, shared: Shared, covariance: Any) -> Evaluation:
@@ -158,9 +159,6 @@ class Beliefs:
                 Asked(learner.number, weights[learner.number][1], _as_prior(state), wanted)
             )
         return row_likelihoods(self.problem.expectation, weights, asked, n_buckets)
-
-    def _n_buckets(self) -> int:
-        return self.problem.expectation.sample(_PAGES)[0]
 
 
 def _as_prior(state: TableState) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,13 @@ from gecasmo.encoding.apart import Apart, take_apart
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
-from gecasmo.estimation.beliefs.polynomials import Polynomials, elevated, polynomials
+from gecasmo.estimation.beliefs.polynomials import (
+    Polynomials,
+    elevated,
+    is_flipped_all_over,
+    polynomials,
+)
+from gecasmo.estimation.beliefs.whole_pages import whole_page_values
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.kernels.row_grid import group_by_row, row_grid
 from gecasmo.kernels.running import default_threads
@@ -28,10 +35,12 @@ from gecasmo.kernels.static import static_kernel
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+Integers = NDArray[np.int64]
 
 N_POINTS = 32
 # Pages are taken apart a few at a time, which bounds the memory that takes.
 _RESULTS_AT_ONCE = 400_000
+_WORTH_A_THREAD, _FEWEST_PIECES = 50_000, 4
 
 
 @dataclass
@@ -81,33 +90,70 @@ def row_likelihoods(
 ) -> list[RowLikelihood]:
     """The likelihood of the rows of some coins at these weights of all; on all pages, or on those
     of the first buckets."""
-    encoded = expectation.encoded
-    found = [_nothing(len(one.probability)) for one in asked]
-    spans = [encoded.shifts[one.coin] < 8 for one in asked]
+    chunks = _chunks(expectation.encoded, n_buckets)
+    found: dict[int, RowLikelihood] = {}
+    by_place = []
+    for one in asked:
+        if is_flipped_all_over(expectation, one.coin):
+            values = whole_page_values(expectation, weights, one.coin, one.prior, chunks, N_POINTS)
+            found[one.coin] = RowLikelihood(*values)
+            found[one.coin].known &= one.wanted
+        else:
+            found[one.coin] = _nothing(len(one.probability))
+            by_place.append(one)
+    if by_place:
+        _ByPlace(expectation, weights, by_place, found).run(chunks)
+    return [found[one.coin] for one in asked]
 
-    def look(pages: NDArray[np.int64]) -> list[_Places]:
-        apart = take_apart(encoded, pages)
-        own = weights_apart(expectation, apart, weights)
-        tables, _ = run_apart(expectation, apart, own)
-        places = []
-        for one, likelihood, is_spread in zip(asked, found, spans, strict=True):
-            here = _places(expectation, apart, own, tables, one)
-            if not is_spread:  # its rows are nowhere else
-                _multiply(here, one, likelihood)
-            places.append(here)
-        return places if any(spans) else []
 
-    chunks = _chunks(encoded, n_buckets)
-    threads = default_threads()
-    if threads == 1 or len(chunks) == 1:
-        parts = [look(pages) for pages in chunks]
-    else:
-        with ThreadPoolExecutor(max_workers=threads) as pool:
-            parts = list(pool.map(look, chunks))
-    for number, one in enumerate(asked):
-        if spans[number]:
-            _multiply(_joined([part[number] for part in parts]), one, found[number])
-    return found
+class _ByPlace:
+    """Likelihoods from what pages say at each place, pages being looked at a few at a time."""
+
+    def __init__(
+        self,
+        expectation: Expectation,
+        weights: Sequence[Floats],
+        asked: Sequence[Asked],
+        found: dict[int, RowLikelihood],
+    ) -> None:
+        self.expectation, self.weights, self.asked, self.found = expectation, weights, asked, found
+
+    def run(self, chunks: list[Integers]) -> None:
+        threads = default_threads()
+        if threads == 1 or len(chunks) == 1:
+            parts = [self._look(pages) for pages in chunks]
+        else:
+            # Threads of a pool have settings of their own unless they are given these.
+            contexts = [copy_context() for _ in chunks]
+            with ThreadPoolExecutor(max_workers=threads) as pool:
+                calls = [
+                    pool.submit(context.run, self._look, pages)
+                    for context, pages in zip(contexts, chunks, strict=True)
+                ]
+                parts = [call.result() for call in calls]
+        for number, one in enumerate(self.asked):
+            if self._is_spread(one):
+                kept = [part[number] for part in parts]
+                _multiply(_joined([p for p in kept if p is not None]), one, self.found[one.coin])
+
+    def _is_spread(self, one: Asked) -> bool:
+        """Whether rows of the coin stand in several chunks."""
+        return self.expectation.encoded.shifts[one.coin] < 8
+
+    def _look(self, pages: Integers) -> list[_Places | None]:
+        """What some pages say; kept only of coins about whose rows other pages say more."""
+        apart = take_apart(self.expectation.encoded, pages)
+        own = weights_apart(self.expectation, apart, self.weights)
+        tables, _ = run_apart(self.expectation, apart, own)
+        kept: list[_Places | None] = []
+        for one in self.asked:
+            here = _places(self.expectation, apart, own, tables, one)
+            if self._is_spread(one):
+                kept.append(here)
+            else:
+                _multiply(here, one, self.found[one.coin])
+                kept.append(None)
+        return kept
 
 
 def _nothing(n_rows: int) -> RowLikelihood:
@@ -156,7 +202,7 @@ def _multiply(places: _Places, one: Asked, into: RowLikelihood) -> None:
     order = np.empty(len(places.rows), np.int64)
     _call(group_by_row, places.rows, n_rows, start, order)
     wanted = one.wanted & (np.diff(start) > 0)
-    into.known |= wanted
+    into.known[wanted] = True  # other threads set other rows
     _call(
         row_grid,
         *[0, n_rows, start, order, places.heads, places.tails, places.weight],
@@ -173,6 +219,8 @@ def _chunks(encoded: EncodedLog, n_buckets: int) -> list[NDArray[np.int64]]:
     """The pages in pieces of whole buckets, so that a query's rows stay together."""
     starts = encoded.obs_start[encoded.bucket_start[: n_buckets + 1]]
     pieces = max(1, int(starts[-1]) // _RESULTS_AT_ONCE)
+    if starts[-1] > _WORTH_A_THREAD:
+        pieces = max(pieces, _FEWEST_PIECES)
     cuts = np.searchsorted(starts, np.linspace(0, starts[-1], pieces + 1)[1:-1])
     borders = sorted({0, len(starts) - 1, *map(int, cuts)})
     pages = encoded.bucket_start

@@ -1,7 +1,7 @@
 """Rows that can be flipped more than once on a page: there the likelihood is a polynomial.
 
-CCM flips attraction twice, a document may be shown twice, a coin by query is flipped at every
-result. The page is run again at as many values of the row as the polynomial has coefficients.
+CCM flips attraction twice, a document may be shown twice. The page is run again at as many values
+of the row as the polynomial has coefficients. (Rows that a whole page shares: `whole_pages.py`.)
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Integers = NDArray[np.int64]
 
 # Of higher degrees only an approximation is made.
 MOST_DEGREES = 16
+# Running a page again for each of its rows is quadratic in its length. On pages where that would
+# be more results than this, each place speaks for itself, as if flips were independent.
+MOST_RESULTS = 30_000
 _RESULTS_AT_ONCE = 2_000_000
 
 
@@ -43,22 +46,22 @@ def polynomials(
     expectation: Expectation, apart: Apart, weights: list[Floats], coin: int
 ) -> Polynomials | None:
     """The polynomials of all rows of a coin that pages may flip several times; None if none."""
-    at_start, per_result = flips_on_a_path(expectation, coin)
+    _, per_result = flips_on_a_path(expectation, coin)
     plan = expectation.encoded.plan.coins[coin]
+    if plan.scope == "page":  # flipped once, before the first result
+        return None
     rows = apart.rows[plan.codes]
-    if plan.scope == "page":
-        degree = at_start + per_result * apart.lengths
-        spokesmen = np.flatnonzero(degree > 1)
-        degrees = degree[spokesmen]
-        exact = np.where(degree > 1, -1, 0).astype(np.int32)
-    else:
-        times, is_first = _times(apart, plan.codes)
-        exact = np.where(per_result * times > 1, -1, 0).astype(np.int32)
-        spokesmen = np.flatnonzero(is_first & (exact < 0))
-        degrees = per_result * times[spokesmen]
+    page = apart.page_of(plan.codes)
+    times, is_first = _times(apart, plan.codes)
+    is_several = per_result * times > 1
+    n_several = np.bincount(page[is_first & is_several], minlength=apart.n_pages)
+    most = n_several * apart.lengths * (per_result * _largest(times, page, apart.n_pages) + 1)
+    is_several &= (most <= MOST_RESULTS)[page]
+    exact = np.where(is_several, -1, 0).astype(np.int32)
+    spokesmen = np.flatnonzero(is_first & is_several)
+    degrees = per_result * times[spokesmen]
     if not len(spokesmen):
         return None
-    page = apart.page_of(plan.codes)
     degrees = np.minimum(degrees, MOST_DEGREES)
     exact[spokesmen] = 1 + np.arange(len(spokesmen))
     coefficients = np.zeros((len(spokesmen), int(degrees.max()) + 1))
@@ -78,6 +81,20 @@ def polynomials(
             )
             coefficients[part] = elevated(found, coefficients.shape[1] - 1)
     return Polynomials(exact, coefficients)
+
+
+def is_flipped_all_over(expectation: Expectation, coin: int) -> bool:
+    """Whether a page has one row of this coin and may flip it more than once."""
+    at_start, per_result = flips_on_a_path(expectation, coin)
+    is_by_page = expectation.encoded.plan.coins[coin].scope == "page"
+    return is_by_page and at_start + per_result * expectation.encoded.max_length > 1
+
+
+def _largest(times: Integers, page: Integers, n_pages: int) -> Integers:
+    """The largest of `times` on each page."""
+    largest = np.ones(n_pages, np.int64)
+    np.maximum.at(largest, page, times)
+    return largest
 
 
 def flips_on_a_path(expectation: Expectation, coin: int) -> tuple[int, int]:

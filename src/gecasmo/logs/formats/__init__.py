@@ -11,6 +11,7 @@ from gecasmo.logs.formats.clickmodels import CLICKMODELS
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
 from gecasmo.logs.formats.pyclickmodels import PYCLICKMODELS
 from gecasmo.logs.formats.table import TABLE
+from gecasmo.logs.formats.trec_session import TREC_SESSION
 from gecasmo.logs.formats.ubi import UBI, is_pair
 from gecasmo.logs.formats.yandex import YANDEX
 from gecasmo.logs.inputs import Opened
@@ -19,7 +20,7 @@ __all__ = ["FORMATS", "Format", "Options", "Reading", "Sample", "detect_format",
 
 # A table comes last: whatever nothing else claims is one.
 FORMATS: dict[str, Format] = {
-    one.name: one for one in (UBI, YANDEX, CLICKMODELS, PYCLICKMODELS, BAIDU, TABLE)
+    one.name: one for one in (UBI, YANDEX, CLICKMODELS, PYCLICKMODELS, BAIDU, TREC_SESSION, TABLE)
 }
 
 

@@ -62,7 +62,8 @@ class Sample:
     def __init__(self, file: Input) -> None:
         self.name = file.name
         self.schema: dict[str, pl.DataType] = _schema(file) if file.is_parquet else {}
-        self.line = "" if file.is_parquet else _first_line(file.head)
+        self.head = b"" if file.is_parquet else file.head
+        self.line = _first_line(self.head)
 
     @property
     def is_parquet(self) -> bool:

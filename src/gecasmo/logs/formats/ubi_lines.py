@@ -103,7 +103,8 @@ def read_plain_lines(texts: pl.Series) -> Plain:
     plain = Plain()
     left = pl.DataFrame({"line": texts.rechunk()})
     left = left.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"), "line")
-    for attempt in range(MOST_SHAPES):
+    # Not the first line, which is mostly a query: the commonest shape should be the first to go.
+    for attempt in range(1, MOST_SHAPES + 1):
         if left.height < max(FEW, 1):
             break
         sample = left["line"][int(left.height * (attempt * _SPREAD % 1))]

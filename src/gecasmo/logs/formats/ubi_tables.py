@@ -114,7 +114,7 @@ def _whole(values: pl.Series) -> pl.Series:
     if len(known):
         lowest, highest = known.min(), known.max()
         is_whole = values.dtype.is_integer() or bool((known % 1 == 0).all())
-        if not (is_whole and 0 <= lowest and highest < LARGEST_ORDINAL):  # type: ignore[operator]
+        if not (is_whole and lowest >= 0 and highest < LARGEST_ORDINAL):  # type: ignore[operator]
             raise _Odd
     return values.cast(pl.Int64)
 
