@@ -220,7 +220,10 @@ def test_many_shapes_are_left_to_the_slow_reader() -> None:
     written = [json.dumps({"query_id": f"q{n}", f"key {n}": n}) for n in range(50)]
     with patch.object(ubi_lines, "FEW", 0):
         plain = read_plain_lines(pl.Series(written))
-    assert len(plain.rest) == 50 - ubi_lines.MOST_SHAPES
+        assert len(plain.rest) == 50 - ubi_lines.MOST_SHAPES
+        # Among many lines, a shape of one line is not worth a search.
+        many = read_plain_lines(pl.Series(written + ['{"query_id": "\\u0071"}'] * 1000))
+        assert len(many.rest) >= 1050 - ubi_lines.MOST_IN_VAIN
     content = "\n".join(written).encode()
     assert fast(content) == slow(content)
 

@@ -33,6 +33,13 @@ def plain(model: Any) -> Any:
     return model(**{coin: Table(pseudo_counts=(1, 1)) for coin in model().forms})
 
 
+def climbs(history: pl.DataFrame) -> None:
+    """The objective never falls within a round, where the prior is the same."""
+    for number in history["round"].unique():
+        found = history.filter(pl.col("round") == number)["objective"].to_numpy()
+        assert (np.diff(found) > -1e-9).all()
+
+
 def objective(model: ClickModel) -> float:
     return model.history["objective"][-1]
 
@@ -114,8 +121,7 @@ def test_accelerated_and_plain_reach_the_same_objective(model, log: ClickLog) ->
 def test_the_objective_never_falls(model, log: ClickLog) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = model().fit(log, EM(max_iter=60, tol=1e-9)).history["objective"].to_numpy()
-    assert np.diff(found).min() > -1e-9
+        climbs(model().fit(log, EM(max_iter=60, tol=1e-9)).history)
 
 
 def test_a_guess_that_lowers_the_objective_is_dropped(monkeypatch, log: ClickLog) -> None:
@@ -512,8 +518,7 @@ def test_a_form_that_sometimes_fails_is_held_back(accelerate: bool, log: ClickLo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(log, EM(max_iter=40, accelerate=accelerate))
-    found = model.history["objective"].to_numpy()
-    assert np.diff(found).min() > -1e-9
+    climbs(model.history)
     assert model.parameters["continuation"]["probability"][0] != 0.001
 
 
@@ -530,7 +535,7 @@ def test_a_form_that_always_fails_keeps_what_it_had(accelerate: bool, log: Click
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(log, EM(max_iter=10, accelerate=accelerate), start=start)
     assert model.parameters["continuation"]["probability"][0] == 0.5
-    assert np.diff(model.history["objective"].to_numpy()).min() > -1e-9
+    climbs(model.history)
 
 
 def test_when_no_form_improves_the_fit_stops_and_says_so(log: ClickLog) -> None:

@@ -423,7 +423,7 @@ def test_nothing_half_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         write(archive, name, data)
 
     monkeypatch.setattr(saving, "_write", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(SavedModelError, match="disk full"):
         dbn(0.2).save(tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["m"]

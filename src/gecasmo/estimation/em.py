@@ -67,7 +67,8 @@ class EM:
     Parameters
     ----------
     max_iter : int
-        The most M-steps. With `tol=0, accelerate=False` exactly so many are made.
+        The most M-steps of one climb. With `tol=0, accelerate=False` exactly so many are made.
+        While priors are learned there are several climbs, each from where the last one ended.
     tol : float
         Stop when a plain EM step gains less than this in objective per page and hardly moves the
         parameters either.

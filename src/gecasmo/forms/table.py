@@ -23,8 +23,8 @@ class TableState:
     """A probability per row; `otherwise` is the answer for rows that are not there.
 
     `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each. A
-    learned prior comes with its groups of rows; after a fit that learned it, `probability` is each
-    row's posterior mean and `spread` its standard deviation.
+    learned prior comes with its groups of rows. `centre` and `spread` are each row's posterior mean
+    and standard deviation; with a learned prior the mean is the probability itself.
     """
 
     rows: Rows
@@ -36,6 +36,7 @@ class TableState:
     priors: Priors | None = None
     grouping: Grouping | None = None
     spread: Floats | None = None
+    centre: Floats | None = None
 
 
 class Table:
@@ -123,7 +124,7 @@ class Table:
             probability = np.divide(heads, total, out=previous.probability.copy(), where=total > 0)
         if previous.is_fixed is not None:
             probability = np.where(previous.is_fixed, previous.probability, probability)
-        return replace(previous, probability=probability, spread=None)
+        return replace(previous, probability=probability, spread=None, centre=None)
 
     def predict(self, state: TableState, rows: Rows) -> Floats:
         if rows is state.rows:
@@ -172,7 +173,8 @@ class Table:
         if state.is_fixed is not None:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)
-        return replace(state, probability=mean, spread=spread)
+        probability = state.probability if state.priors is None else mean
+        return replace(state, probability=probability, centre=mean, spread=spread)
 
     def unseen(
         self, state: TableState, rows: Rows
@@ -255,7 +257,7 @@ class Table:
         probability = _logistic(vector)
         if state.is_fixed is not None:
             probability = np.where(state.is_fixed, state.probability, probability)
-        return replace(state, probability=probability, spread=None)
+        return replace(state, probability=probability, spread=None, centre=None)
 
     def to_frame(self, state: TableState) -> pl.DataFrame:
         column = pl.Series("probability", state.probability)
@@ -295,6 +297,12 @@ class Table:
         if not len(state.rows):
             return np.full(len(rows), -1, np.int64)
         return match(rows.frame, state.rows.frame, rows.keys)
+
+    def is_given(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows the user has fixed."""
+        if not self.fixed or not rows.keys:
+            return np.zeros(len(rows), bool)
+        return self._fixed_rows(rows)[1]
 
     def _fixed_rows(self, rows: Rows) -> tuple[Floats, NDArray[np.bool_]]:
         if not rows.keys:

@@ -31,6 +31,8 @@ def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, p
         frame = frame.with_columns(pl.Series("*fixed*", state.is_fixed))
     if state.spread is not None:
         frame = frame.with_columns(pl.Series("*spread*", state.spread))
+    if state.centre is not None:
+        frame = frame.with_columns(pl.Series("*centre*", state.centre))
     frames = {"table": frame}
     if state.priors is not None and state.grouping is not None:
         priors, grouping = state.priors, state.grouping
@@ -82,6 +84,7 @@ def from_data(
         is_constant=bool(data.get("is_constant", False)),
         pseudo=form.pseudo_counts,
         spread=frame["*spread*"].to_numpy() if "*spread*" in frame.columns else None,
+        centre=frame["*centre*"].to_numpy() if "*centre*" in frame.columns else None,
     )
     return form, _with_priors(state, data, frames)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-import unicodedata
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
+
+from gecasmo.judgments.printing import fitted, printable
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
@@ -53,20 +54,3 @@ def _table(frame: pl.DataFrame) -> list[str]:
 def short(number: float, digits: int = 1) -> str:
     """A number of at most ten characters."""
     return f"{number:,.{digits}f}" if number < 1e5 else f"{number:.4g}"
-
-
-def fitted(value: Any, width: int) -> str:
-    """A text of exactly this many columns, also where letters take two of them."""
-    text = "".join(c if c.isprintable() else "?" for c in str(value))
-    if _columns(text) > width:
-        while _columns(text) > width - 2:
-            text = text[:-1]
-        text += ".."
-    return text + " " * (width - _columns(text))
-
-
-def _columns(text: str) -> int:
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )

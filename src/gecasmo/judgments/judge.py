@@ -88,7 +88,8 @@ def judge(
             *("relevance", "low", "high", "examinations", "grade", "verdict", "rests_on"),
             *("grade_low", "grade_high", "spread"),
         ),
-        model=model.name,
+        # A name may come from a file, and goes into comments of others.
+        model="".join(c if c.isprintable() else "?" for c in model.name),
         relevance_is=" x ".join(relevance_coins(model)),
         grading=grading,
         level=level,

@@ -8,10 +8,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.display import fitted, short
+from gecasmo.judgments.display import short
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.grading import Grading
 from gecasmo.judgments.judged import INSUFFICIENT
+from gecasmo.judgments.printing import fitted
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments

@@ -37,10 +37,12 @@ def estimate_frame(
         rows = _rows_of_fit(model, coin)
     keys = [key for key in model.keys[coin] if key in rows.columns]
     probability = coin_probability(model, coin, rows)
-    trials, spread, rests_on = _behind(model, coin, rows, probability)
+    trials, centre, spread, rests_on = _behind(model, coin, rows, probability)
     if isinstance(form, Fixed) or getattr(state, "is_constant", False):
         spread, rests_on = np.full(len(rows), np.nan), np.full(len(rows), "given")
-    low, high = beta_interval(probability, spread, level)
+    low, high = beta_interval(centre, spread, level)
+    # Of a very lopsided belief both ends may lie on one side of its mean.
+    low, high = np.minimum(low, probability), np.maximum(high, probability)
     numbers = {
         "probability": probability,
         "spread": spread,
@@ -65,14 +67,14 @@ def _rows_of_fit(model: Model, coin: str) -> pl.DataFrame:
 
 def _behind(
     model: Model, coin: str, rows: pl.DataFrame, probability: Floats
-) -> tuple[Floats, Floats, Texts]:
-    """Expected flips, standard deviation and level of each row; NaN where nobody knows."""
+) -> tuple[Floats, Floats, Floats, Texts]:
+    """Expected flips, posterior mean and deviation (NaN where nobody knows), and level of rows."""
     form, state = model.forms[coin], model.states()[coin]
     keys = model.keys[coin]
     n = len(rows)
     trials, spread = np.zeros(n), np.full(n, np.nan)
     if not isinstance(form, Table):
-        return trials, spread, np.full(n, "features")
+        return trials, probability, spread, np.full(n, "features")
     wanted = Rows(keys, [rows[key] for key in keys], n)
     found = np.zeros(n, np.int64) if not keys else np.full(n, -1, np.int64)
     if keys and len(state.rows):
@@ -81,8 +83,10 @@ def _behind(
     seen = found >= 0
     if counts is not None:
         trials[seen] = counts.sum(axis=0)[found[seen]]
-    if state.spread is not None:
+    centre = probability.copy()
+    if state.spread is not None and state.centre is not None:
         spread[seen] = state.spread[found[seen]]
+        centre[seen] = state.centre[found[seen]]
     _, unseen_spread, rests_on = form.unseen(state, wanted)
     if unseen_spread is not None:
         spread[~seen] = unseen_spread[~seen]
@@ -90,11 +94,13 @@ def _behind(
     is_fixed = np.zeros(n, bool)
     if state.is_fixed is not None:
         is_fixed[seen] = state.is_fixed[found[seen]]
+    is_fixed |= form.is_given(wanted)  # also of rows that the log never showed
+    spread[is_fixed] = 0.0
     told = np.where(trials > 0, own, rests_on)
     if model.report_ is None:  # the user's own numbers
         is_fixed |= seen
         spread[seen] = np.nan
-    return trials, spread, np.where(is_fixed, "given", told)
+    return trials, centre, spread, np.where(is_fixed, "given", told)
 
 
 def beta_interval(mean: Any, spread: Any, level: float) -> tuple[Floats, Floats]:

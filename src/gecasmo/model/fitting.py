@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from gecasmo.estimation import (
     Record,
     Solution,
 )
+from gecasmo.forms import Table, TableState
+from gecasmo.forms.priors import Grouping
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
@@ -56,6 +59,7 @@ class FitReport:
     objective: float
     log_likelihood: float
     counts: dict[str, NDArray[np.float64]]
+    seconds: float | None = None  # of the whole fit, with encoding and learning of priors
 
 
 def fit_model(
@@ -85,6 +89,7 @@ def fit_model(
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     if features is not None and not isinstance(features, Mapping):
         raise ModelError('features are given by coin: features={"attraction": frame}.')
+    began = time.perf_counter()
     work = model.with_features(**features) if features else model
     log, held_out = _set_apart(log, method)
     build = _Builder(work, log, method, start, threads, impossible)
@@ -95,6 +100,8 @@ def fit_model(
         solution = solve(problem, method, show, build.typical, intervals)
     model.features_ = work.features_
     _keep(model, problem, solution, build)
+    assert model.report_ is not None
+    model.report_.seconds = time.perf_counter() - began
 
 
 def _set_apart(log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
@@ -191,8 +198,6 @@ class _Builder:
         return begin
 
     def _begin_coin(self, coin: Coin) -> Any:
-        from gecasmo.forms import Table
-
         assert self.start is not None
         others = self.start.states()
         state = coin.form.begin(coin.rows, None)
@@ -207,7 +212,8 @@ class _Builder:
         if isinstance(form, Table):
             keep = state.is_fixed
             values = known if keep is None else np.where(keep, state.probability, known)
-            return replace(state, probability=values)
+            state = replace(state, probability=values)
+            return _with_prior_of(form, state, others[coin.name])
         # Whatever the form: the closest it comes to those probabilities, if it comes closer.
         near = form.fit(coin.rows, known, 1 - known, state)
         errors = [
@@ -215,6 +221,15 @@ class _Builder:
             for it in (near, state)
         ]
         return near if errors[0] <= errors[1] else state
+
+
+def _with_prior_of(form: Table, state: TableState, other: Any) -> TableState:
+    """The state under the prior that another model has learned, if it has one for all rows."""
+    priors = getattr(other, "priors", None)
+    if priors is None or len(priors.logit) != 1 or form.learned_prior(state.rows.keys) is None:
+        return state
+    grouping = Grouping(np.zeros(len(state.rows), np.int64), ["all"])
+    return form.with_prior(state, priors, grouping)
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:

@@ -14,8 +14,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import secrets
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +25,7 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
+from gecasmo.files import whole_file
 from gecasmo.forms import Form, FormState
 from gecasmo.forms.registry import FORMS, form_named
 from gecasmo.model.automaton_model import AutomatonModel
@@ -47,17 +46,11 @@ def save_model(model: Model, path: Any) -> None:
         "version": VERSION,
         "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()},
     }
-    target = Path(path)
-    temporary = target.with_name(f"{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
+    with whole_file(path, SavedModelError) as temporary:
         with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
             _write(archive, "manifest.json", _json(manifest))
             for name, data in parts.items():
                 _write(archive, name, data)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:

@@ -49,11 +49,25 @@ def solve(
         solution.history.append(
             last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
         )
-    if beliefs is not None and solution.converged and (intervals or beliefs.learns):
-        # The objective is what was climbed, the likelihood that of the reported probabilities.
-        best = replace(beliefs.summed_up(best), objective=best.objective)
     solution.best = best
+    if beliefs is not None and solution.converged and (intervals or beliefs.learns):
+        try:
+            # The objective is what was climbed, the likelihood that of the reported probabilities.
+            solution.best = replace(beliefs.summed_up(best), objective=best.objective)
+        except KeyboardInterrupt:
+            _interrupted(solution, "how sure rows are was being worked out")
     return solution
+
+
+def _interrupted(solution: Solution, when: str) -> None:
+    """Keep what there is."""
+    solution.interrupted = True
+    warnings.warn(
+        f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
+        "with fit(log, start=model).",
+        ConvergenceWarning,
+        stacklevel=6,
+    )
 
 
 @contextmanager
@@ -82,7 +96,11 @@ class _Rounds:
             return solution
         for number in range(MOST_ROUNDS + 1):
             # A prior can only be judged at the optimum, and who asks for n steps gets n.
-            states = self._better(solution.best) if solution.converged else None
+            try:
+                states = self._better(solution.best) if solution.converged else None
+            except KeyboardInterrupt:
+                _interrupted(solution, "priors were being learned")
+                return solution
             if states is None:
                 break
             if number == MOST_ROUNDS:
@@ -129,16 +147,23 @@ class _Rounds:
 
 
 def _tell_untuned(problem: Problem, method: Any) -> None:
-    """Say which priors were left as they began, if the method itself says nothing."""
-    open_forms = [
-        problem.coins[tie[0]].name
-        for tie in problem.ties
-        if getattr(problem.coins[tie[0]].form, "learns_prior", False)
-    ]
-    if open_forms and not isinstance(method, EM):
+    """Say which priors were left as they began, unless the method has said that it did not end."""
+    if isinstance(method, EM) and method.tol > 0:
+        return
+    forms = [problem.coins[tie[0]] for tie in problem.ties]
+    spreads = [coin.name for coin in forms if getattr(coin.form, "learns_prior", False)]
+    if spreads and not isinstance(method, EM):
         warnings.warn(
-            f"The spread of {', '.join(open_forms)} was left as it began: only EM that converges "
+            f"The spread of {', '.join(spreads)} was left as it began: only EM that converges "
             "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
+            GecasmoWarning,
+            stacklevel=5,
+        )
+    tables = [coin.name for coin in forms if getattr(coin.form, "prior", None) is not None]
+    if tables:
+        warnings.warn(
+            f"The prior of {', '.join(tables)} was not learned: only EM that converges does that. "
+            "Pseudo-counts (1, 1) were used instead.",
             GecasmoWarning,
             stacklevel=5,
         )

@@ -112,18 +112,22 @@ class Beliefs:
         for learner, likelihood in zip(chosen, likelihoods, strict=True):
             state = best.states[learner.number]
             moments = row_moments_of(likelihood, np.arange(len(likelihood)), _as_prior(state))
-            mean = moments.mean if learner.grouping is not None else state.probability
-            states[learner.number] = learner.form.with_beliefs(state, mean, moments.deviation)
+            states[learner.number] = learner.form.with_beliefs(
+                state, moments.mean, moments.deviation
+            )
         return states
 
     def _with_rows(self, best: Evaluation) -> set[int]:
-        """Coins with many rows, or with rows whose prior is learned; others are shared by pages."""
+        """Coins with rows by query or document, with many rows, or with rows whose prior is learned;
+        others are shared by pages."""
         few = {tie[0] for tie in small_ties(self.problem, best.states)}
-        return {
-            learner.number
-            for learner in self.learners
-            if learner.grouping is not None or learner.number not in few
-        }
+        found = set()
+        for learner in self.learners:
+            keys = self.problem.coins[learner.number].rows.keys
+            is_common = learner.number in few and not {"query", "doc"} & set(keys)
+            if learner.grouping is not None or not is_common:
+                found.add(learner.number)
+        return found
 
     def _widened(self, at: Evaluation, shared: Shared, covariance: Any) -> Evaluation:
         """Spreads that also know what shared coins leave open."""
@@ -131,11 +135,11 @@ class Beliefs:
         precision = {}
         for number in shared.rows:
             state = at.states[number]
-            slope = np.maximum(state.probability * (1 - state.probability), 1e-12)
+            slope = np.maximum(state.centre * (1 - state.centre), 1e-12)
             precision[number] = (slope / np.maximum(state.spread, 1e-9)) ** 2
         for number, extra in shared.widening(at, covariance, precision).items():
             state = at.states[number]
-            slope = state.probability * (1 - state.probability)
+            slope = state.centre * (1 - state.centre)
             # No probability strays more than one that is either 0 or 1.
             spread = np.minimum(np.sqrt(state.spread**2 + slope**2 * extra), np.sqrt(slope))
             states[number] = replace(state, spread=spread)
@@ -144,7 +148,7 @@ class Beliefs:
             if isinstance(state, TableState):
                 slope = state.probability * (1 - state.probability)
                 spread = np.minimum(slope * deviation, np.sqrt(slope))
-                states[number] = replace(state, spread=spread)
+                states[number] = replace(state, spread=spread, centre=state.probability)
         return replace(at, states=states)
 
     def _likelihoods(self, best: Evaluation, learners: list[_Learner], n_buckets: int) -> Any:
@@ -162,10 +166,12 @@ class Beliefs:
 
 
 def _as_prior(state: TableState) -> Any:
-    """The Beta prior of each row; pseudo-counts of nothing count as a very weak one."""
+    """The Beta prior of each row; pseudo-counts of less than half a flip count as that much, since
+    otherwise a single click would be certainty."""
     n_rows = len(state.probability)
     counts = [np.broadcast_to(np.asarray(side, float), (n_rows,)) for side in state.pseudo]
-    return np.maximum(np.stack(counts), 1e-2)
+    floor = 0.0 if state.priors is not None else 0.5
+    return np.maximum(np.stack(counts), max(floor, 1e-3))
 
 
 def _prior_of(state: TableState, grouping: Grouping) -> Priors:

@@ -84,13 +84,22 @@ class Shared:
         return extra
 
     def spreads(self, states: Sequence[FormState], covariance: Floats) -> dict[int, Floats]:
-        """By coin, the standard deviation of each of its logits."""
+        """By coin, the standard deviation of each of its logits; NaN where nothing tells."""
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        deviation = np.where(deviation > 0, deviation, np.where(self._given(states), 0.0, np.nan))
         starts = np.cumsum([0, *self.sizes])
         return {
             tie[0]: deviation[start : start + size]
             for tie, start, size in zip(self.ties, starts, self.sizes, strict=False)
         }
+
+    def _given(self, states: Sequence[FormState]) -> NDArray[np.bool_]:
+        """Which of the numbers are given, not estimated."""
+        parts = []
+        for tie, size in zip(self.ties, self.sizes, strict=True):
+            fixed = getattr(states[tie[0]], "is_fixed", None)
+            parts.append(np.zeros(size, bool) if fixed is None else fixed)
+        return np.concatenate(parts) if parts else np.zeros(0, bool)
 
     def _form(self, tie: Tie) -> Any:
         return self.problem.coins[tie[0]].form

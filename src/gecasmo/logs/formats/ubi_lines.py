@@ -26,6 +26,8 @@ from gecasmo.logs.formats.ubi_fields import (
 
 MOST_SHAPES = 32
 MOST_VALUES = 60
+MOST_IN_VAIN = 6
+WORTH_IT = 0.01
 FEW = 200
 _SPREAD = 0.618  # the golden ratio spreads the samples over the lines
 
@@ -101,16 +103,20 @@ def read_plain_lines(texts: pl.Series) -> Plain:
     Plain
     """
     plain = Plain()
+    in_vain = 0
     left = pl.DataFrame({"line": texts.rechunk()})
     left = left.select(pl.int_range(pl.len(), dtype=pl.Int64).alias("row"), "line")
     # Not the first line, which is mostly a query: the commonest shape should be the first to go.
     for attempt in range(1, MOST_SHAPES + 1):
-        if left.height < max(FEW, 1):
+        if left.height < max(FEW, 1) or in_vain == MOST_IN_VAIN:
             break
-        sample = left["line"][int(left.height * (attempt * _SPREAD % 1))]
+        before = left.height
+        sample = left["line"][int(before * (attempt * _SPREAD % 1))]
         shape = shape_of(sample)
         if shape is not None:
             left = _take(left, shape, plain)
+        # Where every line has a shape of its own, looking for more only costs time.
+        in_vain = in_vain + 1 if before - left.height < before * WORTH_IT else 0
     plain.rest = left["row"]
     return plain
 
@@ -149,8 +155,8 @@ def shape_of(line: str) -> Shape | None:
     taken = {}
     for name, (number, found) in marks.items():
         wanted = _group(name, found)
-        # A list of one text is a list only where it was marked as one.
-        if wanted is None or tokens[number].lastgroup != found:
+        # A list of one text is a list only where it was marked as one. Escapes are not undone here.
+        if wanted is None or tokens[number].lastgroup != found or "\\" in tokens[number][0]:
             return None
         taken[number] = wanted
     in_order = sorted(taken)
