@@ -43,7 +43,7 @@ def test_a_prior_of_observed_flips_is_the_beta_binomial_one() -> None:
     def loss(x: np.ndarray) -> float:
         a, b = np.exp(x)
         fit = (betaln(a + heads, b + 6 - heads) - betaln(a, b)).sum()
-        return -(fit - 2 * np.log(1 + a + b))
+        return -(fit + np.log(a * b / (a + b) ** 2) - (np.log((a + b) / 3) / 1.2) ** 2 / 2)
 
     best = np.exp(minimize(loss, [0.0, 0.0]).x)
     assert priors.mean[0] == pytest.approx(best[0] / best.sum(), rel=0.01)

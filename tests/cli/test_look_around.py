@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from command_line import fail, invoke, run, succeed, succeed_with_json
 
+from gecasmo import DBN
+from gecasmo.checkup import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.exits import MEANINGS
-from gecasmo.models import CATALOGUE
+from gecasmo.cli.finding import find_model
+from gecasmo.errors import ModelError
+from gecasmo.evaluation import contestants
+from gecasmo.models import CATALOGUE, model_named
 
 COMMANDS = [command.__name__ for commands in _PANELS.values() for command in commands]
 
@@ -151,3 +157,17 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["claims"] == [{"claim": "it is better", "holds": True}]
     assert "has to end in .png, .svg or .pdf" in fail("paper", "--chart", "a.doc")
     assert "there is no such folder" in fail("paper", "--chart", "gone/a.png")
+
+
+@pytest.mark.parametrize("door", [model_named, contestants.as_model, subject.as_model, find_model])
+def test_every_door_knows_the_same_names(door: Callable[[str], Any]) -> None:
+    def found(name: str) -> type:
+        model = door(name)
+        return model if isinstance(model, type) else type(model)
+
+    for name, model in CATALOGUE.items():
+        assert found(name) is found(name.lower()) is model
+    assert found("CZM") is found("czm") is DBN
+    with pytest.raises(ModelError, match=r"There is no model 'DNB'. Perhaps 'DBN'\?") as caught:
+        door("DNB")
+    assert f"There are: {', '.join(CATALOGUE)}." in str(caught.value)

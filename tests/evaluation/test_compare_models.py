@@ -18,6 +18,7 @@ from gecasmo.errors import (
     ModelError,
 )
 from gecasmo.evaluation import compare
+from gecasmo.evaluation.leaks import leak_test
 from gecasmo.logs import ClickLog
 from gecasmo.models import CATALOGUE
 
@@ -78,11 +79,23 @@ def test_fitted_models_are_left_as_they_are() -> None:
     found = named({"old": model, "truth": known_models()["DBN"]}, log)
     assert found.models["old"].parameters["click_rate"]["probability"][0] == rate
     seconds = dict(found.table.select("model", "seconds").rows())
-    assert seconds["old"] == model.history["seconds"][-1]
+    whole = getattr(model.report_, "seconds", None)
+    assert seconds["old"] == (whole or model.history["seconds"][-1])
     assert seconds["truth"] is None
     assert found.reasons["truth"]["seconds"] == "the model came with its probabilities"
     assert seconds["RCTR"] > 0
     assert sum("came fitted" in note for note in found.notes) == 2
+
+
+def test_the_seconds_of_a_given_fit_are_those_of_all_of_it() -> None:
+    log = ragged(25, 1)
+    model = GCTR().fit(log)
+    assert model.report_ is not None
+    model.report_.seconds = 12.5  # as the clock on the wall says, iterations or not
+    assert dict(named({"old": model}, log).table.select("model", "seconds").rows())["old"] == 12.5
+    vars(model.report_)["seconds"] = None  # a fit of an older file
+    seconds = dict(named({"old": model}, log).table.select("model", "seconds").rows())
+    assert seconds["old"] == model.history["seconds"][-1]
 
 
 class Impatient(ClickModel):
@@ -233,6 +246,32 @@ def test_a_model_that_foresees_clicks_is_named() -> None:
     found = named([Peeking()])
     assert any("Do not trust the scores of Peeking" in note for note in found.notes)
     assert not any("RCTR, which foresees" in note for note in found.notes)
+
+
+class Keen(Table):
+    """A form of a user's own."""
+
+
+def test_the_zoo_with_plain_tables_is_not_tested_for_leaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tested: list[str] = []
+
+    def noted(model: Any, log: ClickLog, **options: Any) -> Any:
+        tested.append(model.name)
+        return leak_test(model, log, **options)
+
+    monkeypatch.setattr("gecasmo.evaluation.scoring.leak_test", noted)
+    log = ragged(25, 1)
+    named(["DBN", "UBM", PBM(attraction=0.4), GCTR(click_rate=Table())], log)
+    assert tested == []
+    own = PBM(examination=Keen())
+    own.name = "PBM with a form"
+    clicked = GCTR(click_rate=Table(key="click"))  # a table by what is to be foretold
+    clicked.name = "GCTR by click"
+    found = named([Impatient, own, clicked], log)
+    assert tested == ["Impatient", "PBM with a form", "GCTR by click"]
+    assert [note for note in found.notes if "Do not trust the scores of GCTR by click" in note]
 
 
 def test_steps_are_told() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ class Believer:
         self.tables = tables
         self.relevance = relevance
         self.forms = {coin: Table() for coin in tables}
+        self.report_ = SimpleNamespace(converged=True, interrupted=False)
         self.asked: list[float] = []
         columns = {"query", "doc", "rank", "device"}
         self.keys = {
@@ -87,11 +89,11 @@ class Believer:
         table, keys = self.tables[coin], list(self.keys[coin])
         if rows is not None:
             table = rows.select(keys).join(table, on=keys, how="left", maintain_order="left")
+            usual = {"probability": 0.5, "spread": 0.28, "trials": 0.0, "rests_on": "prior"}
+            is_unseen = pl.col("probability").is_null()
             table = table.with_columns(
-                pl.col("probability").fill_null(0.5),
-                pl.col("spread").fill_null(0.28),
-                pl.col("trials").fill_null(0.0),
-                pl.col("rests_on").fill_null("prior"),
+                pl.when(is_unseen).then(pl.lit(value)).otherwise(pl.col(name)).alias(name)
+                for name, value in usual.items()
             )
         if "low" not in table.columns:
             low, high = beta_interval(table["probability"], table["spread"], level)

@@ -9,8 +9,8 @@ from judgment_examples import Believer, judged_like, searches
 from scipy import stats
 
 import gecasmo
-from gecasmo import DBN, PBM, RCTR, UBM, ClickModel, Logistic, Parameter, Table, flip
-from gecasmo.errors import NotFittedError
+from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Logistic, Parameter, Table, flip
+from gecasmo.errors import ConvergenceWarning, NotFittedError
 from gecasmo.judgments import JudgmentsError, judge
 
 
@@ -96,18 +96,101 @@ def test_given_numbers_need_no_examinations_and_have_no_width():
     assert frame["low"].to_list() == frame["high"].to_list() == [0.3, 0.9]
 
 
-def test_an_unknown_interval_is_null_and_the_rule_interval_cannot_use_it():
-    nothing = pl.Series([None, None], dtype=pl.Float64)
-    model = judged_like([0.2, 0.6], spread=nothing, low=nothing, high=nothing)
-    plain = judge(model).frame
-    assert plain["low"].null_count() == plain["spread"].null_count() == 2
-    assert plain["grade_low"].null_count() == 2
-    assert plain["verdict"].to_list() == ["judged", "judged"]
-    assert "unknown" in str(judge(model))
-    careful = judge(model, rule="interval").frame
-    assert careful["verdict"].to_list() == ["insufficient", "insufficient"]
-    worth = judge(model).worth_judging().pairs
-    assert worth["worth"].null_count() == 2
+NOTHING = pl.Series([None, None], dtype=pl.Float64)
+
+
+def test_an_unknown_interval_is_null_and_not_enough():
+    model = judged_like([0.2, 0.6], spread=NOTHING, low=NOTHING, high=NOTHING)
+    for options in (
+        {},
+        {"rule": "interval"},
+        {"rule": "threshold", "max_width": 1},
+        {"max_width": None, "min_examinations": 0},
+    ):
+        found = judge(model, **options)
+        assert found.frame["verdict"].to_list() == ["insufficient", "insufficient"]
+        for name in ("low", "spread", "grade", "grade_low"):
+            assert found.frame[name].null_count() == 2
+        assert found.n_without_interval == 2
+    assert "unknown" in str(found)
+    assert "2 pairs; this fit worked out no intervals" in str(found)
+    assert judge(model).worth_judging().pairs["worth"].null_count() == 2
+
+
+def test_one_unknown_interval_spoils_only_its_own_pair():
+    model = judged_like([0.2, 0.6], spread=[None, 0.01])
+    found = judge(model).frame.sort("doc")
+    assert found["verdict"].to_list() == ["insufficient", "judged"]
+
+
+def test_features_are_judged_without_interval_if_that_is_asked_for():
+    features = ["features", "features"]
+    options = {"spread": NOTHING, "low": NOTHING, "high": NOTHING, "trials": [0.0, 0.0]}
+    model = judged_like([0.2, 0.6], rests_on=features, **options)
+    free = {"max_width": None, "min_examinations": 0}
+    for asked, rule, verdict in (
+        ({}, "quantile", "insufficient"),
+        ({"max_width": None}, "quantile", "insufficient"),
+        ({"min_examinations": 0}, "quantile", "insufficient"),
+        (free, "quantile", "judged"),
+        (free, "interval", "insufficient"),
+    ):
+        found = judge(model, rule=rule, **asked)
+        assert set(found.frame["verdict"]) == {verdict}, (asked, rule)
+        assert found.why_no_interval == "forms on features have no intervals"
+    found = judge(model, **free)
+    assert found.frame.sort("doc")["grade"].to_list() == [0, 3]
+    assert found.max_width is None
+    assert found.to_dict()["max_width"] is None
+    assert "fewer than 0 examinations, or no interval, unless it rests on features" in str(found)
+    mixed = judged_like([0.2, 0.6], rests_on=["features", "query, doc"], **options)
+    verdicts = judge(mixed, **free).frame.sort("doc")["verdict"].to_list()
+    assert verdicts == ["judged", "insufficient"]
+    assert judge(mixed, **free).why_no_interval == (
+        "this fit worked out no intervals, which takes EM and intervals=True"
+    )
+
+
+def test_a_product_lacks_its_interval_by_features_only_if_the_other_coin_has_one(believer):
+    believer.tables["attraction"] = believer.tables["attraction"].with_columns(
+        spread=pl.lit(None, pl.Float64), rests_on=pl.lit("features")
+    )
+    free = {"max_width": None, "min_examinations": 0}
+    assert set(judge(believer, **free).frame["verdict"]) == {"judged"}
+    believer.tables["satisfaction"] = believer.tables["satisfaction"].with_columns(
+        spread=pl.lit(None, pl.Float64)
+    )
+    assert set(judge(believer, **free).frame["verdict"]) == {"insufficient"}
+
+
+def test_a_fit_that_did_not_converge_judges_nothing_and_says_why(log, tmp_path):
+    with pytest.warns(ConvergenceWarning):
+        model = DBN().fit(log, EM(max_iter=3, tol=1e-9), progress=False)
+    found = judge(model)
+    assert found.frame["low"].null_count() == len(found.frame)
+    assert set(found.frame["verdict"]) == {"insufficient"}
+    assert found.frame["grade"].null_count() == len(found.frame)
+    why = "the fit did not converge, so there are no intervals"
+    assert found.why_no_interval == why
+    assert why in str(found)
+    assert found.to_dict()["why_no_interval"] == why
+    assert found.to_dict()["without_interval"] == len(found.frame)
+    with pytest.raises(JudgmentsError, match=f"{why}. Fit the model again, by EM that converges"):
+        found.write(tmp_path / "judgments.qrels", "qrels")
+    model.report_.interrupted = True
+    assert judge(model).why_no_interval == "the fit was interrupted, so there are no intervals"
+    model.report_ = None  # then all of its numbers are the user's own, and certain
+    given = judge(model)
+    assert given.n_judged == given.n_given == len(given.frame)
+    assert f"given, not estimated: {given.n_given} pairs; they count as certain" in str(given)
+
+
+def test_a_fit_that_converged_has_nothing_to_explain(model):
+    found = judge(model)
+    assert found.why_no_interval == ""
+    assert found.n_given == found.n_without_interval == 0
+    assert "no interval:" not in str(found)
+    assert found.to_dict()["why_no_interval"] is None
 
 
 def test_judgments_of_a_fit_agree_with_its_own_answers(model, log):
@@ -290,14 +373,15 @@ def test_intervals_cover_under_their_own_assumptions():
     assert 0.88 < covered < 0.92
 
 
-def test_a_form_with_features_is_judged_through_pairs_or_told_so():
+def test_a_form_with_features_is_judged_through_pairs_or_told_so(tmp_path):
     log = searches(60)
     frame = log.to_frame().with_columns(length=pl.col("doc").str.len_chars().cast(float))
     model = PBM(attraction=Logistic("length")).fit(gecasmo.read_log(frame), progress=False)
     with pytest.raises(JudgmentsError, match="depends on length"):
         judge(model)
     pairs = frame.select("query", "doc", "length").unique()
-    found = judge(model, pairs=pairs, min_examinations=0).frame
+    found = judge(model, pairs=pairs, max_width=None, min_examinations=0).frame
+    assert set(found["verdict"]) == {"judged"}
     np.testing.assert_allclose(
         found["relevance"],
         model.probability(
@@ -305,4 +389,7 @@ def test_a_form_with_features_is_judged_through_pairs_or_told_so():
         ),
     )
     assert found["low"].null_count() == len(found)
-    assert set(judge(model, pairs=pairs).frame["verdict"]) == {"insufficient"}
+    careful = judge(model, pairs=pairs)
+    assert set(careful.frame["verdict"]) == {"insufficient"}
+    with pytest.raises(JudgmentsError, match="say max_width=None, min_examinations=0"):
+        careful.write(tmp_path / "judgments.qrels", "qrels", ids="encode")

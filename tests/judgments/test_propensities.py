@@ -309,3 +309,39 @@ def test_small_files(tmp_path):
     assert pl.DataFrame(data["propensities"]).equals(frame)
     with pytest.raises(JudgmentsError, match=r"\.csv or \.json"):
         write_propensities(frame, tmp_path / "p.xlsx")
+
+
+def test_given_rows_and_spreads_are_read_where_they_are(monkeypatch):
+    """Estimates of all rows, with an interval each, would be much work for a yes or no."""
+    truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
+    log = truth.simulate(pages(30), seed=3)
+    fits = [
+        UBM(examination=Table(fixed={(1, 0): 1.0})).fit(log, progress=False),
+        UBM(attraction=0.4).fit(log, progress=False),
+        UBM().fit(log, progress=False),
+        DBN(satisfaction=0.5).fit(log, progress=False),
+    ]
+    believed = [
+        {coin: model.estimates(coin)["spread"].fill_null(0.0) for coin in model.forms}
+        for model in fits
+    ]
+
+    def refused(*_, **__):
+        raise AssertionError("no estimates are needed")
+
+    monkeypatch.setattr(ClickModel, "estimates", refused, raising=False)
+    anchored = [examining.is_anchored(m, examining.required_coins(m)) for m in fits]
+    assert anchored == [True, True, False, True]
+    for model, spreads in zip(fits, believed, strict=True):
+        draws = examining.Draws(model, np.random.default_rng(0))
+        for coin, spread in spreads.items():
+            own = draws.spreads.get(coin, np.zeros(len(spread)))
+            np.testing.assert_allclose(own, spread)
+
+
+def test_a_given_row_that_no_page_has_anchors_nothing():
+    truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
+    log = truth.simulate(pages(30), seed=3)
+    model = PBM(examination=Table(fixed={99: 1.0})).fit(log, progress=False)
+    with pytest.warns(GecasmoWarning, match="nothing anchors"):
+        propensities(model, log, repeats=0)

@@ -18,7 +18,7 @@ from gecasmo.estimation.problem import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
-from gecasmo.models import CATALOGUE
+from gecasmo.models import model_named
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -32,10 +32,7 @@ _THINGS = ("query", "doc", "session", "result")
 def as_model(model: Any) -> Model:
     """The model that a name, a class or a model stands for."""
     if isinstance(model, str):
-        by_name = {name.lower(): kind for name, kind in CATALOGUE.items()}
-        if model.lower() not in by_name:
-            raise ModelError(f"There is no model {model!r}. There are: {', '.join(CATALOGUE)}.")
-        return by_name[model.lower()]()
+        return model_named(model)()
     if isinstance(model, type) and issubclass(model, Model):
         model = model()  # type: ignore[call-arg]
     if not isinstance(model, Model):

@@ -12,12 +12,7 @@ from typing import Any
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Model
-from gecasmo.models import CATALOGUE, CZM
-
-_NAMES: dict[str, type[ClickModel]] = {
-    "czm": CZM,
-    **{name.lower(): model for name, model in CATALOGUE.items()},
-}
+from gecasmo.models import CATALOGUE, model_named
 
 
 def complete_model(incomplete: str) -> list[tuple[str, str]]:
@@ -34,15 +29,15 @@ def complete_model(incomplete: str) -> list[tuple[str, str]]:
 
 def find_model(text: str) -> Model:
     """The model that a text on the command line means, not fitted."""
-    if text.lower() in _NAMES:
-        return _NAMES[text.lower()]()
     path, name = _parted(text)
-    if path is None:
+    if path is not None:
+        return _made(_found(_load(path), path, name), path, name)
+    try:
+        return model_named(text)()
+    except ModelError as error:
         raise ModelError(
-            f"There is no model '{text}'. There are: {', '.join(CATALOGUE)}; or name a class of "
-            "your own as path/to/file.py:ClassName."
-        )
-    return _made(_found(_load(path), path, name), path, name)
+            f"{error} Or name a class of your own as path/to/file.py:ClassName."
+        ) from None
 
 
 def _parted(text: str) -> tuple[Path | None, str]:

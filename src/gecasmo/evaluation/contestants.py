@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import time
 import warnings
 from collections.abc import Iterable, Mapping
@@ -16,11 +15,8 @@ from gecasmo.forms.protocol import columns_of
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Impossible, Model
-from gecasmo.models import CATALOGUE, CZM, DCTR, RCTR
-
-_BY_NAME: dict[str, type[ClickModel]] = {
-    name.lower(): model for name, model in {**CATALOGUE, "CZM": CZM}.items()
-}
+from gecasmo.model.fitting import FitReport
+from gecasmo.models import DCTR, RCTR, model_named
 
 
 @dataclass
@@ -67,13 +63,7 @@ def _named(models: Any) -> Iterable[tuple[str | None, Model]]:
 def as_model(given: Any) -> Model:
     """A model of the zoo by its name, a class, or a model."""
     if isinstance(given, str):
-        if given.lower() not in _BY_NAME:
-            near = difflib.get_close_matches(given.lower(), _BY_NAME, n=1, cutoff=0.5)
-            perhaps = f" Perhaps {_BY_NAME[near[0]].__name__!r}?" if near else ""
-            raise ModelError(
-                f"The zoo has no model {given!r}.{perhaps} It has: {', '.join(CATALOGUE)}."
-            )
-        return _BY_NAME[given.lower()]()
+        return model_named(given)()
     if isinstance(given, type) and issubclass(given, ClickModel):
         return given()
     if isinstance(given, Model):
@@ -117,6 +107,16 @@ def _do_without_query(entry: Contestant, notes: list[str]) -> None:
         notes.append(f"The log has no queries, so {entry.name} has {'; '.join(told)}.")
 
 
+def _seconds(report: FitReport | None) -> float | None:
+    """How long a fit took; of one from an older file that is what its iterations took."""
+    if report is None:
+        return None
+    whole: float | None = getattr(report, "seconds", None)
+    if whole is None and report.history:
+        return report.history[-1].seconds
+    return whole
+
+
 def fit_contestant(
     entry: Contestant,
     log: ClickLog,
@@ -128,7 +128,7 @@ def fit_contestant(
     """Fit, unless the model came fitted; what a fit warns of becomes a note."""
     report = entry.model.report_
     if entry.is_given:
-        entry.seconds = report.history[-1].seconds if report and report.history else None
+        entry.seconds = _seconds(report)
         notes.append(
             f"{entry.name} came fitted and was left as it is: whether it has seen the test "
             "sessions is not known here."

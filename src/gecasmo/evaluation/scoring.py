@@ -24,8 +24,10 @@ from gecasmo.evaluation.grades import Grades
 from gecasmo.evaluation.leaks import leak_test
 from gecasmo.evaluation.predictions import Predictions, impossible_sessions, predictions
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, relevance_metrics, relevance_of
+from gecasmo.forms import Fixed, Table
 from gecasmo.logs import ClickLog
-from gecasmo.model.base import Impossible
+from gecasmo.model.base import Impossible, Model
+from gecasmo.models import CATALOGUE
 
 Floats = NDArray[np.float64]
 _LEAK_SESSIONS, _LEAK_PLACES = 50, 5
@@ -109,10 +111,25 @@ def _judge(
 
 
 def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None:
-    """A short leak test of every model: users' own models and forms can get this wrong."""
+    """A short leak test of all models but ours: users' own models and forms can get this wrong."""
+    if _is_ours(entry.model):
+        return
     found = leak_test(entry.model, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
     if not found.passed:
         notes.append(f"Do not trust the scores of {entry.name}, which foresees clicks. {found}")
+
+
+def _is_ours(model: Model) -> bool:
+    """Whether this is a model of the zoo with plain tables by what its class names.
+
+    Such cannot know clicks that it should foretell, and our tests see to that.
+    """
+    if type(model) not in CATALOGUE.values():
+        return False
+    return all(
+        type(form) in (Table, Fixed) and set(model.keys[coin]) <= set(model.declared_keys[coin])
+        for coin, form in model.forms.items()
+    )
 
 
 def _by_rank(clusters: Clusters, sums: Floats) -> pl.DataFrame:

@@ -189,9 +189,13 @@ class Table:
             spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
             return mean, spread, np.full(len(rows), "prior")
         strength = state.priors.strength
-        # Of no group in particular: as wide as rows of all groups together.
-        own = np.where(group >= 0, strength[group], strength.min(initial=np.inf))
-        spread = np.sqrt(mean * (1 - mean) / (own + 1))
+        usual = float(np.exp(state.priors.log_strength.mean()))
+        slope = mean * (1 - mean)
+        variance = slope / (np.where(group >= 0, strength[group], usual) + 1)
+        if len(strength) > 1:  # of no group in particular: groups differ too
+            between = (slope * state.priors.mean_level.spread) ** 2
+            variance = variance + np.where(group >= 0, 0.0, between)
+        spread = np.sqrt(np.minimum(variance, slope))
         told = np.where(group >= 0, np.array(state.grouping.label)[group], "prior")
         return mean, spread, told
 

@@ -23,9 +23,15 @@ def as_text(judgments: Judgments) -> str:
     lines = [
         f"{n:,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
-        f"insufficient: interval of {judgments.level:.0%} wider than {judgments.max_width:g}, or "
-        f"fewer than {judgments.min_examinations:g} examinations",
+        f"insufficient: {_limits(judgments)}",
     ]
+    if judgments.why_no_interval:
+        lines.append(
+            f"no interval: {judgments.n_without_interval:,} pairs; {judgments.why_no_interval}"
+        )
+    if judgments.n_given:
+        lines.append(f"given, not estimated: {judgments.n_given:,} pairs; they count as certain")
+    lines = list(map(printable, lines))
     lines = [part for line in lines for part in textwrap.wrap(line, WIDTH, subsequent_indent="  ")]
     lines += ["", f"  {'grade':<14}{'pairs':>10}{'share':>9}"]
     for grade, count in judgments.by_grade.items():
@@ -35,6 +41,15 @@ def as_text(judgments: Judgments) -> str:
     if len(top):
         lines += ["", "most examined", *_table(top)]
     return "\n".join(lines)
+
+
+def _limits(judgments: Judgments) -> str:
+    few = f"fewer than {judgments.min_examinations:g} examinations"
+    if judgments.max_width is None:
+        return f"{few}, or no interval, unless it rests on features"
+    return (
+        f"interval of {judgments.level:.0%} wider than {judgments.max_width:g} or unknown, or {few}"
+    )
 
 
 def _table(frame: pl.DataFrame) -> list[str]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.forms import Fixed, Table
+from gecasmo.forms import Fixed
+from gecasmo.forms.table import TableState
 from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.pairs import GIVEN, relevance_coins
+from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:
@@ -62,13 +63,17 @@ def is_anchored(model: Model, required: Required) -> bool:
     """Whether the scale of the coins that only appear as a product is fixed by a given number."""
     if not required.others or model.report_ is None:  # without a fit all numbers are given
         return True
-    for coin in (*required.relevance, *required.others):
-        form: Any = model.forms[coin]
-        if isinstance(form, Fixed) or getattr(form, "fixed", None):
-            return True
-        if GIVEN in model.estimates(coin)["rests_on"].to_list():
-            return True
-    return False
+    states = model.states()
+    return any(
+        isinstance(model.forms[coin], Fixed) or _has_given_rows(states[coin])
+        for coin in (*required.relevance, *required.others)
+    )
+
+
+def _has_given_rows(state: Any) -> bool:
+    is_fixed = getattr(state, "is_fixed", None)  # only tables have it
+    is_constant = getattr(state, "is_constant", False)
+    return bool(is_constant or (is_fixed is not None and np.any(is_fixed)))
 
 
 def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
@@ -115,12 +120,9 @@ class Draws:
         self.rng = rng
         self.states = dict(model.states())
         self.spreads: dict[str, Floats] = {}
-        for coin, form in model.forms.items():
-            if not isinstance(form, Table):
-                continue
-            spread = model.estimates(coin)["spread"].fill_null(0.0).to_numpy()
-            if len(spread) == len(self.states[coin].probability):
-                self.spreads[coin] = spread
+        for coin, state in self.states.items():
+            if isinstance(state, TableState) and state.spread is not None:
+                self.spreads[coin] = np.nan_to_num(state.spread)
 
     def draw(self) -> Model:
         """The model with new probabilities; the next draw changes it again."""

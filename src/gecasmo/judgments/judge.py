@@ -24,7 +24,7 @@ def judge(
     rule: str = "quantile",
     thresholds: Sequence[float] | None = None,
     level: float = 0.9,
-    max_width: float = 0.4,
+    max_width: float | None = 0.4,
     min_examinations: float = 10.0,
     pairs: Any = None,
 ) -> Judgments:
@@ -46,12 +46,13 @@ def judge(
         value that equals a cut point has reached it. By default equal steps.
     level : float
         The level of the intervals.
-    max_width : float
-        A pair whose interval is wider is insufficient. 0.4 asks for some 15 examinations in the
-        middle of the scale.
+    max_width : float or None
+        A pair whose interval is wider, or unknown, is insufficient. 0.4 asks for some 15
+        examinations in the middle of the scale. None asks for no width at all; then relevance that
+        rests on features (a `Logistic`, say, which has no intervals) can be judged, too.
     min_examinations : float
-        A pair with fewer expected examinations is insufficient. Forms on features count none, and
-        have no intervals: with them say 0.
+        A pair with fewer expected examinations is insufficient. Forms on features count none: to
+        judge by them say `max_width=None, min_examinations=0`.
     pairs : data frame or ClickLog, optional
         The pairs to be judged, with `query` and `doc` and whatever other columns the coins of
         relevance are found by. By default all rows of the fit.
@@ -62,17 +63,19 @@ def judge(
         Its `frame` is sorted by query, the most relevant document first.
     """
     check_rule(rule, grades, thresholds)
-    for name, value in (("max_width", max_width), ("min_examinations", min_examinations)):
+    limits = {"max_width": max_width, "min_examinations": min_examinations}
+    for name, value in limits.items():
+        if value is None and name == "max_width":
+            continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise JudgmentsError(f"{name}={value!r}: a number that is not negative is wanted.")
     frame = relevance_frame(model, pairs, level)
-    too_wide = (frame["high"] - frame["low"] > max_width).fill_null(rule == "interval")
     too_few = (frame["examinations"] < min_examinations) & ~frame["is_given"]
-    enough = ~(too_wide | too_few)
+    enough = ~(_too_wide(frame, max_width, rule) | too_few)
     grading = grading_of(rule, grades, thresholds, frame.filter(enough))
     order = [name for name in ("query", "relevance", "doc") if name in frame.columns]
     graded = (
-        frame.drop("is_given")
+        frame.drop("is_given", "lacks_by_features")
         .with_columns(_grades(grading, frame, enough))
         .with_columns(
             verdict=pl.Series(
@@ -93,9 +96,36 @@ def judge(
         relevance_is=" x ".join(relevance_coins(model)),
         grading=grading,
         level=level,
-        max_width=float(max_width),
+        max_width=None if max_width is None else float(max_width),
         min_examinations=float(min_examinations),
+        why_no_interval=_why_no_interval(model, frame),
+        n_given=int(frame["is_given"].sum()),
     )
+
+
+def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Series:
+    """Which intervals are too wide; nobody knows how wide an unknown one is."""
+    unknown = frame["low"].is_null()
+    if max_width is not None:
+        return unknown | (frame["high"] - frame["low"] > max_width).fill_null(True)
+    return unknown if rule == "interval" else unknown & ~frame["lacks_by_features"]
+
+
+def _why_no_interval(model: Model, frame: pl.DataFrame) -> str:
+    """Why pairs have no interval, if some have none."""
+    unknown = frame["low"].is_null()
+    if not unknown.any():
+        return ""
+    report = model.report_
+    if not (unknown & ~frame["lacks_by_features"]).any():
+        return "forms on features have no intervals"
+    if report is None:
+        return "given values have no intervals"
+    if report.interrupted:
+        return "the fit was interrupted, so there are no intervals"
+    if not report.converged:
+        return "the fit did not converge, so there are no intervals"
+    return "this fit worked out no intervals, which takes EM and intervals=True"
 
 
 def _grades(grading: Grading, frame: pl.DataFrame, enough: pl.Series) -> list[pl.Series]:

@@ -33,6 +33,8 @@ class Judgments:
     relevance_is : which coins relevance is the product of
     grading : the rule with its cut points
     level, max_width, min_examinations : as they were asked for
+    why_no_interval : why some pairs have no interval; empty if all have one
+    n_given : pairs whose relevance was given, not estimated; it counts as certain
     """
 
     frame: pl.DataFrame
@@ -40,8 +42,10 @@ class Judgments:
     relevance_is: str
     grading: Grading
     level: float
-    max_width: float
+    max_width: float | None
     min_examinations: float
+    why_no_interval: str = ""
+    n_given: int = 0
 
     @property
     def judged(self) -> pl.DataFrame:
@@ -55,6 +59,10 @@ class Judgments:
     @property
     def n_insufficient(self) -> int:
         return len(self.frame) - self.n_judged
+
+    @property
+    def n_without_interval(self) -> int:
+        return self.frame["low"].null_count()
 
     @property
     def by_grade(self) -> dict[int, int]:
@@ -133,6 +141,8 @@ class Judgments:
             "pairs": len(self.frame),
             "judged": self.n_judged,
             "insufficient": self.n_insufficient,
+            "without_interval": self.n_without_interval,
+            "why_no_interval": self.why_no_interval or None,
             "by_grade": {str(grade): count for grade, count in self.by_grade.items()},
         }
         return {**summary, "judgments": self.frame.to_dicts()} if rows else summary

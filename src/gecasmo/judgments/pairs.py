@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 PAIR = ("query", "doc")
-GIVEN = "given"  # what an estimate rests on if it is none, but a number that the user gave
+# What an estimate rests on if it is none, but a number that the user gave; or other columns of the
+# log, through a form that does not tell how sure it is.
+GIVEN, FEATURES = "given", "features"
 
 
 def relevance_coins(model: Model) -> tuple[str, ...]:
@@ -35,7 +37,8 @@ def relevance_coins(model: Model) -> tuple[str, ...]:
 
 
 def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
-    """Per pair: relevance, spread, low, high, examinations, rests_on, and whether it is given.
+    """Per pair: relevance, spread, low, high, examinations, rests_on; and whether it is given, and
+    whether nothing but features keeps it from having an interval.
 
     A product of independent estimates has the product of their means as mean, and the product of
     their second moments as second moment; its interval is that of the Beta distribution with this
@@ -68,7 +71,17 @@ def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
         first["trials"].fill_null(0.0).alias("examinations"),
         _foundations(coins, answers),
         (first["rests_on"] == GIVEN).alias("is_given"),
+        pl.Series("lacks_by_features", _lacks_by_features(answers), dtype=pl.Boolean),
     )
+
+
+def _lacks_by_features(answers: list[pl.DataFrame]) -> NDArray[np.bool_]:
+    """Which pairs have no interval for the one reason that forms on features tell none."""
+    unknown = [(a["spread"].is_null() | a["low"].is_null()).to_numpy() for a in answers]
+    excused = [(a["rests_on"] == FEATURES).to_numpy() for a in answers]
+    by_coin = [~lost | free for lost, free in zip(unknown, excused, strict=True)]
+    lacks: NDArray[np.bool_] = np.any(unknown, axis=0) & np.all(by_coin, axis=0)
+    return lacks
 
 
 def _interval(mean: Floats, spread: Floats, level: float) -> tuple[Floats, Floats]:

@@ -50,7 +50,9 @@ def solve(
             last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
         )
     solution.best = best
-    if beliefs is not None and solution.converged and (intervals or beliefs.learns):
+    # Who asks for a number of steps gets these and nothing else.
+    is_wanted = solution.converged or (isinstance(method, EM) and method.tol > 0)
+    if beliefs is not None and is_wanted and (intervals or beliefs.learns):
         try:
             # The objective is what was climbed, the likelihood that of the reported probabilities.
             solution.best = replace(beliefs.summed_up(best), objective=best.objective)

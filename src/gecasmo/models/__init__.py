@@ -1,8 +1,11 @@
 """The zoo: one file a model, nothing in it beyond coins, `browse` and what it calls relevance.
 
-`CATALOGUE` lists them by name; tests, command line and docs read it.
+`CATALOGUE` lists them by name; tests, command line and docs read it. `model_named` finds one.
 """
 
+import difflib
+
+from gecasmo.errors import ModelError
 from gecasmo.model import ClickModel
 from gecasmo.models.ccm import CCM
 from gecasmo.models.cm import CM
@@ -30,6 +33,31 @@ CATALOGUE: dict[str, type[ClickModel]] = {
     )
 }
 
+_BY_NAME = {name.lower(): model for name, model in {**CATALOGUE, "CZM": CZM}.items()}
+
+
+def model_named(name: str) -> type[ClickModel]:
+    """The class of the zoo with this name, in small or capital letters; CZM is DBN.
+
+    Raises
+    ------
+    ModelError
+        When there is none, with all names and the closest.
+
+    Examples
+    --------
+    >>> from gecasmo.models import model_named
+    >>> model_named("czm").__name__
+    'DBN'
+    """
+    found = _BY_NAME.get(name.lower())
+    if found is not None:
+        return found
+    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.5)
+    perhaps = f" Perhaps {_BY_NAME[near[0]].__name__!r}?" if near else ""
+    raise ModelError(f"There is no model {name!r}.{perhaps} There are: {', '.join(CATALOGUE)}.")
+
+
 __all__ = [
     "CATALOGUE",
     "CCM",
@@ -46,4 +74,5 @@ __all__ = [
     "UBM",
     "CountingDCM",
     "CountingSDBN",
+    "model_named",
 ]

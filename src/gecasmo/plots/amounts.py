@@ -7,7 +7,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
-from gecasmo.plots.theme import BLUE, HEIGHT, ORANGE, WIDTH, Chart, altair, finished
+from gecasmo.plots.theme import BLUE, HEIGHT, ORANGE, WIDTH, Chart, altair, chart_of, finished
 
 _EDGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000, 100_000, 1_000_000)
 
@@ -39,7 +39,7 @@ def pairs_by_impressions(log: ClickLog) -> Chart:
         ]
     )
     names = list(words.values())
-    base = alt.Chart(long).encode(
+    base = chart_of(long).encode(
         x=alt.X(
             "shown:N",
             sort=wide["shown"].to_list(),

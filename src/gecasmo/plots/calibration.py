@@ -13,6 +13,7 @@ from gecasmo.plots.theme import (
     WIDTH,
     Chart,
     altair,
+    chart_of,
     diagonal,
     finished,
     lines_and_points,
@@ -66,7 +67,7 @@ def calibration(source: Any, log: ClickLog | None = None, *, level: float = 0.9)
 
 def _base(frame: pl.DataFrame, unit: Any, title: str | None) -> Chart:
     alt = altair()
-    return alt.Chart(frame).encode(
+    return chart_of(frame).encode(
         x=alt.X("predicted:Q", scale=unit, title=title, axis=alt.Axis(format="%", tickCount=6)),
         tooltip=[
             "model:N",

@@ -9,7 +9,7 @@ import polars as pl
 
 from gecasmo.errors import NotFittedError
 from gecasmo.plots.rows import thinned
-from gecasmo.plots.theme import BLUE, MAX_ROWS, ORANGE, WIDTH, Chart, altair, finished
+from gecasmo.plots.theme import BLUE, MAX_ROWS, ORANGE, WIDTH, Chart, altair, chart_of, finished
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -83,7 +83,7 @@ def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: s
     )
     column = rows.columns[1]
     return (
-        alt.Chart(rows)
+        chart_of(rows)
         .mark_line(color=colour, strokeWidth=2, point=alt.OverlayMarkDef(size=28, color=colour))
         .encode(
             x=x,

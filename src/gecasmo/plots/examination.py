@@ -9,6 +9,7 @@ import polars as pl
 
 from gecasmo.errors import ModelError
 from gecasmo.judgments import JudgmentsError, propensities
+from gecasmo.judgments.printing import printable
 from gecasmo.logs import ClickLog
 from gecasmo.plots.rows import thinned
 from gecasmo.plots.sources import wanted_log
@@ -21,6 +22,7 @@ from gecasmo.plots.theme import (
     Chart,
     altair,
     bar_size,
+    chart_of,
     finished,
     labelled,
     rank_axis,
@@ -102,13 +104,14 @@ def _meaning(coin: str) -> str:
 
 def _points(alt: Chart, frame: pl.DataFrame, title: str) -> Chart:
     """Points with interval bars and a line through them, by rank."""
+    title = printable(title)
     described = ["rank:Q", alt.Tooltip("probability:Q", format=".4f", title=title)]
     for name, form in (("low", ".4f"), ("high", ".4f"), ("trials", ",.1~f")):
         if name in frame.columns:
             described.append(alt.Tooltip(f"{name}:Q", format=form, title=_WORDS.get(name, name)))
     if "rests_on" in frame.columns:
         described.append(alt.Tooltip("rests_on:N", title=_WORDS["rests_on"]))
-    base = alt.Chart(frame).encode(
+    base = chart_of(frame).encode(
         x=rank_axis(frame["rank"].to_list()),
         y=alt.Y("probability:Q", title=title, scale=alt.Scale(domain=[0, 1])),
         tooltip=described,
@@ -137,8 +140,9 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
         reach=(pl.col("high") - pl.col("low")) / 2,
     )
     rows = ["none" if place == 0 else str(place) for place in above]
+    title = printable(f"P({coin})")
     height = max(140, min(620, 38 * len(rows)))
-    base = alt.Chart(frame).encode(
+    base = chart_of(frame).encode(
         x=alt.X(
             "rank:O",
             title="rank",
@@ -154,7 +158,7 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
         tooltip=[
             "rank:O",
             alt.Tooltip("above:O", title="last click"),
-            alt.Tooltip("probability:Q", format=".4f", title=f"P({coin})"),
+            alt.Tooltip("probability:Q", format=".4f", title=title),
             alt.Tooltip("low:Q", format=".4f"),
             alt.Tooltip("high:Q", format=".4f"),
             alt.Tooltip("trials:Q", format=",.1~f", title="expected trials"),
@@ -164,7 +168,7 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
     cells = base.mark_rect(stroke="white", strokeWidth=1).encode(
         color=alt.Color(
             "probability:Q",
-            title=f"P({coin})",
+            title=title,
             scale=alt.Scale(scheme=SEQUENTIAL, domain=[0, 1]),
             legend=alt.Legend(gradientLength=160),
         )

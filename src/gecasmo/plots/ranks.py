@@ -21,6 +21,7 @@ from gecasmo.plots.theme import (
     Chart,
     altair,
     bar_size,
+    chart_of,
     finished,
     lines_and_points,
     rank_axis,
@@ -56,7 +57,7 @@ def perplexity_by_rank(
     frame, few = _fewer_ranks(whole.filter(pl.col("perplexity").is_finite()), len(names))
     top, beyond = _top(frame)
     end = alt.Scale(zero=False) if top is None else alt.Scale(domain=[1, top], clamp=False)
-    base = alt.Chart(frame).encode(
+    base = chart_of(frame).encode(
         x=rank_axis(frame["rank"].to_list()),
         y=alt.Y("perplexity:Q", title=f"{kind} perplexity", scale=end),
         tooltip=["model:N", "rank:Q", alt.Tooltip("perplexity:Q", format=".4f")],
@@ -123,7 +124,7 @@ def ctr_by_rank(source: Any, log: ClickLog | None = None, *, level: float = 0.9)
     observed = drawn.unique("rank", keep="first").sort("rank").select("rank", "observed")
     ranks = observed["rank"].to_list()
     bars = (
-        alt.Chart(observed)
+        chart_of(observed)
         .mark_bar(color=LIGHT, size=bar_size(ranks))
         .encode(
             x=rank_axis(ranks, None),
@@ -154,7 +155,7 @@ def _predicted(
 ) -> Chart:
     """Lines and points of one column by rank, a series per model."""
     alt = altair()
-    base = alt.Chart(frame).encode(
+    base = chart_of(frame).encode(
         x=x,
         y=alt.Y(
             f"{column}:Q",
@@ -200,7 +201,7 @@ def _observed_ctr(log: ClickLog, level: float) -> Chart:
     whole = observed_ctr(log, level)
     frame, few = _fewer_ranks(whole, 1)
     ranks = frame["rank"].to_list()
-    base = alt.Chart(frame).encode(
+    base = chart_of(frame).encode(
         x=rank_axis(ranks),
         tooltip=[
             "rank:Q",

@@ -9,10 +9,21 @@ import polars as pl
 
 from gecasmo.errors import ModelError
 from gecasmo.judgments.pairs import relevance_frame
+from gecasmo.judgments.printing import printable
 from gecasmo.logs import ClickLog
 from gecasmo.plots.rows import thinned
 from gecasmo.plots.sources import wanted_log
-from gecasmo.plots.theme import BLUE, GREY, WIDTH, Chart, altair, diagonal, finished, share_end
+from gecasmo.plots.theme import (
+    BLUE,
+    GREY,
+    WIDTH,
+    Chart,
+    altair,
+    chart_of,
+    diagonal,
+    finished,
+    share_end,
+)
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -54,7 +65,7 @@ def relevance_against_ctr(
     if top is not None:
         frame = frame.head(top)
     drawn = thinned(frame, _MAX_PAIRS)
-    what = " × ".join(coins_of(model, coin))
+    what = printable(" × ".join(coins_of(model, coin)))
     drawn_coin = "relevance" if coin is None else coin
     title = f"estimated relevance ({what})" if coin is None else f"estimated {what}"
     return finished(
@@ -84,7 +95,7 @@ def _drawn(alt: Chart, frame: pl.DataFrame, title: str, level: float) -> Chart:
     # A little room below 0, so that the many points at 0 do not cover the axes.
     unit = alt.Scale(domain=[-0.02 * end, end], nice=False)
     pair = [name for name in ("query", "doc") if name in frame.columns]
-    base = alt.Chart(frame).encode(
+    base = chart_of(frame).encode(
         x=alt.X("ctr:Q", title="raw click-through rate", scale=unit, axis=alt.Axis(tickCount=8)),
         tooltip=[
             *(f"{name}:N" for name in pair),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import GecasmoError
 from gecasmo.files import whole_file
 from gecasmo.forms.extras import extra
+from gecasmo.judgments.printing import printable, printable_lines
 from gecasmo.plots.theme import Chart, altair
 
 SCALE = 2  # pixels of a PNG per unit: sharp on today's screens, and about 1,600 wide
@@ -39,7 +41,7 @@ def save(chart: Chart, path: str | Path) -> Path:
         )
     # Whatever the user chose for notebooks, a file has its data inside.
     with altair().data_transformers.enable("default", max_rows=None):
-        content = write(chart)
+        content = write(_harmless(chart))
     with whole_file(target, GecasmoError) as part:
         part.write_bytes(content)
     return target
@@ -48,12 +50,15 @@ def save(chart: Chart, path: str | Path) -> Path:
 def save_all(charts: Mapping[str, Chart], folder: str | Path, suffix: str = "png") -> list[Path]:
     """Write charts to a folder, which is made if need be, each under its name.
 
+    A name may be any text, such as an id: "_" stands for what a file name had better not hold.
+
     Returns
     -------
     The paths that were written, in the order of the charts.
     """
     ending = "." + suffix.removeprefix(".")
     _writer(ending, f"suffix={suffix!r}")
+    names = _file_names(charts)
     place = Path(folder).expanduser()
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -61,7 +66,36 @@ def save_all(charts: Mapping[str, Chart], folder: str | Path, suffix: str = "png
         raise GecasmoError(
             f"The folder {place} cannot be made: {problem.strerror or problem}."
         ) from problem
-    return [save(chart, place / f"{name}{ending}") for name, chart in charts.items()]
+    return [
+        save(chart, place / f"{name}{ending}")
+        for name, chart in zip(names, charts.values(), strict=True)
+    ]
+
+
+def _harmless(chart: Chart) -> Chart:
+    """The chart without the characters that the converter dies of; mostly the chart itself."""
+    specification = chart.to_dict()
+    cleaned = _clean(specification)
+    return chart if cleaned == specification else altair().Chart.from_dict(cleaned)
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable_lines(value)
+    if isinstance(value, dict):
+        return {_clean(key): _clean(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_clean, value))
+    return value
+
+
+def _file_names(names: Iterable[Any]) -> list[str]:
+    """Each name as one of a file in the folder, whatever characters it has."""
+    files = [re.sub(r"[?/\\]", "_", printable(name)) for name in names]
+    if len(set(files)) < len(files):
+        twice = next(name for name in files if files.count(name) > 1)
+        raise GecasmoError(f"Two charts would be saved as {twice!r}; name them differently.")
+    return files
 
 
 def _writer(suffix: str, where: str) -> Callable[[Chart], bytes]:

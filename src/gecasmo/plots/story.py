@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.judgments.printing import printable
 from gecasmo.logs import ClickLog
 from gecasmo.plots.sources import wanted_log
 from gecasmo.plots.theme import (
@@ -18,6 +19,7 @@ from gecasmo.plots.theme import (
     SEQUENTIAL,
     Chart,
     altair,
+    chart_of,
     finished,
 )
 
@@ -58,7 +60,7 @@ def story(model: Model, log: ClickLog, session: Any) -> Chart:
         title=None,
         axis=alt.Axis(labelLimit=260, ticks=False, domain=False),
     )
-    base = alt.Chart(long).encode(
+    base = chart_of(long).encode(
         x=alt.X(
             "event:N",
             sort=events,
@@ -94,7 +96,7 @@ def story(model: Model, log: ClickLog, session: Any) -> Chart:
     )
     height = n_results * (_ROW if n_results <= _MANY else _LOW_ROW)
     grid = (blanks + cells + numbers).properties(width=column * n_events, height=height)
-    clicks = alt.Chart(long.unique("result", maintain_order=True)).encode(
+    clicks = chart_of(long.unique("result", maintain_order=True)).encode(
         y=alt.Y("result:N", sort=results, axis=None)
     )
     marks = (
@@ -155,7 +157,7 @@ def story_data(model: Model, posterior: pl.DataFrame) -> pl.DataFrame:
     for begin in ("start_", ""):
         for coin in model.forms:
             if f"{begin}{coin}_heads" in posterior.columns:
-                name = f"{coin} (at start)" if begin else coin
+                name = printable(f"{coin} (at start)" if begin else coin)
                 heads, flipped = (posterior[f"{begin}{coin}_{end}"] for end in ("heads", "flipped"))
                 parts.append((name, heads, flipped))
     return pl.concat(
@@ -176,7 +178,7 @@ def _in_order(frame: pl.DataFrame, column: str) -> list[str]:
 
 def _short(value: Any, most: int = 32) -> str:
     """A text of at most so many letters; of long ones both ends, since addresses begin alike."""
-    text = " ".join(str(value).split())
+    text = printable(" ".join(str(value).split()))
     if len(text) <= most:
         return text
     half = (most - 1) // 2

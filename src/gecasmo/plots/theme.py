@@ -10,7 +10,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import polars as pl
+
 from gecasmo.forms.extras import extra
+from gecasmo.judgments.printing import printable
 
 Chart = Any  # an Altair chart; Altair may be missing, so no annotation names its types
 
@@ -67,10 +70,30 @@ def altair() -> Any:
     return extra("altair", "Drawing charts", "gecasmo[plots]")
 
 
+def chart_of(frame: pl.DataFrame) -> Chart:
+    """A chart of these rows, to be told what to draw.
+
+    Ids come from a log and may hold anything: with a control character in one of them, the
+    converter to pictures would take Python down.
+    """
+    texts = [name for name, dtype in frame.schema.items() if _is_text(dtype)]
+    shown = [
+        pl.Series(name, [None if v is None else printable(v) for v in frame[name]], pl.String)
+        for name in texts
+    ]
+    return altair().Chart(frame.with_columns(shown))
+
+
+def _is_text(dtype: pl.DataType) -> bool:
+    """Whether values are texts, or have to be shown as some: bytes, and ids of several columns."""
+    return dtype in (pl.String, pl.Binary, pl.Categorical, pl.Enum) or dtype.is_nested()
+
+
 def finished(chart: Chart, title: str, subtitle: str = "") -> Chart:
     """The chart with its title, and with fonts and lines as all our charts have them."""
     alt = altair()
-    lines = [part for text in subtitle.splitlines() for part in _wrapped(text)]
+    lines = [part for text in subtitle.split("\n") for part in _wrapped(printable(text))]
+    title = printable(title)
     heading = alt.TitleParams(title, subtitle=lines) if lines else alt.TitleParams(title)
     # Both at once, since Altair copies the whole chart for every call.
     return chart.properties(title=heading, config=alt.Config(**_LOOK))
@@ -126,7 +149,7 @@ def series_colours(names: Sequence[str], title: str = "model") -> Any:
 
 def _cycled(names: Sequence[str], values: Sequence[Any]) -> Any:
     chosen = [values[number % len(values)] for number in range(len(names))]
-    return altair().Scale(domain=list(names), range=chosen)
+    return altair().Scale(domain=list(map(printable, names)), range=chosen)
 
 
 def share_end(shares: Iterable[float]) -> float:

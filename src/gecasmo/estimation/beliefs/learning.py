@@ -24,8 +24,8 @@ from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Table, TableState
 from gecasmo.forms.priors import Grouping, Priors, group_rows
 
-# A few rows say nothing of what is usual.
-_FEWEST_ROWS = 5
+# One row says nothing of what is usual.
+_FEWEST_ROWS = 2
 # Priors are learned from the pages of some queries if there are many more.
 _PAGES = 50_000
 _TOLERANCE = 0.02
@@ -93,7 +93,7 @@ class Beliefs:
         """
         shared = Shared(self.problem, best.states, self._with_rows(best))
         covariance = shared.covariance(best)
-        if self.learns:
+        if any(getattr(state, "priors", None) is not None for state in best.states):
             # Shared coins first: rows lean on them.
             n_buckets, factor = self.problem.expectation.sample(_PAGES)
             believed = self._believed(best, shared.rows, n_buckets)
@@ -118,7 +118,7 @@ class Beliefs:
         return states
 
     def _with_rows(self, best: Evaluation) -> set[int]:
-        """Coins with rows by query or document, with many rows, or with rows whose prior is learned;
+        """Coins with rows by query or document, with many rows, or with a prior that is learned;
         others are shared by pages."""
         few = {tie[0] for tie in small_ties(self.problem, best.states)}
         found = set()

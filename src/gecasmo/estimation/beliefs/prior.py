@@ -23,7 +23,9 @@ Integers = NDArray[np.int64]
 # What many rows say of a prior, some of them say as well.
 _MOST_ROWS = 20_000
 _MOST_ROWS_IN_GROUPS = 200_000
-_WEAKEST, _STRONGEST = np.log(0.02), np.log(1e4)
+_WEAKEST, _STRONGEST = np.log(0.05), np.log(1e4)
+# What a strength is before any row is seen: its logarithm, and how sure that is.
+_USUAL, _UNSURE = np.log(3.0), 1.2
 _FARTHEST = 9.0  # the logit of a mean
 # Points of the likelihood are placed for the previous prior, so a new one may not be far from it.
 _REACH = np.log(2.5)
@@ -59,7 +61,10 @@ class _Learning:
         self.n = self._sums(np.ones(len(rows)))
 
     def means(self, now: Priors) -> Priors:
-        """A step for the logits of the means."""
+        """A step for the logits of the means.
+
+        Two rows of 1/2 are added to what is seen: where nothing tells a mean, it is 1/2.
+        """
         from scipy.special import digamma, polygamma
 
         moments = row_moments_of(self.likelihood, self.rows, now.pseudo_counts(self.group))
@@ -70,17 +75,17 @@ class _Learning:
         scale = s * m * (1 - m)
         bend = scale**2 * (loose - self.n * (polygamma(1, a) + polygamma(1, b)))
         bend += scale * (1 - 2 * m) * pull
+        slope = scale * pull + (1 - 2 * m) / self.n_groups
+        bend -= 2 * m * (1 - m) / self.n_groups
         limit = 1.5 / np.sqrt(self.before.strength * m * (1 - m) + 0.25)
-        logit, level = self._moved(
-            now.logit, scale * pull, bend, now.mean_level, self.before.logit, limit
-        )
+        logit, level = self._moved(now.logit, slope, bend, now.mean_level, self.before.logit, limit)
         return replace(now, logit=np.clip(logit, -_FARTHEST, _FARTHEST), mean_level=level)
 
     def strengths(self, now: Priors) -> Priors:
         """A step for the logarithms of the strengths.
 
-        A weak prior on strengths themselves, 1 / (1 + s)^2, keeps a handful of rows from claiming
-        that all rows are the same.
+        They have a prior of their own, which a few dozen rows outweigh: rows that were flipped once
+        each cannot tell a strength at all, and a handful of rows must not claim that all are alike.
         """
         from scipy.special import digamma, polygamma
 
@@ -93,8 +98,8 @@ class _Learning:
         bend += b**2 * (self._sums(moments.var_q) - self.n * polygamma(1, b))
         bend += 2 * a * b * self._sums(moments.covariance) + self.n * s**2 * polygamma(1, s)
         bend += slope
-        slope -= 2 * s / (1 + s) / self.n_groups
-        bend -= 2 * s / (1 + s) ** 2 / self.n_groups
+        slope -= (now.log_strength - _USUAL) / _UNSURE**2 / self.n_groups
+        bend -= 1 / _UNSURE**2 / self.n_groups
         log_strength, level = self._moved(
             now.log_strength, slope, bend, now.strength_level, self.before.log_strength, _REACH
         )

@@ -2,15 +2,15 @@
 
 A row's posterior holds everything else at its estimate. Coins such as continuation or examination
 by rank are uncertain too, and rows lean on them. Their covariance comes from the profile
-likelihood: a shared coin is moved a little, the rows are fitted anew, and the score that is left
-gives a column of the information. Directions in which rows can make up for the shared coins are
-flat there, and so come out wide.
+likelihood: a shared coin is moved a little, the rows answer, and the slope that is left gives a
+column of the information. Directions in which rows can make up for the shared coins are flat there,
+and so come out wide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +25,10 @@ Tie = tuple[int, ...]
 # The covariance of a few coins is learned from this many pages, scaled up.
 _PAGES = 20_000
 _STEP = 0.05
-_REFITS = 12
 # Rows are moved along this many directions of the shared coins, the widest ones.
 _DIRECTIONS = 12
 # Nothing is less certain than this, in logits.
-_WIDEST = 3.0
+_WIDEST = 1.0
 
 
 class Shared:
@@ -46,19 +45,26 @@ class Shared:
         return sum(self.sizes)
 
     def covariance(self, best: Evaluation) -> Floats:
-        """Of all shared vectors together, rows being fitted anew wherever these go."""
+        """Of all shared vectors together, when rows are fitted anew wherever these go."""
         if not self.size:
             return np.zeros((0, 0))
         n_buckets, factor = self.problem.expectation.sample(_PAGES)
-        states = self._refitted(list(best.states), n_buckets)
-        at = self._scores(states, n_buckets, factor)
-        columns = []
+        states = list(best.states)
+        at = self._slopes(states, n_buckets, factor)
+        information = np.zeros((self.size, self.size))
+        touched = {number: np.zeros((len(at.rows[number]), self.size)) for number in self.rows}
         for place in range(self.size):
             moved = self._moved(states, np.eye(self.size)[place] * _STEP)
-            there = self._scores(self._refitted(moved, n_buckets), n_buckets, factor)
-            columns.append((at - there) / _STEP)
-        matrix = np.array(columns).reshape(self.size, self.size)
-        return _covariance((matrix + matrix.T) / 2)
+            there = self._slopes(moved, n_buckets, factor)
+            information[:, place] = (at.shared - there.shared) / _STEP
+            for number in self.rows:
+                touched[number][:, place] = (at.rows[number] - there.rows[number]) / _STEP
+        for number in self.rows:
+            # Rows answer to what moves them, and take that much information away.
+            precision = self._precision(states, number, at, n_buckets, factor)
+            answers = self._response(states[number], touched[number], precision)
+            information -= touched[number].T @ answers
+        return _covariance((information + information.T) / 2)
 
     def widening(
         self, best: Evaluation, covariance: Floats, precision: dict[int, Floats]
@@ -80,8 +86,35 @@ class Shared:
                 )
                 change = counts.tables[number] - best.counts.tables[number]
                 slope = change[1] - change.sum(axis=0) * p
-                extra[number] += (slope / own) ** 2
+                extra[number] += self._response(best.states[number], slope[:, None], own)[:, 0] ** 2
         return extra
+
+    def _response(self, state: Any, slopes: Floats, precision: Floats) -> Floats:
+        """How far rows' logits move when their slopes change by the columns of `slopes`.
+
+        The mean of a learned prior moves along with its rows, or it would hold a scale that nothing
+        else holds. The smaller of its pseudo-counts stays as it is: a Beta distribution of small
+        numbers then only changes its scale, which is just what shared coins may do to rows.
+        """
+        alone: Floats = slopes / precision[:, None]
+        if state.priors is None or state.grouping is None:
+            return alone
+        p, group = state.probability, state.grouping.number
+        mean, strength = state.priors.mean[group], state.priors.strength[group]
+        pull = np.where(mean < 0.5, strength / mean * p, strength / (1 - mean) * (1 - p))
+        size = np.maximum(np.bincount(group, minlength=state.grouping.n_groups), 1)
+
+        def average(values: Floats) -> Floats:
+            found = np.bincount(group, weights=values, minlength=state.grouping.n_groups)
+            return found / size
+
+        give = p * (1 - p)
+        echo = np.maximum(1 - average(give * pull / precision), 0.05)
+        answers = np.empty_like(alone)
+        for place in range(slopes.shape[1]):
+            moved = average(give * alone[:, place]) / echo
+            answers[:, place] = alone[:, place] + pull * moved[group] / precision
+        return answers
 
     def spreads(self, states: Sequence[FormState], covariance: Floats) -> dict[int, Floats]:
         """By coin, the standard deviation of each of its logits; NaN where nothing tells."""
@@ -116,22 +149,43 @@ class Shared:
             start += size
         return states
 
-    def _refitted(self, states: list[FormState], n_buckets: int) -> list[FormState]:
-        """The states with rows fitted to the shared coins as they are."""
-        states = list(states)
-        for _ in range(_REFITS):
-            counts = self.problem.expectation.run(self.problem.weights(states), n_buckets)
-            for number in self.rows:
-                coin = self.problem.coins[number]
-                tails, heads = counts.tables[number]
-                states[number] = coin.form.fit(coin.rows, heads, tails, states[number])
-        return states
-
-    def _scores(self, states: list[FormState], n_buckets: int, factor: float) -> Floats:
+    def _slopes(self, states: list[FormState], n_buckets: int, factor: float) -> _Slopes:
         counts = self.problem.expectation.run(self.problem.weights(states), n_buckets)
         for table in counts.tables:
             table *= factor
-        return np.concatenate([score_of(self.problem, states, tie, counts) for tie in self.ties])
+        shared = [score_of(self.problem, states, tie, counts) for tie in self.ties]
+        rows = {}
+        for number in self.rows:
+            tails, heads = counts.tables[number]
+            rows[number] = heads - (heads + tails) * states[number].probability
+        flips = {number: counts.tables[number].sum(axis=0) for number in self.rows}
+        return _Slopes(np.concatenate(shared), rows, flips)
+
+    def _precision(
+        self, states: list[FormState], number: int, at: _Slopes, n_buckets: int, factor: float
+    ) -> Floats:
+        """The information on each row's logit, with that of its prior."""
+        form: Any = self.problem.coins[number].form
+        vector = np.clip(form.vector(states[number]), -20.0, 20.0)
+        moved = list(states)
+        moved[number] = form.from_vector(states[number], vector + _STEP)
+        there = self._slopes(moved, n_buckets, factor)
+        p = states[number].probability
+        complete = at.flips[number] * p * (1 - p)
+        seen = (at.rows[number] - there.rows[number]) / _STEP
+        a, b = states[number].pseudo
+        precision: Floats = np.clip(seen, 1e-3 * complete, complete) + (a + b) * p * (1 - p) + 1e-9
+        if states[number].is_fixed is not None:
+            precision = np.where(states[number].is_fixed, np.inf, precision)
+        return precision
+
+
+class _Slopes(NamedTuple):
+    """Derivatives of the objective by shared vectors, and of the likelihood by rows' logits."""
+
+    shared: Floats
+    rows: dict[int, Floats]
+    flips: dict[int, Floats]
 
 
 def _covariance(information: Floats) -> Floats:

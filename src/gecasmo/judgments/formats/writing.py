@@ -79,9 +79,7 @@ def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options)
     if judged.is_empty():
         raise JudgmentsError(
             f"None of the {len(judgments.frame):,} pairs has enough data for a grade, so a "
-            f"{format.name} file would be empty. Collect more pages, or ask for less with "
-            f"max_width= (now {judgments.max_width:g}) and min_examinations= (now "
-            f"{judgments.min_examinations:g})."
+            f"{format.name} file would be empty. {_what_to_do(judgments)}"
         )
     if "query" not in judged.columns:
         if options.query is None:
@@ -94,6 +92,19 @@ def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options)
     elif options.query is not None:
         raise JudgmentsError(f"query={options.query!r}: these judgments have queries of their own.")
     return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
+
+
+def _what_to_do(judgments: Judgments) -> str:
+    if judgments.n_without_interval == len(judgments.frame):
+        why = judgments.why_no_interval
+        if "features" in why:
+            return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."
+        return f"The reason: {why}. Fit the model again, by EM that converges."
+    width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
+    return (
+        f"Collect more pages, or ask for less with max_width= (now {width}) and min_examinations= "
+        f"(now {judgments.min_examinations:g})."
+    )
 
 
 def as_text(ids: pl.Series) -> pl.Series:

@@ -14,7 +14,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
-from gecasmo.logs.formats.building import nested, note_shown_twice
+from gecasmo.logs.formats.building import PAGE_NUMBER, nested, note_shown_twice
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
 from gecasmo.logs.formats.writing import ROLES, Writing
 from gecasmo.logs.inputs import Opened, open_inputs
@@ -50,12 +50,12 @@ def read(source: Any, options: Options) -> Reading:
     inputs = open_inputs(source, folders=True)
     table = _with_list_lengths(_open(inputs, notes), inputs.label, notes)
     lists = [name for name, dtype in table.schema.items() if is_list(dtype)]
-    flat = table.select(lists).with_row_index("page")
+    flat = table.select(lists).with_row_index(PAGE_NUMBER)
     flat = flat.filter(pl.col("doc").list.len() > 0).explode(lists)
     shown = flat["mask"] if "mask" in lists else pl.repeat(True, flat.height, eager=True)
     if "n" in table.columns and "mask" not in lists:
         shown = flat.select(
-            pl.int_range(pl.len()).over("page") < table["n"].gather(flat["page"])
+            pl.int_range(pl.len()).over(PAGE_NUMBER) < table["n"].gather(flat[PAGE_NUMBER])
         ).to_series()
     _refuse_nulls(flat, inputs.label, shown)
     flat = flat.with_columns(click=_clicks(flat, inputs.label))
@@ -65,7 +65,7 @@ def read(source: Any, options: Options) -> Reading:
         "clicks on results never shown",
         unseen.height,
         "clicks on masked places; left out",
-        map(place, unseen["page"].head(3)),
+        map(place, unseen[PAGE_NUMBER].head(3)),
     )
     flat = flat.filter(shown)
     again = flat.filter(pl.col("click") > 1)
@@ -73,12 +73,13 @@ def read(source: Any, options: Options) -> Reading:
         "duplicate clicks",
         int((again["click"] - 1).sum()),
         "a result is clicked once",
-        map(place, again["page"].head(3)),
+        map(place, again[PAGE_NUMBER].head(3)),
     )
     flat = flat.with_columns(pl.col("click") > 0).drop("mask", strict=False)
-    note_shown_twice(flat, notes, "they stay on both ranks", place)
+    placed = flat.select("doc", page=PAGE_NUMBER)
+    note_shown_twice(placed, notes, "they stay on both ranks", place)
     pages = table.drop(lists).drop("n", strict=False)
-    result = nested(pages, flat)
+    result = nested(pages, flat, PAGE_NUMBER)
     empty = result["doc"].list.len() == 0
     notes.add(
         "pages without results", int(empty.sum()), "they are kept", map(place, empty.arg_true())
@@ -165,7 +166,7 @@ def _refuse_nulls(flat: pl.DataFrame, label: str, shown: pl.Series) -> None:
         if name in flat.columns:
             lost = flat[name].is_null() & (shown.fill_null(True) | (name == "mask"))
             if lost.any():
-                row = flat["page"][int(lost.arg_true()[0])]
+                row = flat[PAGE_NUMBER][int(lost.arg_true()[0])]
                 raise ClickLogError(
                     f"{label}, row {row}: a value in the {name}s is missing (null)."
                 )
@@ -178,7 +179,7 @@ def _clicks(flat: pl.DataFrame, label: str) -> pl.Series:
     if odd.any():
         at = int(odd.arg_true()[0])
         raise ClickLogError(
-            f"{label}, row {flat['page'][at]}: clicks are whole numbers from 0, "
+            f"{label}, row {flat[PAGE_NUMBER][at]}: clicks are whole numbers from 0, "
             f"not {flat['click'][at]!r}."
         )
     return numbers.cast(pl.Int64)
@@ -196,15 +197,15 @@ def write(log: ClickLog, path: Path) -> None:
     of_pages = [] if log.page_columns is None else log.page_columns.columns
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise writing.refuse("text", " Write to a name that ends in .parquet.")
-    frame = log.to_frame().with_columns(page=pl.Series(log.page))[log.order]
+    frame = log.to_frame().with_columns(pl.Series(PAGE_NUMBER, log.page))[log.order]
     results = frame.select(
-        "page", clicks=pl.col("click").cast(pl.Int8), positions=pl.col("rank")
-    ).with_columns(_pair_ids(frame), *(frame[n] for n in extras if n not in of_pages))
+        PAGE_NUMBER, clicks=pl.col("click").cast(pl.Int8), positions=pl.col("rank")
+    ).with_columns(*_pair_ids(frame), *(frame[n] for n in extras if n not in of_pages))
     pages = {"session_id": log.sessions}
     if log.has_query:
         pages["query_id"] = log.session_column("query")
     pages |= {name: log.session_column(name) for name in extras if name in of_pages}
-    table = nested(pl.DataFrame(pages), results)
+    table = nested(pl.DataFrame(pages), results, PAGE_NUMBER)
     table = table.with_columns(n=pl.col("query_doc_ids").list.len().cast(pl.Int32))
     with whole_file(path, ClickLogError) as temporary:
         table.write_parquet(temporary)

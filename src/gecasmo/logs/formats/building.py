@@ -9,8 +9,11 @@ import polars as pl
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.text_ids import integers_where_exact
 
+# No column of a log is called so, which cannot be said of "page".
+PAGE_NUMBER = "\0page"
 
-def nested(pages: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
+
+def nested(pages: pl.DataFrame, results: pl.DataFrame, page: str = "page") -> pl.DataFrame:
     """Put the results of each page into lists, so that pages without results have a row too.
 
     Parameters
@@ -18,17 +21,20 @@ def nested(pages: pl.DataFrame, results: pl.DataFrame) -> pl.DataFrame:
     pages
         One row a page, in order.
     results
-        One row a result, by page; the column "page" counts the rows of `pages` from 0.
+        One row a result, by page.
+    page
+        The column of `results` that counts the rows of `pages` from 0.
 
     Returns
     -------
     pl.DataFrame
     """
-    lists = results.with_columns(pl.col("page").cast(pl.UInt32))
-    lists = lists.group_by("page", maintain_order=True).agg(pl.all())
-    names = [name for name in lists.columns if name != "page"]
-    joined = pages.with_row_index("page").join(lists, on="page", how="left", maintain_order="left")
-    return joined.with_columns(pl.col(names).fill_null([])).drop("page")
+    lists = results.rename({page: PAGE_NUMBER}).with_columns(pl.col(PAGE_NUMBER).cast(pl.UInt32))
+    lists = lists.group_by(PAGE_NUMBER, maintain_order=True).agg(pl.all())
+    names = [name for name in lists.columns if name != PAGE_NUMBER]
+    numbered = pages.with_row_index(PAGE_NUMBER)
+    joined = numbered.join(lists, on=PAGE_NUMBER, how="left", maintain_order="left")
+    return joined.with_columns(pl.col(names).fill_null([])).drop(PAGE_NUMBER)
 
 
 def page_ids(ids: pl.Series) -> pl.Series:
