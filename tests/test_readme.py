@@ -44,3 +44,29 @@ def test_the_table_of_speed_is_that_of_the_last_benchmark():
     assert [row[0] for row in rows] == ["DBN", "UBM", "Restless"]
     for row in rows:
         assert f"| {' | '.join(row)} |" in measured
+
+
+def test_the_figures_of_priors_are_those_of_the_last_benchmark():
+    measured = (README.parent / "benchmarks" / "results" / "priors.md").read_text()
+    text = README.read_text()
+    for label, line in {
+        "pseudo-counts (1, 1)": r"^\| pseudo-counts \(1, 1\) \|(.*)\|$",
+        "learned prior (the default)": r"^\| learned prior, the default \|(.*)\|$",
+        "learned by rank and exposure": r"^\| learned by rank and exposure: [^|]*\|(.*)\|$",
+    }.items():
+        shown = re.search(line, text, flags=re.MULTILINE).group(1)
+        rows = re.findall(rf"^\| [\d,]+ \| {re.escape(label)} \|.*$", measured, flags=re.MULTILINE)
+        found = [row.split("|")[6].strip() for row in rows]
+        assert [cell.strip() for cell in shown.split("|")] == found
+    gains = re.findall(r"\| ([+-]0\.\d{4}) \|$", measured, flags=re.MULTILINE)
+    assert len(gains) == 12
+    assert all(gain.startswith("+") for gain in gains)
+    covered = [
+        (float(a), float(b))
+        for a, b in re.findall(r"\| ([\d.]+)% \| ([\d.]+)% \|$", measured, flags=re.MULTILINE)
+    ]
+    ours, counts = zip(*covered, strict=True)
+    assert "87 to 91 %" in text
+    assert (round(min(ours)), round(max(ours))) == (87, 91)
+    assert "64 to 90 %" in text
+    assert (round(min(counts)), round(max(counts))) == (64, 90)
