@@ -84,18 +84,20 @@ def row_grid(
     `exact[place] > 0` have polynomials instead, in Bernstein form: row `exact[place] - 1` of
     `coefficients`. Sure flips are counted, not multiplied.
     """
-    n_points = values.shape[1]
+    n_fine = values.shape[1]
     degree = coefficients.shape[1] - 1
-    p = np.empty(n_points)
-    product = np.empty(n_points)
-    total = np.empty(n_points)
+    p = np.empty(n_fine)
+    product = np.empty(n_fine)
+    total = np.empty(n_fine)
     for row in range(first, last):
         if not wanted[row]:
             continue
         p0 = min(max(at[row], 1e-9), 1.0 - 1e-9)
         lowest = -14.0
         highest = 14.0
-        for attempt in range(8):
+        for attempt in range(9):
+            # A few points tell roughly where the posterior lives.
+            n_points = min(12, n_fine) if attempt == 0 else n_fine
             width = (highest - lowest) / (n_points - 1)
             for k in range(n_points):
                 p[k] = 1.0 / (1.0 + math.exp(-(lowest + width * k)))
@@ -146,7 +148,7 @@ def row_grid(
             best = -1e300
             for k in range(n_points):
                 x = lowest + width * k
-                log_p = -math.log1p(math.exp(-x))
+                log_p = math.log(p[k])
                 value = total[k] + math.log(product[k]) + n_heads * log_p + n_tails * (log_p - x)
                 total[k] = value
                 product[k] = value + prior[0, row] * log_p + prior[1, row] * (log_p - x)
@@ -160,15 +162,15 @@ def row_grid(
                 right -= 1
             left = max(left - 1, 0)
             right = min(right + 1, n_points - 1)
-            if attempt == 7 or 4 * (right - left) >= 3 * (n_points - 1):
+            if attempt == 8 or (attempt > 0 and 4 * (right - left) >= 3 * (n_points - 1)):
                 break
             highest = lowest + width * right
             lowest = lowest + width * left
         highest_value = -1e300
-        for k in range(n_points):
+        for k in range(n_fine):
             if total[k] > highest_value:
                 highest_value = total[k]
-        for k in range(n_points):
+        for k in range(n_fine):
             values[row, k] = total[k] - highest_value
         low[row] = lowest
         step[row] = width
@@ -193,7 +195,7 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
         best = -1e300
         for k in range(n_points):
             x = low[row] + step[row] * k
-            log_p[k] = -math.log1p(math.exp(-x))
+            log_p[k] = -math.log(1.0 + math.exp(-x))
             log_q[k] = log_p[k] - x
             share[k] = values[row, k] + a * log_p[k] + b * log_q[k]
             if share[k] > best:
