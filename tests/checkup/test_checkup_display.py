@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import date
 
 import polars as pl
+import pytest
 from checkup_logs import by_doc, pages_log, random_clicks, shelves
 
 from gecasmo import PBM
 from gecasmo.checkup import Checkup, Finding, check
-from gecasmo.checkup.display import table_lines
+from gecasmo.checkup.display import cell, table_lines
 from gecasmo.checkup.words import counted, listed, share, summed_up
 
 
@@ -81,6 +83,43 @@ def test_tables_are_cut_to_the_width_and_to_some_lines() -> None:
     assert narrow == ["  name  n pages", "  a       1,234", "  -           5"]
 
 
+def test_tables_are_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    pages = shelves(60, 3, 3, 0.0, 0)
+    log = pages_log(pages, random_clicks(pages, 0.3, 1), ["a long query <b> " * 20] * 60)
+    checkup = check(log, by_doc(PBM))
+    assert max(map(len, str(checkup).splitlines())) <= 80
+    numbers = pl.DataFrame(
+        {"name": ["x" * 30, "y"]} | {f"number_{i}": [123456789 + i, i] for i in range(9)}
+    )
+    lines = list(table_lines(numbers))
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    for i in range(9):  # numbers are never cut; what has no room stands below, with its name
+        assert f"{123456789 + i:,}" in text
+    assert sum(line.startswith("  xxxx") for line in lines) == 3
+    assert not any("number" in line and "..." in line for line in lines)
+    monkeypatch.setenv("COLUMNS", "20")
+    assert max(map(len, str(checkup).splitlines())) > 60  # nothing is laid out for so little
+
+
+def test_cells_are_for_people() -> None:
+    assert cell(0.04808, "share_of_pages") == "4.81 %"
+    assert cell(0.04808, "ctr") == "4.81 %"
+    assert cell(0.04808, "error") == "0.04808"
+    assert cell(13741.3, "flips") == "13,741"
+    assert cell(1e15, "flips") == "1,000,000,000,000,000"
+    assert cell(1.5e-7, "error") == "1.5e-07"
+
+
+def test_one_is_one() -> None:
+    log = pages_log([["a", "b"], ["c", "d"]], [[1, 0], [0, 0]], ["p", "q"])
+    text = " ".join(str(check(log, "DBN")).split())
+    assert "A query comes once on average." in text
+    assert "1 was ever clicked, 0 were seen at more than one rank." in text
+    assert not re.search(r"\b1 (flips|pages|times|clicks|results|were|have)\b", text)
+
+
 def test_words() -> None:
     assert counted(1, "page") == "1 page"
     assert counted(2000, "page") == "2,000 pages"
@@ -97,3 +136,13 @@ def test_words() -> None:
     assert listed(["a", "b", "c"]) == "a, b and c"
     assert summed_up(["x", "y of rank 1", "y of rank 2"]) == "x and y of rank 1; rank 2"
     assert summed_up([f"y of {i}" for i in range(5)]) == "y of 0; 1; 2 and 2 more"
+
+
+def test_no_id_commands_the_terminal() -> None:
+    red = "\x1b[31m\x07\x9b"
+    table = pl.DataFrame({"query": [red], "pages": [3]})
+    checkup = Checkup([Finding("info", "a", red, examples=(red,))], {"pairs": table}, {}, red)
+    text = str(checkup)
+    assert text.count("?[31m") == 4
+    assert not set(text) & set(red[0] + red[-2:])
+    assert checkup.to_dict()["tables"]["pairs"][0]["query"] == red  # data stay exact

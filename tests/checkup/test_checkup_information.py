@@ -14,7 +14,6 @@ from gecasmo.checkup import check
 from gecasmo.checkup.flat import curvature, observed_along
 from gecasmo.checkup.identified import find_tangles
 from gecasmo.checkup.information import inform
-from gecasmo.checkup.randomising import errors
 from gecasmo.checkup.sample import choose_pages, shuffled
 from gecasmo.checkup.subject import Subject, begin
 
@@ -141,7 +140,7 @@ def test_more_random_pages_help_more() -> None:
     log = pbm_users(shelves(400, 3, 3, 0.0, 3), 1)
     _, known = informed(by_doc(PBM, examination=ANCHOR).fit(log, progress=False), log)
     spread = [
-        errors(known, (1 - share) * known.now + share * known.random)
+        known.errors((1 - share) * known.now + share * known.random)
         for share in (0.0, 0.01, 0.1, 0.5)
     ]
     for less, more in pairwise(spread):
@@ -158,7 +157,7 @@ def test_errors_are_those_of_repeated_experiments(compiled: None) -> None:
         fit.parameters["examination"].sort("rank")["probability"][1:].to_list() for fit in fits
     ]
     _, known = informed(fits[0], logs[0])
-    said = errors(known, known.now)
+    said = known.errors(known.now)
     assert [known.parameters.names[i] for i in known.shared] == [
         "examination of rank 2",
         "examination of rank 3",
@@ -166,3 +165,53 @@ def test_errors_are_those_of_repeated_experiments(compiled: None) -> None:
     spread = np.std(found, axis=0)
     assert (said < 1.6 * spread).all()
     assert (said > spread / 1.6).all()
+
+
+@pytest.mark.parametrize("swap", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("model", ["PBM", "DBN"])
+def test_both_tables_tell_the_same_error(model: str, swap: float) -> None:
+    pages = shelves(150, 3, 3, swap, 3)
+    users = pbm_users(pages, 1) if model == "PBM" else dbn_users(pages, 1)
+    log = pages_log(pages, users.click.reshape(150, 3).astype(int).tolist(), ["q"] * 150)
+    checkup = check(log, model)
+    sure, bought = checkup.tables["directions"], checkup.tables["randomising"]
+    assert sure["parameter"].to_list() == bought["parameter"].to_list()
+    assert sure["error"].to_list() == bought["error_now"].to_list()
+    assert (sure["times"] >= 1 - 1e-9).all()
+    np.testing.assert_allclose(sure["error"], sure["times"] * sure["error_if_rest_known"])
+
+
+def test_a_learned_prior_does_not_make_up_for_order() -> None:
+    """All attractions alike: the prior is learned to be strong, and still nothing ever moves."""
+    pages = shelves(600, 3, 3, 0.0, 3)
+    rng = np.random.default_rng(1)
+    clicks = [[int(x) for x in rng.random(3) < (0.4, 0.2, 0.1)] for _ in pages]
+    checkup = check(pages_log(pages, clicks, ["q"] * 600), "PBM", randomise=0.05)
+    (finding,) = checkup.about("randomising")
+    assert "results move enough" not in finding.message
+    assert (checkup.tables["randomising"]["worth_so_many_logs"] > 2).all()
+
+
+def test_pages_that_never_change_are_not_said_to_move() -> None:
+    log = dbn_users([["a", "b"]] * 300, 2)
+    (finding,) = check(log, by_doc(DBN), randomise=0.0001).about("randomising")
+    assert "would hardly sharpen" in finding.message
+    assert "hardly ever change their place" in finding.message
+
+
+def test_a_table_of_what_cannot_be_told_apart_has_a_finding() -> None:
+    rng = np.random.default_rng(0)
+    long = [[f"d{shelf}{place}" for place in range(30)] for shelf in rng.integers(0, 40, 400)]
+    for log, model in (
+        (pages_log(long, random_clicks(long, 0.1, 1)), by_doc(DBN)),
+        (pbm_users(shelves(60, 3, 3, 0.5, 0), 1), by_doc(PBM)),
+        (dbn_users(shelves(120, 3, 3, 0.8, 0), 1), by_doc(DBN)),
+    ):
+        checkup = check(log, model)
+        assert checkup.about("identified")
+        if "not_identified" not in checkup.tables:
+            continue
+        reasons = set(checkup.tables["not_identified"]["because"])
+        told = " ".join(finding.message for finding in checkup.about("identified"))
+        assert ("cannot be told apart" in told) == ("of the pages shown" in reasons)
+        assert ("beside the products" in told) <= ("only together, in any log" in reasons)

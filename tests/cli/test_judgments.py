@@ -46,6 +46,23 @@ def test_flags_reach_the_grading(folder: Path, fit_file: Path) -> None:
     assert pl.read_parquet("j.parquet")["grade"].to_list() == own.frame["grade"].to_list()
 
 
+def test_no_width_can_be_asked_for(folder: Path, fit_file: Path) -> None:
+    data = succeed_with_json("judgments", fit_file, "-o", "j.csv", "--max-width", "None")
+    own = judge(gecasmo.load(fit_file), max_width=None)
+    assert data["max_width"] is None
+    assert data["judged"] == own.n_judged
+    said = fail("judgments", fit_file, "-o", "j.csv", "--max-width", "wide", code=2)
+    assert "--max-width wide: write a number such as 0.4, or none." in said
+
+
+def test_a_fit_that_did_not_converge_gives_no_grades(folder: Path, log_file: Path) -> None:
+    succeed("fit", "DBN", log_file, "-o", "few.fit", "--max-iter", "2", "--tol", "0")
+    why = "the fit did not converge, so there are no intervals"
+    assert why in succeed("judgments", "few.fit", "-o", "j.csv").stdout
+    assert set(pl.read_csv("j.csv")["verdict"]) == {"insufficient"}
+    assert why in fail("judgments", "few.fit", "-o", "j.qrels")
+
+
 def test_qrels_are_read_by_ir_measures(folder: Path, fit_file: Path) -> None:
     ir_measures = pytest.importorskip("ir_measures")
     succeed("judgments", fit_file, "-o", "clicks.qrels", *SURE)

@@ -10,8 +10,9 @@ import polars as pl
 import pytest
 from comparing_examples import known_models, ragged
 
-from gecasmo import EM, GCTR
+from gecasmo import EM, GCTR, read_log
 from gecasmo.evaluation import Comparison, compare
+from gecasmo.evaluation.words import counted, share
 from gecasmo.simulation import demo_log
 
 FEW = EM(max_iter=2, tol=0)
@@ -142,9 +143,49 @@ def test_numbers_out_of_the_ordinary_still_fit(rate: float) -> None:
     json.dumps(found.to_dict(), allow_nan=False)
 
 
-def test_a_real_comparison(compiled: None) -> None:
+def test_a_real_comparison(compiled: None, monkeypatch: pytest.MonkeyPatch) -> None:
     log, _ = demo_log(1500, seed=2)
     found = compare(log, ["DBN", "PBM"], by="query", bootstrap=100)
-    assert max(map(len, str(found).splitlines())) <= 100
+    for width in (100, 80, 72):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert max(map(len, str(found).splitlines())) <= width
     assert found.table.null_count().row(0, named=True)["log_likelihood"] == 0
     assert any("never in training" in note for note in found.notes)
+
+
+def test_tables_are_laid_out_for_the_terminal(
+    found: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 80
+    for name in ("DBN", "UBM", "ranks"):  # every row is one line, with all of its numbers
+        own = [line for line in lines if line.startswith(f"  {name} ")]
+        assert len(own) >= 4
+        row = found.table.row(by_predicate=pl.col("model") == name, named=True)
+        for metric in ("log_likelihood", "marginal_perplexity_pooled", "brier", "ece", "ctr_rmse"):
+            assert any(f"{row[metric]:.4f}" in line for line in own)
+    headings = [line for line in lines if line.startswith("  model ")]
+    assert len(headings) == sum(line.startswith("  DBN ") for line in lines)
+
+
+def test_one_is_one_and_little_is_not_nothing() -> None:
+    assert counted(1, "session") == "1 session"
+    assert counted(2000, "query", "queries") == "2,000 queries"
+    assert [share(x) for x in (0.0, 1e-9, 0.0009, 0.25, 0.9999, 1.0)] == [
+        *("0.0 %", "fewer than 0.1 %", "fewer than 0.1 %", "25.0 %", "more than 99.9 %", "100.0 %")
+    ]
+    one = ragged(60, 3, weighted=False).take([0])
+    found = compare(ragged(30, 1), ["GCTR"], heldout=one, bootstrap=0, method=FEW)
+    assert "on 1 test session (" in str(found)
+    assert str(GCTR.with_values(click_rate=0.4).evaluate(one)).startswith("GCTR on 1 session, ")
+
+
+def test_a_small_share_of_new_documents_is_not_none() -> None:
+    seen = {"session": list(range(2000)), "doc": ["a"] * 2000, "rank": [1] * 2000}
+    test = read_log({**seen, "doc": ["a"] * 1999 + ["new"], "click": [0] * 2000})
+    found = compare(
+        read_log({**seen, "click": [0, 1] * 1000}), ["GCTR"], heldout=test, bootstrap=0, method=FEW
+    )
+    assert any(note.startswith("Fewer than 0.1 % of the test results show documents that")
+               for note in found.notes)  # fmt: skip

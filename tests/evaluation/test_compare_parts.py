@@ -138,6 +138,6 @@ def test_the_share_of_unseen_documents_and_pairs_is_noted() -> None:
                      "doc": ["x", "z", "x", "y"], "rank": [1, 2, 1, 2], "click": [1, 0, 0, 1],
                      "weight": [2.0, 2.0, 3.0, 3.0]}, weight="weight")  # fmt: skip
     told = "\n".join(made(train, heldout=test).notes)
-    assert "20.0% of the test results show documents that were never in training" in told
-    assert "80.0% of the test results show pairs of query and document" in told
+    assert "20.0 % of the test results show documents that were never in training" in told
+    assert "80.0 % of the test results show pairs of query and document" in told
     assert "never in training" not in "\n".join(made(train, heldout=train).notes)

@@ -118,7 +118,7 @@ def test_a_model_orders_by_what_it_calls_relevance() -> None:
         assert table[name]["auc"] == pytest.approx(np.mean([hand_area(*pair) for pair in two]))
         assert table[name]["kendall"] == pytest.approx(np.mean([hand_tau(*pair) for pair in two]))
     assert found.setting.n_judged_queries == 3
-    assert "1 judged queries have no positive grade and were skipped." in found.notes
+    assert "1 judged query has no positive grade: skipped." in found.notes
     assert "nDCG@3" in str(found)
 
 

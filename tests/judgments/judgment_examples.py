@@ -51,6 +51,7 @@ class Believer:
         self.forms = {coin: Table() for coin in tables}
         self.report_ = SimpleNamespace(converged=True, interrupted=False)
         self.asked: list[float] = []
+        self.structure = SimpleNamespace(traced=SimpleNamespace(edges=()))
         columns = {"query", "doc", "rank", "device"}
         self.keys = {
             coin: tuple(name for name in table.columns if name in columns)
@@ -104,6 +105,8 @@ class Believer:
 def judged_like(values: list[float], n_queries: int = 1, **more: Any) -> Believer:
     """A model with one coin and these relevances, all of them nearly certain."""
     n = len(values)
+    if not {"spread", "low"} & set(more):
+        more |= {"low": values, "high": values}
     table = pl.DataFrame(
         {
             "query": [f"q{i % n_queries}" for i in range(n)],

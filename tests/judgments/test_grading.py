@@ -106,3 +106,36 @@ def test_the_rule_tells_its_cut_points(rule):
         assert f"{cut:.4g}" in text
     assert found.to_dict()["cuts"] == list(found.grading.cuts)
     assert len(found.grading.cuts) == 2
+
+
+@pytest.mark.parametrize("rule", ["quantile", "quantile-per-query"])
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0.9] * 4, [1] * 4),
+        ([0.9] * 5, [1] * 5),  # the middle of five lies at the second cut, and gets the lower grade
+        ([0.1, 0.9, 0.9, 0.9, 0.9, 0.9], [0, 2, 2, 2, 2, 2]),
+        ([0.1, 0.1, 0.1, 0.1, 0.1, 0.9], [1, 1, 1, 1, 1, 3]),
+        ([0.1, 0.2, 0.3, 0.4], [0, 1, 2, 3]),
+        ([0.1, 0.2, 0.3, 0.4, 0.4 + 1e-12], [0, 1, 2, 3, 3]),
+    ],
+)
+def test_equal_relevances_get_the_grade_of_their_middle(values, expected, rule):
+    assert graded(judged_like(values), rule=rule)["grade"].to_list() == expected
+
+
+@given(st.lists(st.integers(1, 6), min_size=4, max_size=40), st.integers(2, 6))
+@settings(max_examples=80, deadline=None)
+def test_ties_by_hand(numbers, grades):
+    values = [number / 10 for number in numbers]
+    frame = graded(judged_like(values), grades=grades)
+    ordered = sorted(values)
+    for value, grade in zip(values, frame["grade"], strict=True):
+        places = [i for i, other in enumerate(ordered) if other == value]
+        middle = sum(places) / len(places)
+        cuts = [step * (len(values) - 1) / grades for step in range(1, grades)]
+        # In doubt equal values take the lower grade; a single one has reached its cut point.
+        bonus = 1e-9 if len(places) == 1 else -1e-9
+        inside = [cut for cut in cuts if cut > places[0] + 1e-9]
+        outside = len(cuts) - len(inside)
+        assert grade == outside + sum(middle + bonus >= cut for cut in inside)

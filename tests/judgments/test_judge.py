@@ -10,7 +10,7 @@ from scipy import stats
 
 import gecasmo
 from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Logistic, Parameter, Table, flip
-from gecasmo.errors import ConvergenceWarning, NotFittedError
+from gecasmo.errors import NotFittedError
 from gecasmo.judgments import JudgmentsError, judge
 
 
@@ -64,8 +64,10 @@ def test_verdicts_follow_width_and_examinations(believer):
         (row["grade"] is None) == (row["verdict"] == "insufficient") for row in rows.values()
     )
     lenient = by_pair(judge(believer, max_width=1, min_examinations=0))
-    assert all(row["verdict"] == "judged" for row in lenient.values())
-    narrow = by_pair(judge(believer, max_width=0.05, min_examinations=0))
+    assert {pair for pair, row in lenient.items() if row["verdict"] == "insufficient"} == {
+        pair for pair, row in lenient.items() if (row["grade_low"], row["grade_high"]) == (0, 3)
+    }
+    narrow = by_pair(judge(believer, max_width=0.05, min_examinations=0, rule="threshold"))
     assert {pair for pair, row in narrow.items() if row["verdict"] == "judged"} == {
         pair for pair, row in narrow.items() if row["high"] - row["low"] <= 0.05
     }
@@ -119,7 +121,7 @@ def test_an_unknown_interval_is_null_and_not_enough():
 
 def test_one_unknown_interval_spoils_only_its_own_pair():
     model = judged_like([0.2, 0.6], spread=[None, 0.01])
-    found = judge(model).frame.sort("doc")
+    found = judge(model, rule="threshold").frame.sort("doc")
     assert found["verdict"].to_list() == ["insufficient", "judged"]
 
 
@@ -164,8 +166,7 @@ def test_a_product_lacks_its_interval_by_features_only_if_the_other_coin_has_one
 
 
 def test_a_fit_that_did_not_converge_judges_nothing_and_says_why(log, tmp_path):
-    with pytest.warns(ConvergenceWarning):
-        model = DBN().fit(log, EM(max_iter=3, tol=1e-9), progress=False)
+    model = DBN().fit(log, EM(max_iter=3, tol=0), progress=False)
     found = judge(model)
     assert found.frame["low"].null_count() == len(found.frame)
     assert set(found.frame["verdict"]) == {"insufficient"}
@@ -182,7 +183,7 @@ def test_a_fit_that_did_not_converge_judges_nothing_and_says_why(log, tmp_path):
     model.report_ = None  # then all of its numbers are the user's own, and certain
     given = judge(model)
     assert given.n_judged == given.n_given == len(given.frame)
-    assert f"given, not estimated: {given.n_given} pairs; they count as certain" in str(given)
+    assert f"given, not estimated: {given.n_given} pairs; counted as certain" in str(given)
 
 
 def test_a_fit_that_converged_has_nothing_to_explain(model):
@@ -393,3 +394,38 @@ def test_a_form_with_features_is_judged_through_pairs_or_told_so(tmp_path):
     assert set(careful.frame["verdict"]) == {"insufficient"}
     with pytest.raises(JudgmentsError, match="say max_width=None, min_examinations=0"):
         careful.write(tmp_path / "judgments.qrels", "qrels", ids="encode")
+
+
+def test_an_interval_that_covers_all_grades_is_no_judgment():
+    low, high = [0.1, 0.1, 0.2, 0.8], [0.2, 0.9, 0.75, 0.9]
+    model = judged_like([0.15, 0.5, 0.4, 0.85], spread=[0.1] * 4, low=low, high=high)
+    options = {"rule": "threshold", "max_width": None, "thresholds": [0.25, 0.5, 0.75]}
+    found = judge(model, **options)
+    frame = found.frame.sort("doc")
+    assert frame["verdict"].to_list() == ["judged", "insufficient", "insufficient", "judged"]
+    assert frame["grade"].to_list() == [0, None, None, 3]
+    assert found.n_undecided == found.to_dict()["undecided"] == 2
+    assert "interval covers all grades: 2 pairs" in str(found)
+    # Those that lack data anyway are not counted once more.
+    few = judged_like([0.15, 0.5], spread=[0.1] * 2, low=[0.1, 0.1], high=[0.2, 0.9],
+                      trials=[99.0, 1.0])  # fmt: skip
+    assert judge(few, **options).n_undecided == 0
+
+
+@pytest.mark.parametrize("make", [PBM, UBM])
+def test_a_scale_that_nothing_anchors_is_told(make, log, tmp_path):
+    found = judge(make().fit(log, progress=False))
+    (remark,) = found.remarks
+    assert "nothing anchors their scale: relevances are known up to a common factor" in remark
+    assert "Table(fixed={" in remark
+    assert found.to_dict()["remarks"] == [remark]
+    assert "nothing anchors their scale" in " ".join(str(found).split())
+    assert remark in found.write(tmp_path / "a.csv").remarks
+    fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
+    anchored = judge(make(examination=Table(fixed=fixed)).fit(log, progress=False))
+    assert anchored.remarks == ()
+    assert "anchor" not in str(anchored)
+
+
+def test_a_scale_that_needs_no_anchor_is_not_told(model):
+    assert judge(model).remarks == ()

@@ -107,6 +107,51 @@ def test_long_wide_and_odd_ids_stay_within_100_columns():
     assert "line?break" in str(found)
 
 
+@pytest.mark.parametrize("width", [80, 72])
+def test_tables_are_laid_out_for_the_terminal(model, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    ids = ["鞋" * 60, "x" * 200, "y", "z"]
+    wide = judge(judged_like([0.1, 0.2, 0.3, 0.4], query=ids, doc=ids, trials=[1e9] * 4))
+    for found in (judge(model), wide):
+        for text in (str(found), str(found.worth_judging())):
+            assert columns(text) <= width
+    lines = str(wide).splitlines()
+    start = lines.index("most examined")
+    assert len(lines) == start + 2 + 4  # a line per pair
+
+
+def test_the_share_of_examinations_stands_beside_that_of_pairs():
+    model = judged_like([0.2, 0.6, 0.3, 0.7], trials=[60.0, 35.0, 4.0, 1.0])
+    found = judge(model, rule="threshold")
+    assert found.examined_insufficient == pytest.approx(0.05)
+    assert found.to_dict()["examinations_insufficient"] == pytest.approx(0.05)
+    lines = [line.split() for line in str(found).splitlines()]
+    assert ["grade", "pairs", "of", "pairs", "of", "examinations"] in lines
+    assert ["insufficient", "2", "50.0", "%", "5.0", "%"] in lines
+    assert ["0", "1", "25.0", "%", "60.0", "%"] in lines
+
+
+def test_worth_has_a_legend_and_sensible_digits():
+    model = judged_like([0.5123456], spread=[0.1], trials=[12345.678])
+    worth = judge(model, rule="threshold", max_width=1).worth_judging()
+    text = str(worth)
+    assert "wrong: the probability that it is another" in text
+    assert "worth: traffic x wrong" in " ".join(text.split())
+    row = worth.pairs.row(0, named=True)
+    line = next(line for line in text.splitlines() if line.startswith("  q0  "))
+    assert line.split()[2:] == [
+        *("0.512", str(row["likely_grade"]), f"{row['chance_wrong']:.2f}", "12,346"),
+        f"{row['worth']:,.1f}",
+    ]
+
+
+def test_the_head_of_what_is_worth_judging(model):
+    worth = judge(model).worth_judging(9)
+    lines = worth.text(3).splitlines()
+    assert lines[:5] == str(worth).splitlines()[:5]
+    assert lines[5] == "  ... and 6 more"
+
+
 def test_html_is_escaped_and_the_dictionary_is_json():
     model = judged_like([0.1, 0.2], doc=["<b>", "&"])
     found = judge(model)

@@ -83,12 +83,12 @@ def test_without_a_guess_there_is_another_way(columns: dict[str, Any]) -> None:
 
 def test_faults_of_other_columns_are_told_too(columns: dict[str, Any]) -> None:
     columns["url"] = columns.pop("doc")
-    columns["click"][3] = 2
+    columns["click"][3] = -2
     text = message(columns)
     assert text.startswith("The dict lacks the column 'doc'.")
     assert text.endswith(
         "  And what is there has 1 fault:\n"
-        "  - click: 1 value is neither 0 nor 1, first: row 3 has 2"
+        "  - click: 1 value is negative, first: row 3 has -2; clicks are whole numbers from 0"
     )
 
 

@@ -90,13 +90,13 @@ def test_a_log_of_empty_pages_only() -> None:
 
 
 def test_lists_of_a_page_have_one_length(pages: dict[str, Any]) -> None:
-    pages["click"] = [[1, 0], [1], [7]]
+    pages["click"] = [[1, 0], [1], [-7]]
     text = message(pages)
     assert (
         "lists: 1 page with lists of different lengths, first: row 1 has 0 in 'doc' and 1 in "
         "'click'"
     ) in text
-    assert "click: 1 value is neither 0 nor 1, first: row 2 has 7" in text
+    assert "click: 1 value is negative, first: row 2 has -7" in text
 
 
 def test_a_list_may_not_be_missing(pages: dict[str, Any]) -> None:

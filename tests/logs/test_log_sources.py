@@ -136,8 +136,9 @@ def test_pandas_text_booleans_are_clicks(columns: dict[str, Any], tmp_path: Path
 
 
 def test_a_list_may_mix_whole_and_broken_numbers(columns: dict[str, Any]) -> None:
-    log = read_log(columns | {"price": [1, 2.5, 3, 4, 5]})
+    log = read_log(columns | {"price": [1, 2.5, 3, 4, 5], "doc": [1, 2, 3, 4, 5]})
     assert log.column("price").to_list() == [1.0, 2.5, 3.0, 4.0, 5.0]
+    assert log.column("doc").to_list() == [1, 2, 3, 4, 5]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

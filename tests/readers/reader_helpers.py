@@ -11,6 +11,26 @@ from gecasmo.logs import ClickLog, read_log
 
 SAMPLES = Path(__file__).parent / "samples"
 
+# A name of a file for every format, packed and not.
+FILES = {
+    "log.parquet": "table",
+    "log.csv": "table",
+    "log.tsv.gz": "table",
+    "log.csv.zst": "table",
+    "log.jsonl": "table",
+    "log.ndjson.gz": "table",
+    "log.json.zst": "table",
+    "ubi.ndjson": "ubi",
+    "ubi.ndjson.zst": "ubi",
+    "yandex.tsv": "yandex",
+    "yandex.txt.gz": "yandex",
+    "clickmodels.tsv": "clickmodels",
+    "clickmodels.tsv.zst": "clickmodels",
+    "pyclickmodels.json.gz": "pyclickmodels",
+    "baidu.parquet": "baidu",
+}
+CANNOT_HOLD_EMPTY_PAGES = ("log.csv", "log.tsv.gz", "log.csv.zst")
+
 
 def pages(log: ClickLog, *signals: str) -> list[tuple[Any, list[tuple[Any, ...]]]]:
     """The query and the results by rank of each page: doc, rank, clicked, and other signals."""

@@ -215,3 +215,34 @@ def test_numbers_too_large_for_integers_are_text(tmp_path: Path) -> None:
     path.write_text(f"a\tq\t1\t0\t[{10**20}, 7]\t[false, false]\t[1, 0]\n")
     log = read_log(path)
     assert pages(log) == [("q", [(str(10**20), 1, 1), ("7", 2, 0)])]
+
+
+CLICK = {"action_name": "click", "query_id": "q", "event_attributes": {"object": {"object_id": 1}}}
+
+
+def test_ubi_events_without_their_queries_ask_for_them(tmp_path: Path) -> None:
+    events = tmp_path / "events.ndjson"
+    lost = [CLICK, CLICK | {"query_id": "r"}, CLICK | {"query_id": None}, CLICK]
+    events.write_text("".join(f"{json.dumps(event)}\n" for event in lost))
+    for source in (events, {"events": events}):
+        with pytest.raises(ClickLogError) as caught:
+            read_log(source)
+        said = str(caught.value)
+        assert "events.ndjson: no event belongs to a known query" in said
+        assert "There are 4 events, and no query record" in said
+        assert "events of unknown queries: 3 (" in said
+        assert "events without a query: 1 (" in said
+        assert 'read_log({"queries": ..., "events": ...}), or a folder' in said
+        assert 'format="ubi"' in said
+    queries = tmp_path / "queries.ndjson"
+    queries.write_text('{"query_id": "q", "user_query": "w", "query_response_hit_ids": [1]}\n')
+    log, notes = read_noting({"queries": queries, "events": events})
+    assert pages(log) == [("w", [(1, 1, 1)])]
+    assert notes["events of unknown queries"] == 1
+
+
+def test_ubi_without_any_record_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "events.ndjson"
+    path.write_text('{"index": {"_index": "ubi_events"}}\n')
+    with pytest.raises(ClickLogError, match="is empty: there are neither queries nor events in it"):
+        read_log(path)

@@ -13,30 +13,11 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_helpers import SAMPLES, pages, read_noting
+from reader_helpers import CANNOT_HOLD_EMPTY_PAGES, FILES, SAMPLES, pages, read_noting
 
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.logs.formats import FORMATS
-
-FILES = {
-    "log.parquet": "table",
-    "log.csv": "table",
-    "log.tsv.gz": "table",
-    "log.csv.zst": "table",
-    "log.jsonl": "table",
-    "log.ndjson.gz": "table",
-    "log.json.zst": "table",
-    "ubi.ndjson": "ubi",
-    "ubi.ndjson.zst": "ubi",
-    "yandex.tsv": "yandex",
-    "yandex.txt.gz": "yandex",
-    "clickmodels.tsv": "clickmodels",
-    "clickmodels.tsv.zst": "clickmodels",
-    "pyclickmodels.json.gz": "pyclickmodels",
-    "baidu.parquet": "baidu",
-}
-CANNOT_HOLD_EMPTY_PAGES = ("log.csv", "log.tsv.gz", "log.csv.zst")
 
 text_ids = st.sampled_from(["d1", "d2", "Ünï", "x y", "http://a/b?c=d", '"q"', "a,b", "'", "[1]"])
 number_ids = st.integers(-3, 9)

@@ -488,7 +488,7 @@ def test_evaluation_by_hand() -> None:
 def test_evaluation_prints_a_table() -> None:
     model = GCTR.with_values(click_rate=0.5)
     assert str(model.evaluate(page([1, 0]))).splitlines() == [
-        "GCTR on 1 sessions, 2 results",
+        "GCTR on 1 session, 2 results",
         "  log-likelihood per session     -1.3863",
         "  log-likelihood per result      -0.6931",
         "  Brier score                     0.2500",

@@ -63,8 +63,8 @@ def check_cells(subject: Subject, few: int, top: int) -> Part:
             f"{'it' if len(order) == 1 else 'them'}.",
             count=len(order),
             examples=[
-                f"{row_text(rows, row) or coin}: {counted(met[row], 'impression')}, about "
-                f"{flips[row]:.3g} flips"
+                f"{row_text(rows, row) or coin}: {counted(met[row], 'impression')}, "
+                f"{_flips(float(flips[row]))}"
                 for row in order[:top].tolist()
             ],
             advice=_advice(coin, bool(rows.keys)) if is_bad else "",
@@ -73,6 +73,12 @@ def check_cells(subject: Subject, few: int, top: int) -> Part:
     if thin:
         part.tables["few_trials"] = pl.DataFrame(thin)
     return part
+
+
+def _flips(number: float) -> str:
+    """About so many flips."""
+    shown = f"{number:.3g}"
+    return f"about {shown} flip{'' if shown == '1' else 's'}"
 
 
 def _advice(coin: str, has_key: bool) -> str:

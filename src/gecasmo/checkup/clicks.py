@@ -131,7 +131,8 @@ def _check_crowded(part: Part, log: ClickLog, per_page: np.ndarray, top: int) ->
         f"{usual:g}).",
         count=len(crowded),
         examples=[
-            f"{session_text(log, s)} has {per_page[s]:,} clicks on {log.lengths[s]:,} results"
+            f"{session_text(log, s)} has {counted(int(per_page[s]), 'click')} on "
+            f"{counted(int(log.lengths[s]), 'result')}"
             for s in crowded[:top]
         ],
         advice="Probably robots or tests; consider leaving these pages out.",

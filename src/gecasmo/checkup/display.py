@@ -1,22 +1,23 @@
-"""A checkup for people: text of at most 100 columns, and HTML."""
+"""A checkup for people: text as wide as the terminal, at most 100 columns, and HTML."""
 
 from __future__ import annotations
 
 import html
 import textwrap
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.checkup.words import shortened
+from gecasmo.checkup.words import share, shortened
+from gecasmo.judgments.printing import printable_lines, text_width
 
 if TYPE_CHECKING:
     from gecasmo.checkup.findings import Checkup, Finding
 
-WIDTH = 100
 _LINES_SHOWN = 12
-_CELL = 44
+_CELL, _SHORTEST = 44, 16
 
 TITLES = {
     "ctr_by_rank": "Clicks by rank",
@@ -30,14 +31,14 @@ TITLES = {
     "links": "Pages that would connect them",
     "not_identified": "Parameters that cannot be told apart",
     "impossible": "Pages that cannot happen under the model",
-    "directions": "How sure the shared parameters are, alone and together",
+    "directions": "How sure the shared parameters are (priors count two flips at most)",
     "randomising": "What random pages would buy",
 }
 
 
 def as_text(checkup: Checkup) -> str:
     """The checkup as lines of text."""
-    return "\n".join(_lines(checkup)) + "\n"
+    return printable_lines("\n".join(_lines(checkup))) + "\n"
 
 
 def headline(checkup: Checkup) -> str:
@@ -55,7 +56,7 @@ def headline(checkup: Checkup) -> str:
 
 
 def _lines(checkup: Checkup) -> Iterator[str]:
-    yield from textwrap.wrap(headline(checkup), WIDTH)
+    yield from textwrap.wrap(headline(checkup), text_width())
     for finding in checkup.findings:
         yield ""
         yield from _finding_lines(finding)
@@ -76,25 +77,30 @@ def _finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def _wrapped(text: str, first: str, later: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=later)
+    return textwrap.wrap(text, text_width(), initial_indent=first, subsequent_indent=later)
 
 
-def cell(value: Any) -> str:
-    """A value of a table for people."""
+def cell(value: Any, name: str = "") -> str:
+    """A value of a table for people, in the column of this name."""
     if value is None:
         return "-"
+    if isinstance(value, float) and (name == "ctr" or "share" in name.split("_")):
+        return share(value, 1.0)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if value.is_integer() and abs(value) >= 10 else f"{value:.4g}"
+        is_long = (value.is_integer() and abs(value) >= 10) or 1000 <= abs(value) < 1e12
+        return f"{value:,.0f}" if is_long else f"{value:.4g}"
     if isinstance(value, int):
         return f"{value:,}"
     return " ".join(str(value).split())
 
 
 def table_lines(table: pl.DataFrame, most: int = _LINES_SHOWN) -> Iterator[str]:
-    """A table in columns; cells are shortened until a line fits."""
-    shown = [[cell(value) for value in row] for row in table.head(most).rows()]
+    """A table in columns; texts are shortened, and columns stand below others, until lines fit."""
+    names = table.columns
+    rows = table.head(most).rows()
+    shown = [[cell(v, name) for v, name in zip(row, names, strict=True)] for row in rows]
     heads = [_head(name, [row[i] for row in shown]) for i, name in enumerate(table.columns)]
     n_heads = max(map(len, heads))
     columns = [
@@ -102,15 +108,26 @@ def table_lines(table: pl.DataFrame, most: int = _LINES_SHOWN) -> Iterator[str]:
         for i, head in enumerate(heads)
     ]
     widths = [min(max(map(len, column)), _CELL) for column in columns]
-    while sum(widths) + 2 * len(widths) > WIDTH and max(widths) > 4:
-        widths[widths.index(max(widths))] -= 1
+    total = text_width()
     right = [dtype.is_numeric() for dtype in table.dtypes]
+    least = [
+        w if is_right else min(w, _SHORTEST) for w, is_right in zip(widths, right, strict=True)
+    ]
+    fitting = sum(used <= total for used in accumulate(width + 2 for width in least))
+    if 1 < fitting < len(widths):
+        yield from table_lines(table.select(names[:fitting]), most)
+        yield ""
+        yield from table_lines(table.select(names[0], *names[fitting:]), most)
+        return
+    while sum(widths) + 2 * len(widths) > total and widths != least:
+        spare = [width - few for width, few in zip(widths, least, strict=True)]
+        widths[max(range(len(widths)), key=lambda i: (spare[i] > 0, widths[i]))] -= 1
     for line in zip(*columns, strict=True):
         parts = [
             shortened(text, width).rjust(width) if is_right else shortened(text, width).ljust(width)
             for text, width, is_right in zip(line, widths, right, strict=True)
         ]
-        yield ("  " + "  ".join(parts)).rstrip()[:WIDTH]
+        yield ("  " + "  ".join(parts)).rstrip()[:total]
     if table.height > most:
         yield f"  ... and {table.height - most:,} more"
 
@@ -145,7 +162,12 @@ def as_html(checkup: Checkup) -> str:
 def _html_table(title: str, table: pl.DataFrame) -> str:
     names = "".join(f"<th>{html.escape(name.replace('_', ' '))}</th>" for name in table.columns)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell(value))}</td>" for value in row) + "</tr>"
+        "<tr>"
+        + "".join(
+            f"<td>{html.escape(cell(value, name))}</td>"
+            for value, name in zip(row, table.columns, strict=True)
+        )
+        + "</tr>"
         for row in table.head(_LINES_SHOWN).rows()
     )
     left = table.height - _LINES_SHOWN

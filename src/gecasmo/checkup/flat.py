@@ -76,7 +76,7 @@ def check_flatness(
     """Which combinations of shared parameters are badly known."""
     part = Part()
     found = curvature(known)
-    part.tables["directions"] = _table(known, found)
+    table = part.tables["directions"] = _table(known)
     part.facts["condition_number"] = found.condition
     flat = [
         number
@@ -84,6 +84,18 @@ def check_flatness(
         if value < _NEARLY_FLAT and _is_flat_in_fact(subject, known, found, number)
     ]
     new = [number for number in flat if not _is_told(known, found, number, tangles)]
+    worst_row = table.row(int(np.argmax(table["times"].to_numpy())), named=True)
+    if not new and not flat and worst_row["times"] ** -2 < _NEARLY_FLAT:
+        part.add(
+            "warning",
+            "flat directions",
+            f"The standard error of {worst_row['parameter']} is {worst_row['times']:.0f} times as "
+            f"large as if the rest were known{known.taken_as_known()}; condition number "
+            f"{_number(found.condition)}.",
+            advice="Collect more pages, with results in other orders, or give some of the others "
+            "with Fixed or Table(fixed=...).",
+        )
+        return part
     if not new:
         besides = ", beside the product told above" if flat else ""
         part.add(
@@ -208,20 +220,16 @@ def observed_along(subject: Subject, known: Information, move: Floats) -> float:
     return (slope(-_STEP) - slope(_STEP)) / (2 * _STEP) * size**2
 
 
-def _table(known: Information, found: Curvature) -> pl.DataFrame:
-    own = np.diag(known.now)[known.shared]
-    alone = known.width() / np.sqrt(own * known.ratio)
-    times = [None if x > 1e3 else float(x) for x in found.inflation]
-    error = [None if t is None else float(a) * t for a, t in zip(alone, times, strict=True)]
+def _table(known: Information) -> pl.DataFrame:
+    alone, error = known.errors_alone(), known.errors(known.now)
     return pl.DataFrame(
         {
             "parameter": [known.parameters.names[number] for number in known.shared],
             "probability": known.level[known.shared],
             "error_if_rest_known": alone,
             "error": error,
-            "times": times,
-        },
-        schema_overrides={"error": pl.Float64, "times": pl.Float64},
+            "times": error / alone,
+        }
     )
 
 

@@ -141,8 +141,12 @@ def check_identified(
         "pages_looked_at": sample.n_pages,
         "looked_at_all": sample.is_whole,
     }
+    local: list[Block] = []
     if not sample.is_whole:
-        others = [block for block in others if _touches_shared(block, model, parameters, n_rows)]
+        # Rows of single things may be told apart by the pages that were not looked at.
+        touching = [_touches_shared(block, model, parameters, n_rows) for block in others]
+        local = [block for block, touches in zip(others, touching, strict=True) if not touches]
+        others = [block for block, touches in zip(others, touching, strict=True) if touches]
     if others:
         dimension = sum(block.dimension for block in others)
         part.add(
@@ -156,12 +160,23 @@ def check_identified(
             advice="More pages with these rows in other surroundings, fewer rows (a coarser key), "
             "or giving some of them with Table(fixed=...) would help.",
         )
-    elif not looked.space.blocks:
+    elif not local:
+        besides = ", beside the products told above" if looked.space.blocks else ""
         part.add(
             "info",
             "identified",
             f"All {len(parameters.names) - len(looked.space.silent):,} parameters of {model.name} "
-            f"that are flipped {where} can be told apart, given enough of such pages.",
+            f"that are flipped {where} can be told apart{besides}, given enough of such pages.",
+        )
+    if local:
+        dimension = sum(block.dimension for block in local)
+        part.add(
+            "info",
+            "identified",
+            f"{counted(sum(len(block.columns) for block in local), 'parameter')} of {model.name}, "
+            f"all of single rows, cannot be told apart {where} "
+            f"({counted(dimension, 'free direction')}); other pages of the log may tell.",
+            count=dimension,
         )
     if parameters.opaque:
         part.add(

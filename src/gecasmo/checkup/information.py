@@ -28,6 +28,9 @@ Integers = NDArray[np.int64]
 _MOST_SHARED = 60
 # Probabilities at the very edge have no information of their own to compare.
 _EDGE = 1e-4
+# A learned prior takes results at all ranks to be of one kind. That is just what a log in which
+# nothing moves cannot know, so a prior is worth no more than two flips here.
+_STRONGEST = 2.0
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,22 @@ class Information:
 
     def _others(self, matrix: Floats, ridge: Floats) -> Floats:
         return matrix[np.ix_(self.rest, self.rest)] + np.diag(ridge[self.rest])
+
+    def errors(self, matrix: Floats) -> Floats:
+        """Standard errors of shared probabilities on the whole log, others unknown, with the prior.
+
+        What is left of the information on shared parameters adds up over pages, so that of the
+        sample is scaled up to the log.
+        """
+        left = self.ratio * self.profiled(matrix, self.prior)
+        covariance = np.linalg.inv(left + np.diag(self.prior[self.shared]))
+        spread: Floats = self.width() * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        return spread
+
+    def errors_alone(self) -> Floats:
+        """The same if all other parameters were known."""
+        own = self.ratio * np.diag(self.now)[self.shared] + self.prior[self.shared]
+        return np.asarray(self.width() / np.sqrt(own), np.float64)
 
     def width(self) -> Floats:
         """What a small step of each shared parameter's logit means for its probability."""
@@ -171,7 +190,7 @@ def _with_shuffled(subject: Subject, sample: Sample, seed: int) -> ClickLog:
 
 
 def _prior(subject: Subject, parameters: Parameters, level: Floats) -> Floats:
-    """What pseudo-counts say about each parameter; a trifle where there are none."""
+    """What pseudo-counts say about each parameter, at most; a trifle where there are none."""
     prior = np.full(len(parameters.names), 1e-6)
     for number, (tie, row) in enumerate(zip(parameters.coins, parameters.rows, strict=True)):
         counts = getattr(subject.states[tie[0]], "pseudo", None)
@@ -180,7 +199,7 @@ def _prior(subject: Subject, parameters: Parameters, level: Floats) -> Floats:
         if row >= 0 and counts is not None:
             # A learned prior has its own for each row, all of about the same strength.
             strength = float(np.mean(np.sum(np.asarray(counts, float), axis=0)))
-            prior[number] += strength * level[number] * (1 - level[number])
+            prior[number] += min(strength, _STRONGEST) * level[number] * (1 - level[number])
     return prior
 
 

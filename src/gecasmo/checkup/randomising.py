@@ -13,11 +13,13 @@ import polars as pl
 from gecasmo.checkup.findings import Part
 from gecasmo.checkup.information import Information
 from gecasmo.checkup.sample import Sample
-from gecasmo.checkup.subject import Floats, Subject
+from gecasmo.checkup.subject import Subject
+from gecasmo.checkup.traffic import pair_codes
 from gecasmo.checkup.words import counted
 
 # Gains below this are not worth anybody's while.
 _HARDLY = 1.1
+_FEW = 0.01
 
 
 def check_randomising(
@@ -27,8 +29,8 @@ def check_randomising(
     part = Part()
     if int(sample.log.lengths.max(initial=0)) < 2:
         return part
-    before = errors(known, known.now)
-    after = errors(known, (1 - randomise) * known.now + randomise * known.random)
+    before = known.errors(known.now)
+    after = known.errors((1 - randomise) * known.now + randomise * known.random)
     worth = (before / after) ** 2
     table = pl.DataFrame(
         {
@@ -44,16 +46,11 @@ def check_randomising(
     return part
 
 
-def errors(known: Information, matrix: Floats) -> Floats:
-    """Standard errors of shared probabilities on the whole log, others unknown, with the prior.
-
-    What is left of the information on shared parameters adds up over pages, so that of the sample
-    is scaled up to the log.
-    """
-    left = known.ratio * known.profiled(matrix, known.prior)
-    covariance = np.linalg.inv(left + np.diag(known.prior[known.shared]))
-    spread: Floats = known.width() * np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    return spread
+def _moves(subject: Subject) -> bool:
+    """Whether more than a few of the results that are shown again stand at another rank then."""
+    seen = pl.DataFrame({"pair": pair_codes(subject.log), "rank": subject.log.rank})
+    again = seen.group_by("pair").agg(n=pl.len(), ranks=pl.n_unique("rank")).filter(pl.col("n") > 1)
+    return bool(len(again)) and float((again["ranks"] > 1).mean() or 0.0) > _FEW  # type: ignore[arg-type]
 
 
 def _tell(
@@ -72,12 +69,14 @@ def _tell(
     looked = "" if sample.is_whole else f", judged by {counted(sample.n_pages, 'page')}"
     given = known.taken_as_known()
     if best["worth_so_many_logs"] < _HARDLY:
+        why = "results move enough already, or order is not what is missing"
+        if not _moves(subject):
+            why = "results hardly ever change their place now, but order is not what is missing"
         part.add(
             "info",
             "randomising",
             f"Showing {percent} of the pages in random order would hardly sharpen the shared "
-            f"parameters{given}{looked}: results move enough already, or order is not what is "
-            "missing.",
+            f"parameters{given}{looked}: {why}.",
         )
         return
     part.add(

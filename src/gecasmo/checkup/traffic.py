@@ -105,10 +105,10 @@ def _check_pairs(part: Part, log: ClickLog, few: int) -> None:
     part.add(
         "warning" if is_poor else "info",
         "pairs",
-        f"{counted(int(enough.sum()))} of {n_pairs:,} {what} were shown at least {few} times; "
+        f"{counted(int(enough.sum()))} of {n_pairs:,} {what} "
+        f"{'was' if enough.sum() == 1 else 'were'} shown at least {few} times; "
         f"{share(covered, float(impressions.sum()))} of the impressions are theirs. "
-        f"{counted(int((clicks > 0).sum()))} were ever clicked, {counted(int(moves.sum()))} were "
-        "seen at more than one rank.",
+        f"{_were(clicks > 0)} ever clicked, {_were(moves)} seen at more than one rank.",
         count=int(enough.sum()),
         advice="Most of the traffic falls on rows with hardly any data. Collect a longer log, or "
         "share rows: a coarser key, such as Table(key='doc'), or features, such as "
@@ -128,6 +128,10 @@ def _check_pairs(part: Part, log: ClickLog, few: int) -> None:
         )
 
 
+def _were(which: NDArray[np.bool_]) -> str:
+    return counted(int(which.sum()), "was", "were")
+
+
 def _check_repeats(part: Part, log: ClickLog) -> None:
     filled = log.lengths > 0
     n_pages = int(filled.sum())
@@ -137,7 +141,8 @@ def _check_repeats(part: Part, log: ClickLog) -> None:
     message = f"{counted(shown, 'distinct page')} among {n_pages:,}; with their clicks {alike:,}."
     if log.has_query:
         n_queries = len(coded(log, "query", "query", nullable=True).values)
-        message += f" A query comes {n_pages / n_queries:.3g} times on average."
+        times = f"{n_pages / n_queries:.3g}"
+        message += f" A query comes {'once' if times == '1' else f'{times} times'} on average."
     part.add("info", "repeats", message, count=n_pages - shown)
 
 
@@ -167,7 +172,8 @@ def _check_concentration(part: Part, log: ClickLog, top: int) -> None:
                 f"One {name} has {share(float(ranked[0]), total)} of all pages.",
                 count=int(ranked[0]),
                 examples=[
-                    f"{name} {value_text(column.values[int(code)])}: {n_pages[code]:,} pages"
+                    f"{name} {value_text(column.values[int(code)])}: "
+                    f"{counted(n_pages[code], 'page')}"
                     for code in order[:top]
                 ],
                 advice="A robot, a default query, or a test; it decides what shared parameters "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from typing import Annotated
 
 import typer
@@ -11,7 +13,7 @@ from gecasmo.cli.compare import compare
 from gecasmo.cli.demo import demo
 from gecasmo.cli.describe import describe
 from gecasmo.cli.evaluate import evaluate
-from gecasmo.cli.exits import EPILOG
+from gecasmo.cli.exits import BAD_INPUT, EPILOG
 from gecasmo.cli.explain import explain
 from gecasmo.cli.fit import fit
 from gecasmo.cli.guard import Guarded
@@ -20,6 +22,7 @@ from gecasmo.cli.models import models
 from gecasmo.cli.paper import paper
 from gecasmo.cli.propensities import propensities
 from gecasmo.cli.simulate import simulate
+from gecasmo.cli.streams import write_remark
 
 app = typer.Typer(
     cls=Guarded,
@@ -71,4 +74,8 @@ def every_command(
 
 def main() -> None:
     """Run the command line."""
-    app(prog_name="gecasmo")
+    try:
+        app(prog_name="gecasmo")
+    except Exception:  # only with --debug; Python itself would print whatever is in the message
+        write_remark(traceback.format_exc().rstrip("\n"))
+        sys.exit(BAD_INPUT)

@@ -32,7 +32,7 @@ def demo(
     [cyan]gecasmo demo --pages 20000[/cyan]
     """
     from gecasmo import DBN, RCTR, UBM
-    from gecasmo.cli.output import result_console
+    from gecasmo.cli.streams import result_console
     from gecasmo.cli.watching import WatchedEM, fit_bar
     from gecasmo.simulation import demo_log
 

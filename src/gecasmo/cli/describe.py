@@ -5,6 +5,7 @@ from __future__ import annotations
 from gecasmo.cli.arguments import ModelArgument
 from gecasmo.cli.bundles import bundled
 from gecasmo.cli.output import Output
+from gecasmo.cli.streams import write_result
 
 
 @bundled
@@ -34,4 +35,4 @@ def describe(model: ModelArgument, output: Output) -> None:
     if output.json:
         output.show(data)
     else:
-        print(found)
+        write_result(str(found))

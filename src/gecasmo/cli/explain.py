@@ -10,6 +10,7 @@ from gecasmo.cli.arguments import FitArgument, LogArgument
 from gecasmo.cli.bundles import bundled
 from gecasmo.cli.output import Output
 from gecasmo.cli.reading import ReadingOneSession
+from gecasmo.judgments.printing import printable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,8 +71,8 @@ def _place(log: ClickLog, which: str) -> int:
     near = texts.filter(texts.str.contains(which, literal=True)).head(5)
     some = pl.concat([near, texts.head(5)]).unique(maintain_order=True).head(5)
     raise ClickLogError(
-        f"--session {which}: the log has no such session. It has {log.n_sessions:,}, "
-        f"such as {', '.join(some)}."
+        f"--session {printable(which)}: the log has no such session. It has {log.n_sessions:,}, "
+        f"such as {', '.join(map(printable, some))}."
     )
 
 
@@ -110,7 +111,7 @@ def _told(data: dict[str, Any]) -> list[Any]:
     from rich.table import Table
     from rich.text import Text
 
-    from gecasmo.cli.output import result_console
+    from gecasmo.cli.streams import result_console
     from gecasmo.cli.tables import bar
 
     story = data["results"]
@@ -121,10 +122,10 @@ def _told(data: dict[str, Any]) -> list[Any]:
         f"(log-likelihood {data['log_likelihood']:.3f})"
     )
     shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
-    docs = [str(doc) for doc in story["doc"]]
+    docs = [printable(doc) for doc in story["doc"]]
     widest = min(max(map(len, docs)), 24)
     room = console.width - len("rank") - len("click") - widest - 8
-    headers, width = _fitting([_header(name) for name in shares], room)
+    headers, width = _fitting([_header(printable(name)) for name in shares], room)
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("rank", justify="right", no_wrap=True)
     table.add_column("doc", overflow="fold", min_width=min(widest, 8))
@@ -138,7 +139,7 @@ def _told(data: dict[str, Any]) -> list[Any]:
         ]
         clicked = Text("click", style="bold") if row["click"] else Text("")
         table.add_row(str(row["rank"]), Text(doc), clicked, *map(Text, cells))
-    return [title, table]
+    return [printable(title), table]
 
 
 def _header(name: str) -> str:

@@ -15,8 +15,10 @@ import typer
 from typer.core import TyperGroup
 
 from gecasmo.cli.exits import BAD_INPUT, INTERRUPTED, PIPE_CLOSED
+from gecasmo.cli.streams import write_remark
 from gecasmo.cli.wording import in_flags
 from gecasmo.errors import GecasmoError, GecasmoWarning
+from gecasmo.judgments.printing import printable_lines
 
 # Typer's base of all complaints about how a command was called; it has no public name of its own.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
@@ -34,7 +36,8 @@ class Guarded(TyperGroup):
         end = args.index("--") if "--" in args else len(args)
         if "--debug" in args[:end]:
             args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
-        return super().parse_args(ctx, args)
+        with _harmless_usage_errors():
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         is_debugging = bool(ctx.params.get("debug"))
@@ -48,20 +51,31 @@ class Guarded(TyperGroup):
 def _told(is_debugging: bool) -> Iterator[None]:
     """Turn errors into a message and an exit code."""
     try:
-        yield
+        with _harmless_usage_errors():
+            yield
     except _PASSES:
         raise
     except BrokenPipeError:
         _let_output_vanish()
         raise typer.Exit(PIPE_CLOSED) from None
     except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
+        write_remark("Interrupted.")
         raise typer.Exit(INTERRUPTED) from None
     except Exception as error:
         if is_debugging:
             raise
-        sys.stderr.write(_message(error) + "\n")
+        write_remark(_message(error))
         raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def _harmless_usage_errors() -> Iterator[None]:
+    """Typer prints these itself, with what was typed or came out of a script."""
+    try:
+        yield
+    except _USAGE_ERROR as error:
+        error.message = printable_lines(error.message)
+        raise
 
 
 def _message(error: Exception) -> str:
@@ -101,7 +115,7 @@ def _one_line_warnings(is_debugging: bool) -> Iterator[None]:
         text = in_flags(" ".join(str(message).split()))
         if text not in said:
             said.append(text)
-            sys.stderr.write(f"Warning: {text}\n")
+            write_remark(f"Warning: {text}")
 
     try:
         with warnings.catch_warnings():

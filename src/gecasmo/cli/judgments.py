@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from gecasmo.judgments import Judgments, Written
 
 
+_HEAD = 5  # lines to show of what a file holds
+
+
 class Rule(StrEnum):
     """How relevance becomes a grade."""
 
@@ -78,8 +81,13 @@ def judgments(
         float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
     ] = 0.9,
     max_width: Annotated[
-        float | None,
-        typer.Option("--max-width", help="A pair with a wider interval has not enough data."),
+        str | None,
+        typer.Option(
+            "--max-width",
+            metavar="NUMBER",
+            help="A pair with a wider interval, or an unknown one, has not enough data; 'none' for "
+            "relevance by features, which has no intervals.",
+        ),
     ] = None,
     min_examinations: Annotated[
         float | None,
@@ -153,7 +161,11 @@ def judgments(
     cuts = _numbers(thresholds)
     frame = None if features is None else read_table(features, "--features")
     model = load_fit(fit)
-    limits = {"max_width": max_width, "min_examinations": min_examinations}
+    limits: dict[str, Any] = {}
+    if max_width is not None:
+        limits["max_width"] = _width(max_width)
+    if min_examinations is not None:
+        limits["min_examinations"] = min_examinations
     with output.working("Grading"):
         found = judge(
             model,
@@ -161,7 +173,7 @@ def judgments(
             rule=rule.value,
             thresholds=cuts,
             level=level,
-            **{limit: value for limit, value in limits.items() if value is not None},
+            **limits,
         )
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
     options = {"features": frame, "query": query, "ids": ids.value, "name": name}
@@ -176,11 +188,25 @@ def judgments(
     }
     told = [str(found), str(written)]
     if worth is not None:
-        told.append(f"\n{worth}" if worth_output is None else f"Worth judging: {worth_output}.")
+        most = None if worth_output is None else _HEAD
+        told.append(f"\n{worth.text(most)}")
+        if worth_output is not None:
+            told.append(f"Worth judging: {worth_output}.")
     if target == PIPE:
         output.say("\n".join(told))
     else:
         output.summarise(data, *told)
+
+
+def _width(text: str) -> float | None:
+    if text.lower() == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"--max-width {text}: write a number such as 0.4, or none."
+        ) from None
 
 
 def _numbers(text: str | None) -> list[float] | None:
@@ -220,12 +246,13 @@ def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) ->
     """Write to a file, or through one to standard output."""
     import tempfile
 
-    from gecasmo.cli.writing import PIPE, write_pipe
+    from gecasmo.cli.streams import write_data
+    from gecasmo.cli.writing import PIPE
 
     if target != PIPE:
         return found.write(target, kind, **options)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "judgments"
         written = found.write(file, kind, **options)
-        write_pipe(file.read_bytes())
+        write_data(file.read_bytes())
     return replace(written, path=Path("standard output"))

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import json as json_format
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from gecasmo.cli.guard import heard
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-_PIPE_WIDTH = 120  # columns of a table that nobody's window limits
+from gecasmo.cli.streams import error_console, result_console, write_remark, write_result
 
 
 @dataclass(frozen=True)
@@ -45,12 +40,12 @@ class Output:
     def say(self, text: str) -> None:
         """A remark, on standard error."""
         if not self.quiet:
-            sys.stderr.write(text + "\n")
+            write_remark(text)
 
     def show(self, data: Mapping[str, Any], *shown: Any) -> None:
         """A result: `data` as JSON if that was asked for, else what is there to be looked at."""
         if self.json:
-            sys.stdout.write(as_json({**data, "warnings": heard.get([])}) + "\n")
+            write_result(as_json({**data, "warnings": heard.get([])}))
             return
         console = result_console()
         for part in shown:
@@ -67,35 +62,19 @@ class Output:
         if not self.has_progress:
             yield lambda words: None
             return
-        from rich.markup import escape
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        words_column = TextColumn("{task.description}", markup=False)
+        columns = (SpinnerColumn(), words_column, TimeElapsedColumn())
         with Progress(*columns, console=error_console(), transient=True) as progress:
-            task = progress.add_task(escape(words), total=None)
-            yield lambda words: progress.update(task, description=escape(words))
-
-
-def result_console() -> Console:
-    """The console on standard output; names in a log are text there, never markup."""
-    from rich.console import Console
-
-    width = None
-    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
-        width = _PIPE_WIDTH
-    return Console(width=width, highlight=False, markup=False, emoji=False)
-
-
-def error_console() -> Console:
-    """The console on standard error."""
-    from rich.console import Console
-
-    return Console(stderr=True)
+            task = progress.add_task(words, total=None)
+            yield lambda words: progress.update(task, description=words)
 
 
 def as_json(data: Any) -> str:
     """JSON that every parser reads: infinities are the text "Infinity", missing numbers null."""
-    return json_format.dumps(plain(data), indent=2, allow_nan=False)
+    text = json_format.dumps(plain(data), indent=2, allow_nan=False)
+    return text.replace("\x7f", "\\u007f")  # the one control character that it leaves as it is
 
 
 def plain(value: Any) -> Any:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gecasmo.cli.bundles import bundled
-from gecasmo.cli.output import Output, error_console
+from gecasmo.cli.output import Output
+from gecasmo.cli.streams import error_console, result_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,7 +37,7 @@ def paper(
 
     [cyan]gecasmo paper --seeds 2 --chart perplexity.png[/cyan]
     """
-    from rich.console import Console
+    from rich.text import Text
 
     from gecasmo.experiments.paper import CONTENDERS, SEEDS, n_steps, run_paper
 
@@ -61,11 +62,12 @@ def paper(
             }
         )
         return
-    console = Console()
+    console = result_console()
     _print_overall(console, result)
     _print_by_rank(console, result)
     for claim, holds in result.claims():
-        console.print(f"[{'green' if holds else 'red'}]{'yes' if holds else 'NO '}[/]  {claim}")
+        mark = ("yes", "green") if holds else ("NO ", "red")
+        console.print(Text.assemble(mark, f"  {claim}"))
     if not all(contender.is_available for contender in CONTENDERS):
         output.say('\nWithout PyTorch there are no networks: pip install "gecasmo[torch]".')
     if chart is not None:
@@ -87,7 +89,7 @@ def _steps(output: Output, n_steps: int) -> Iterator[Callable[[str], None]]:
     )
 
     bar = (
-        TextColumn("{task.description:<40}"),
+        TextColumn("{task.description:<40}", markup=False),
         BarColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),

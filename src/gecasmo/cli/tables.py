@@ -27,14 +27,17 @@ def frame_table(
     from rich.table import Table
     from rich.text import Text
 
+    from gecasmo.judgments.printing import printable
+
+    title = None if title is None else printable(title)
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
     for name, dtype in frame.schema.items():
         heading = (headings or {}).get(name, name.replace("_", " "))
         is_number = dtype.is_numeric()
-        table.add_column(Text(heading), justify="right" if is_number else "left")
+        table.add_column(Text(printable(heading)), justify="right" if is_number else "left")
     for row in frame.iter_rows(named=True):
         cells = [_cell(value, (formats or {}).get(name)) for name, value in row.items()]
-        table.add_row(*map(Text, cells))
+        table.add_row(*(Text(printable(text)) for text in cells))
     return table
 
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gecasmo.cli.output import error_console
 from gecasmo.cli.pace import Pace
+from gecasmo.cli.streams import error_console
 from gecasmo.estimation import EM, Solution
 from gecasmo.estimation.em import Progress
 
@@ -45,9 +45,7 @@ class FitBar:
         """Something else follows, such as the fit of another model."""
         self.pace = Pace(self.tol)
         self.began = time.perf_counter()
-        from rich.markup import escape
-
-        self.bars.reset(self.task, total=None, description=escape(words), state="")
+        self.bars.reset(self.task, total=None, description=words, state="")
 
     def show(self, iteration: int, most: int, objective: float) -> None:
         """Called by the method after each step."""
@@ -86,10 +84,10 @@ def _bars() -> Bars:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=10),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[state]}"),
+        TextColumn("{task.fields[state]}", markup=False),
     )
     return Progress(*columns, console=error_console(), transient=True)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from gecasmo.cli.streams import write_data
 from gecasmo.errors import GecasmoError
 
 if TYPE_CHECKING:
@@ -57,17 +57,10 @@ def write_table(frame: pl.DataFrame, path: str, kind: str | None = None) -> None
 
     kind = table_format(path) if kind is None else kind
     if path == PIPE:
-        write_pipe(_bytes(frame, kind))
+        write_data(_bytes(frame, kind))
         return
     with whole_file(path) as temporary:
         temporary.write_bytes(_bytes(frame, kind))
-
-
-def write_pipe(data: bytes) -> None:
-    """Bytes to standard output, after whatever text was printed there."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
 
 
 def _bytes(frame: pl.DataFrame, kind: str) -> bytes:

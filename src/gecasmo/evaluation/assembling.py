@@ -15,6 +15,7 @@ from gecasmo.evaluation.contestants import Contestant
 from gecasmo.evaluation.differences import paired_differences
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS
 from gecasmo.evaluation.scoring import Score
+from gecasmo.evaluation.words import counted
 
 Floats = NDArray[np.float64]
 GAINS = ("conditional", "marginal")
@@ -104,15 +105,18 @@ def _added(entered: list[Contestant]) -> list[str]:
     added = [entry.name for entry in entered if not entry.is_asked_for]
     if not added:
         return []
-    return [f"{' and '.join(added)} always take part, as the plainest rivals."]
+    verb = "takes" if len(added) == 1 else "take"
+    return [f"{' and '.join(added)} always {verb} part, as the plainest rivals."]
 
 
 def _impossible(scores: Mapping[str, Score], setting: Setting) -> list[str]:
     if setting.impossible != "floor":
         return []
     return [
-        f"{name}: {score.row['n_impossible']:,} of {setting.n_test_sessions:,} test sessions are "
-        "impossible under it; each impossible observation counts as 1e-8."
+        f"{name}: {score.row['n_impossible']:,} of "
+        f"{counted(setting.n_test_sessions, 'test session')} "
+        f"{'is' if score.row['n_impossible'] == 1 else 'are'} impossible under it; each impossible "
+        "observation counts as 1e-8."
         for name, score in scores.items()
         if score.row["n_impossible"]
     ]

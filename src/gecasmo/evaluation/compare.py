@@ -42,7 +42,8 @@ def compare(
 ) -> Comparison:
     """Fit models to one part of a log and compare them on the other.
 
-    The click rates by rank (RCTR) and by document (DCTR) always take part.
+    The click rates by rank (RCTR) and by document (DCTR) always take part. All figures are about
+    clicks alone: other signals of a model (`user.emit`) are fitted, but not scored.
 
     Parameters
     ----------

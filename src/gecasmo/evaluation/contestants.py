@@ -7,10 +7,13 @@ import time
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError
 from gecasmo.estimation import Method
+from gecasmo.evaluation.clicks_only import clicks_only, other_signals
+from gecasmo.evaluation.words import counted
 from gecasmo.forms.protocol import columns_of
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel
@@ -28,6 +31,11 @@ class Contestant:
     is_given: bool  # it came with its probabilities and is left as it is
     is_asked_for: bool = True
     seconds: float | None = None
+
+    @cached_property
+    def scored(self) -> Model:
+        """The fitted model as it is scored: by what it says of clicks, and nothing else."""
+        return clicks_only(self.model)
 
 
 def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant]:
@@ -127,6 +135,9 @@ def fit_contestant(
 ) -> None:
     """Fit, unless the model came fitted; what a fit warns of becomes a note."""
     report = entry.model.report_
+    others = other_signals(entry.model)
+    if others:
+        notes.append(f"{entry.name}: its other signals ({', '.join(others)}) are not scored.")
     if entry.is_given:
         entry.seconds = _seconds(report)
         notes.append(
@@ -152,10 +163,11 @@ def fit_contestant(
     report = entry.model.report_
     if report and report.n_dropped:
         notes.append(
-            f"{entry.name}, fitting: {report.n_dropped:,} impossible training sessions left out."
+            f"{entry.name}, fitting: "
+            f"{counted(report.n_dropped, 'impossible training session')} left out."
         )
     if report and report.n_floored:
         notes.append(
-            f"{entry.name}, fitting: {report.n_floored:,} impossible observations of the training "
-            "part counted as 1e-8."
+            f"{entry.name}, fitting: {counted(report.n_floored, 'impossible observation')} of the "
+            "training part counted as 1e-8."
         )

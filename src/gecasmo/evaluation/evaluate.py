@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gecasmo.evaluation.calibration import Calibration, calibration
 from gecasmo.evaluation.perplexity import Floats, Perplexity, perplexity
+from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ class Evaluation:
         }
 
     def __str__(self) -> str:
-        lines = [f"{self.model} on {self.n_sessions:,} sessions, {self.n_results:,} results"]
+        pages = f"{counted(self.n_sessions, 'session')}, {counted(self.n_results, 'result')}"
+        lines = [f"{self.model} on {pages}"]
         if self.n_impossible:
             did = "left out" if self.impossible == "drop" else "an observation counted as 1e-8"
             lines.append(f"  impossible sessions: {self.n_impossible:,} ({did})")
@@ -95,8 +97,8 @@ class Evaluation:
         for name, figures in (("marginal", self.marginal), ("conditional", self.conditional)):
             if figures.n_infinite:
                 lines.append(
-                    f"  {name} perplexity is infinite: {figures.n_infinite:,} results happened "
-                    "that were given probability 0"
+                    f"  {name} perplexity is infinite: {counted(figures.n_infinite, 'result')} "
+                    "happened that were given probability 0"
                 )
         return "\n".join(lines)
 

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.evaluation.words import counted
 from gecasmo.forms.extras import extra
 from gecasmo.logs import ClickLog
 from gecasmo.model.given import as_frame
@@ -130,7 +131,8 @@ def _whole(values: pl.Series) -> pl.Series:
 
 def _tell(frame: pl.DataFrame, log: ClickLog, n_skipped: int, notes: list[str]) -> None:
     if n_skipped:
-        notes.append(f"{n_skipped:,} judged queries have no positive grade and were skipped.")
+        queries = counted(n_skipped, "judged query has", "judged queries have")
+        notes.append(f"{queries} no positive grade: skipped.")
     ids = [log.column(name).cast(frame[name].dtype) for name in ("query", "doc")]
     unseen = len(frame.join(pl.DataFrame(ids).unique(), on=["query", "doc"], how="anti"))
     if unseen:

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ModelError
+from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]
@@ -48,7 +49,7 @@ class LeakTest:
         if self.passed:
             return (
                 f"No leak: {self.n_comparisons:,} changes of clicks at or below a result moved "
-                f"none of the probabilities of {self.n_results:,} results."
+                f"none of the probabilities of {counted(self.n_results, 'result')}."
             )
         kind, session, rank, change, before, after = self.leaks.row(0)
         return (

@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.evaluation.words import counted, share
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance
 
@@ -56,7 +57,8 @@ def _check_heldout(log: ClickLog, heldout: ClickLog, notes: list[str]) -> None:
     both = set(log.sessions.to_list()) & set(heldout.sessions.to_list())
     if both:
         notes.append(
-            f"{len(both):,} session ids occur in both logs: if they are the same sessions, the "
+            f"{counted(len(both), 'session id occurs', 'session ids occur')} in both logs: if "
+            "these are the same sessions, the "
             "scores are too good."
         )
 
@@ -135,9 +137,10 @@ def tell_unseen(train: ClickLog, test: ClickLog, notes: list[str]) -> None:
         seen = here.join(
             there.unique().with_columns(is_seen=True), on=names, how="left", maintain_order="left"
         )["is_seen"].fill_null(False)
-        share = float(weight[~seen.to_numpy()].sum()) / total
-        if share > 0:
+        part = float(weight[~seen.to_numpy()].sum()) / total
+        if part > 0:
+            told = share(part)
             notes.append(
-                f"{share:.1%} of the test results show {what} that were never in training: for "
-                "these a model can only answer from its prior."
+                f"{told[0].upper()}{told[1:]} of the test results show {what} that were never in "
+                "training: for these a model can only answer from its prior."
             )

@@ -24,6 +24,7 @@ from gecasmo.evaluation.grades import Grades
 from gecasmo.evaluation.leaks import leak_test
 from gecasmo.evaluation.predictions import Predictions, impossible_sessions, predictions
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, relevance_metrics, relevance_of
+from gecasmo.evaluation.words import counted
 from gecasmo.forms import Fixed, Table
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
@@ -63,7 +64,7 @@ class Score:
 def score(entry: Contestant, task: Task, notes: list[str]) -> Score:
     """Ask one model everything."""
     test = task.test
-    said = predictions(entry.model, test, "raise" if task.impossible == "raise" else "floor")
+    said = predictions(entry.scored, test, "raise" if task.impossible == "raise" else "floor")
     sums = cluster_sums(test, task.clusters, said)
     weight = test.weight[test.page]
     calibrated = calibration(test.click, said.marginal, weight)
@@ -114,7 +115,7 @@ def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None
     """A short leak test of all models but ours: users' own models and forms can get this wrong."""
     if _is_ours(entry.model):
         return
-    found = leak_test(entry.model, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
+    found = leak_test(entry.scored, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
     if not found.passed:
         notes.append(f"Do not trust the scores of {entry.name}, which foresees clicks. {found}")
 
@@ -170,14 +171,15 @@ def without_impossible(
     kept = np.ones(test.n_sessions, bool)
     counts = {}
     for entry in entered:
-        found = impossible_sessions(entry.model, test)
+        found = impossible_sessions(entry.scored, test)
         counts[entry.name] = int(found.sum())
         kept &= ~found
     n_left_out = int((~kept).sum())
     if n_left_out:
         notes.append(
-            f"{n_left_out:,} of {test.n_sessions:,} test sessions are impossible under at least "
-            "one model and were left out for all."
+            f"{n_left_out:,} of {counted(test.n_sessions, 'test session')} "
+            f"{'is' if n_left_out == 1 else 'are'} impossible under at least one model and left "
+            "out for all."
         )
     if not kept.any():
         raise ImpossibleSessionError(

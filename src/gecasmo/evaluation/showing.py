@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import html
+import math
 import textwrap
 from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gecasmo.evaluation.words import counted
+
 if TYPE_CHECKING:
     from gecasmo.evaluation.comparison import Comparison
 
-WIDTH = 100
 _NAME, _NARROW = 16, 8
 _UNDEFINED = "undefined"
 Row = dict[str, Any]
@@ -32,18 +34,20 @@ class Block(NamedTuple):
 
 
 def as_text(comparison: Comparison) -> str:
-    """Headline, tables and notes, in lines of at most 100 characters."""
-    lines = [part for words in _headline(comparison) for part in textwrap.wrap(words, WIDTH)]
+    """Headline, tables and notes, in lines that fit the terminal, or 100 characters."""
+    width = _width()
+    lines = [part for words in _headline(comparison) for part in textwrap.wrap(words, width)]
     rows = comparison.table.to_dicts()
     for block in _blocks(comparison):
-        lines += ["", block.title, *_grid(block, rows)]
+        title = textwrap.wrap(block.title, width)
+        lines += ["", *title, *_grid(block, rows, width)]
     told = [*_why(comparison), *comparison.notes]
     if told:
         lines += ["", "Notes"]
     for note in told:
         words = " ".join(note.split())
         lines += textwrap.wrap(
-            words, WIDTH, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
+            words, width, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
         )
     return "\n".join(line.rstrip() for line in lines)
 
@@ -79,8 +83,9 @@ def _headline(comparison: Comparison) -> list[str]:
     at = comparison.setting
     models = f"{len(comparison.table)} models"
     headline = [
-        f"{models} on {at.n_test_sessions:,} test sessions ({at.n_test_results:,} results), "
-        f"fitted to {at.n_train_sessions:,} ({at.n_train_results:,} results); {at.split}."
+        f"{models} on {counted(at.n_test_sessions, 'test session')} "
+        f"({counted(at.n_test_results, 'result')}), fitted to {at.n_train_sessions:,} "
+        f"({counted(at.n_train_results, 'result')}); {at.split}."
     ]
     if has_intervals(comparison):
         groups = {"query": "queries", "session": "sessions"}.get(at.over, f"values of {at.over!r}")
@@ -140,9 +145,10 @@ def _blocks(comparison: Comparison) -> list[Block]:
         ),
     ]
     if at.ndcg_at is not None:
+        judged = counted(at.n_judged_queries or 0, "query", "queries")
         blocks.append(
             Block(
-                f"Against human judgments of {at.n_judged_queries:,} queries (higher is better)",
+                f"Against human judgments of {judged} (higher is better)",
                 [
                     Column((f"nDCG@{at.ndcg_at}",), _number("ndcg")),
                     Column(("AUC",), _number("auc")),
@@ -153,7 +159,13 @@ def _blocks(comparison: Comparison) -> list[Block]:
     return blocks
 
 
-def _grid(block: Block, rows: list[Row]) -> list[str]:
+def _width() -> int:
+    from gecasmo.judgments.printing import text_width  # from a layer above
+
+    return text_width()
+
+
+def _grid(block: Block, rows: list[Row], total: int) -> list[str]:
     """The lines of a block; columns for which there is no room stand below the others."""
     cells = [[column.cell(row) for row in rows] for column in block.columns]
     widths = [
@@ -161,10 +173,14 @@ def _grid(block: Block, rows: list[Row]) -> list[str]:
         for column, values in zip(block.columns, cells, strict=True)
     ]
     named = max(5, *(len(row["model"]) for row in rows))
-    room = WIDTH - 2 - min(named, _NARROW)
+    room = total - 2 - min(named, _NARROW)
     fitting = max(1, sum(used <= room for used in accumulate(width + 2 for width in widths)))
-    left = WIDTH - 2 - sum(widths[:fitting]) - 2 * fitting
-    name_width = max(_NARROW, min(left, named, _NAME))
+    # Several blocks share the columns evenly.
+    fitting = math.ceil(len(widths) / math.ceil(len(widths) / fitting))
+    if 1 < fitting < len(widths) and _is_interval(block.columns[fitting]):
+        fitting -= 1
+    left = total - 2 - sum(widths[:fitting]) - 2 * fitting
+    name_width = max(min(named, _NARROW), min(left, named, _NAME))
 
     def line(name: str, values: Iterable[str]) -> str:
         padded = (f"{value:>{width}}" for value, width in zip(values, widths, strict=False))
@@ -178,8 +194,13 @@ def _grid(block: Block, rows: list[Row]) -> list[str]:
         lines.append(line(first, (values[number] for values in cells[:fitting])))
         lines += [f"  {other}" for other in others]
     if fitting < len(block.columns):
-        lines += ["", *_grid(Block(block.title, block.columns[fitting:]), rows)]
+        lines += ["", *_grid(Block(block.title, block.columns[fitting:]), rows, total)]
     return lines
+
+
+def _is_interval(column: Column) -> bool:
+    """Whether a column belongs to the number on its left."""
+    return column.heading[0] == "" and column.heading[-1].endswith("interval")
 
 
 def _why(comparison: Comparison) -> list[str]:

@@ -70,6 +70,35 @@ def is_anchored(model: Model, required: Required) -> bool:
     )
 
 
+def loose_scale(model: Model, required: Required) -> tuple[str, str] | None:
+    """What is seen only as a product that nothing anchors, and what to do; None if all is well."""
+    if is_anchored(model, required):
+        return None
+    coin = required.others[0]
+    row = "1" if model.keys[coin] == ("rank",) else "(1, ...)"
+    return (
+        f"{model.name} observes only products of {coin} and {' and '.join(required.relevance)}, "
+        "and nothing anchors their scale",
+        f"fit again with {coin} given at the first rank, such as "
+        f"{model.name}({coin}=Table(fixed={{{row}: 1.0}}))",
+    )
+
+
+def scale_remark(model: Model) -> str:
+    """What to know of relevances whose scale nothing anchors; empty if something does."""
+    try:
+        found = loose_scale(model, required_coins(model))
+    except JudgmentsError:  # no click requires relevance, so there is no such product
+        return ""
+    if found is None:
+        return ""
+    what, cure = found
+    return (
+        f"{what}: relevances are known up to a common factor, so read them as relative, and cut "
+        f"points and intervals with them; or {cure}."
+    )
+
+
 def _has_given_rows(state: Any) -> bool:
     is_fixed = getattr(state, "is_fixed", None)  # only tables have it
     is_constant = getattr(state, "is_constant", False)

@@ -16,11 +16,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 RULES = {
-    "quantile": "grades hold equal shares of the judged pairs",
-    "quantile-per-query": "grades hold equal shares of the judged pairs of each query",
+    "quantile": "grades hold equal shares of the pairs with enough data",
+    "quantile-per-query": "grades hold equal shares of the pairs with enough data of each query",
     "threshold": "relevance against fixed cut points",
     "interval": "lower end of the interval against fixed cut points",
 }
+_SAME = 1e-9  # relevances that differ by less are equal
 MOST_GRADES = 10  # so that a grade is a single digit, which is all that some parsers read
 
 
@@ -107,7 +108,7 @@ def grading_of(
         return Grading(rule, grades, tuple(float(cut) for cut in thresholds))
     if not rule.startswith("quantile") or judged.is_empty():
         return Grading(rule, grades, tuple(steps.tolist()))
-    cuts = tuple(np.quantile(judged["relevance"].to_numpy(), steps).tolist())
+    cuts = tuple(quantile_cuts(judged["relevance"].to_numpy(), grades).tolist())
     if rule == "quantile":
         return Grading(rule, grades, cuts)
     if "query" not in judged.columns:
@@ -118,4 +119,43 @@ def grading_of(
     ]
     # Among fewer pairs than grades, equal shares would call a lone document the best there is.
     table = judged.group_by("query", maintain_order=True).agg(pl.len().alias("pairs"), *own)
-    return Grading(rule, grades, cuts, table.filter(pl.col("pairs") >= grades).drop("pairs"))
+    table = table.filter(pl.col("pairs") >= grades).drop("pairs")
+    return Grading(rule, grades, cuts, _with_fair_ties(table, judged, grades))
+
+
+def quantile_cuts(values: Floats, grades: int) -> Floats:
+    """Cut points that part values into equal shares; equal values go by their middle place.
+
+    A cut point that falls among equal values would lift all of them above it. They only reach it if
+    the middle one of them lies beyond it; else it moves up, between them and the next value.
+    """
+    steps = np.arange(1, grades) / grades
+    ordered = np.sort(values)
+    cuts: Floats = np.quantile(ordered, steps)
+    tied = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > _SAME)
+    first, last = (np.searchsorted(tied, tied, side) for side in ("left", "right"))
+    for number, step in enumerate(steps):
+        wanted = step * (len(ordered) - 1)
+        place = min(int(np.ceil(wanted - _SAME)), len(ordered) - 1)
+        if wanted <= first[place] + _SAME:  # not among equal values
+            continue
+        if (first[place] + last[place] - 1) / 2 > wanted + _SAME:
+            cuts[number] = ordered[first[place]]
+        elif last[place] < len(ordered):
+            cuts[number] = (ordered[last[place] - 1] + ordered[last[place]]) / 2
+        else:
+            cuts[number] = np.nextafter(ordered[-1], np.inf)
+    return cuts
+
+
+def _with_fair_ties(table: pl.DataFrame, judged: pl.DataFrame, grades: int) -> pl.DataFrame:
+    """The cut points of queries, worked out anew for those that have equal relevances."""
+    close = pl.col("relevance").sort().diff().min() <= _SAME
+    tied = judged.group_by("query").agg(close=close, relevance=pl.col("relevance"))
+    tied = tied.filter(pl.col("close")).join(table, on="query", how="semi")
+    if tied.is_empty():
+        return table
+    cuts = [quantile_cuts(values.to_numpy(), grades) for values in tied["relevance"]]
+    names = [name for name in table.columns if name != "query"]
+    own = pl.DataFrame(np.array(cuts), schema=names, orient="row")
+    return table.update(own.with_columns(tied["query"]), on="query")

@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.examination import scale_remark
 from gecasmo.judgments.grading import Grading, check_rule, grading_of
 from gecasmo.judgments.judged import INSUFFICIENT, JUDGED, Judgments
 from gecasmo.judgments.pairs import relevance_coins, relevance_frame
+from gecasmo.judgments.printing import printable
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -37,8 +39,9 @@ def judge(
     grades : int
         How many grades there are, 2 to 10; 4 means grades 0, 1, 2 and 3.
     rule : str
-        "quantile": grades hold equal shares of the judged pairs. "quantile-per-query": the same
-        within each query; a query with fewer judged pairs than grades is graded by the cut points
+        "quantile": grades hold equal shares of the pairs with enough data; pairs of equal relevance
+        get the grade of the middle one of them, in doubt the lower. "quantile-per-query": the same
+        within each query; a query with fewer such pairs than grades is graded by the cut points
         over all. "threshold": relevance against cut points. "interval": the lower end of the
         interval against cut points, so that a high grade is only given where it is sure.
     thresholds : numbers, optional
@@ -60,7 +63,9 @@ def judge(
     Returns
     -------
     Judgments
-        Its `frame` is sorted by query, the most relevant document first.
+        Its `frame` is sorted by query, the most relevant document first. A pair whose interval
+        reaches from the lowest to the highest grade is insufficient, however narrow it is: any
+        grade could be right.
     """
     check_rule(rule, grades, thresholds)
     limits = {"max_width": max_width, "min_examinations": min_examinations}
@@ -73,6 +78,8 @@ def judge(
     too_few = (frame["examinations"] < min_examinations) & ~frame["is_given"]
     enough = ~(_too_wide(frame, max_width, rule) | too_few)
     grading = grading_of(rule, grades, thresholds, frame.filter(enough))
+    undecided = enough & _covers_all_grades(grading, frame)
+    enough &= ~undecided
     order = [name for name in ("query", "relevance", "doc") if name in frame.columns]
     graded = (
         frame.drop("is_given", "lacks_by_features")
@@ -91,16 +98,25 @@ def judge(
             *("relevance", "low", "high", "examinations", "grade", "verdict", "rests_on"),
             *("grade_low", "grade_high", "spread"),
         ),
-        # A name may come from a file, and goes into comments of others.
-        model="".join(c if c.isprintable() else "?" for c in model.name),
-        relevance_is=" x ".join(relevance_coins(model)),
+        # Names may come from a file, and go into comments of others.
+        model=printable(model.name),
+        relevance_is=printable(" x ".join(relevance_coins(model))),
         grading=grading,
         level=level,
         max_width=None if max_width is None else float(max_width),
         min_examinations=float(min_examinations),
         why_no_interval=_why_no_interval(model, frame),
         n_given=int(frame["is_given"].sum()),
+        n_undecided=int(undecided.sum()),
+        remarks=tuple(filter(None, [scale_remark(model)])),
     )
+
+
+def _covers_all_grades(grading: Grading, frame: pl.DataFrame) -> pl.Series:
+    """Which intervals reach from the lowest to the highest grade, and so tell nothing."""
+    low, high = (frame[name].fill_null(0.0).to_numpy() for name in ("low", "high"))
+    widest = (grading.grade(low, frame) == 0) & (grading.grade(high, frame) == grading.grades - 1)
+    return pl.Series(widest, dtype=pl.Boolean) & frame["low"].is_not_null()
 
 
 def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Series:

@@ -35,6 +35,9 @@ class Judgments:
     level, max_width, min_examinations : as they were asked for
     why_no_interval : why some pairs have no interval; empty if all have one
     n_given : pairs whose relevance was given, not estimated; it counts as certain
+    n_undecided : pairs that are insufficient for the one reason that their interval covers all
+        grades
+    remarks : what a reader of the grades should know, in sentences
     """
 
     frame: pl.DataFrame
@@ -46,6 +49,8 @@ class Judgments:
     min_examinations: float
     why_no_interval: str = ""
     n_given: int = 0
+    n_undecided: int = 0
+    remarks: tuple[str, ...] = ()
 
     @property
     def judged(self) -> pl.DataFrame:
@@ -59,6 +64,13 @@ class Judgments:
     @property
     def n_insufficient(self) -> int:
         return len(self.frame) - self.n_judged
+
+    @property
+    def examined_insufficient(self) -> float:
+        """The share of all expected examinations that fell on insufficient pairs."""
+        total = float(self.frame["examinations"].sum())
+        lost = self.frame.filter(pl.col("verdict") == INSUFFICIENT)["examinations"].sum()
+        return float(lost) / total if total > 0 else 0.0
 
     @property
     def n_without_interval(self) -> int:
@@ -141,9 +153,12 @@ class Judgments:
             "pairs": len(self.frame),
             "judged": self.n_judged,
             "insufficient": self.n_insufficient,
+            "undecided": self.n_undecided,
+            "examinations_insufficient": self.examined_insufficient,
             "without_interval": self.n_without_interval,
             "why_no_interval": self.why_no_interval or None,
             "by_grade": {str(grade): count for grade, count in self.by_grade.items()},
+            "remarks": list(self.remarks),
         }
         return {**summary, "judgments": self.frame.to_dicts()} if rows else summary
 

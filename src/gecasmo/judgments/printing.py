@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import unicodedata
 from itertools import accumulate
 from typing import Any
@@ -22,6 +23,11 @@ def printable(value: Any) -> str:
 def printable_lines(text: str) -> str:
     """The same for a text that is laid out already: its lines and tabs stay."""
     return _IN_LINES.sub("?", text)
+
+
+def text_width() -> int:
+    """How many columns tables are laid out for: what the terminal has, from 72 to 100."""
+    return max(72, min(100, shutil.get_terminal_size(fallback=(100, 24)).columns))
 
 
 def fitted(value: Any, width: int) -> str:

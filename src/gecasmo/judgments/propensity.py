@@ -20,7 +20,7 @@ from gecasmo.judgments.examination import (
     drawn,
     examination_coin,
     examined,
-    is_anchored,
+    loose_scale,
     required_coins,
     some_queries,
 )
@@ -94,14 +94,11 @@ def propensities(
         )
     if log is not None and not (isinstance(log, ClickLog) and log.n_results):
         raise JudgmentsError("propensities(model, log) wants a ClickLog with results.")
-    if not is_anchored(model, required):
-        coin = required.others[0]
-        row = "1" if model.keys[coin] == ("rank",) else "(1, ...)"
+    loose = loose_scale(model, required)
+    if loose is not None:
+        what, cure = loose
         warnings.warn(
-            f"{model.name} observes only products of {coin} and "
-            f"{' and '.join(required.relevance)}, and nothing anchors their scale: read the "
-            f"column propensity, which is relative, or fit again with {coin} given at the first "
-            f"rank, such as {model.name}({coin}=Table(fixed={{{row}: 1.0}})).",
+            f"{what}: read the column propensity, which is relative, or {cure}.",
             GecasmoWarning,
             stacklevel=2,
         )

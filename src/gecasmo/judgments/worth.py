@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,13 +13,20 @@ from gecasmo.judgments.display import short
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.grading import Grading
 from gecasmo.judgments.judged import INSUFFICIENT
-from gecasmo.judgments.printing import fitted
+from gecasmo.judgments.printing import fitted, text_width
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
     from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]
+
+_LEGEND = (
+    "likely: the most likely grade; wrong: the probability that it is another (of a query: the "
+    "number of its pairs to be expected with another); worth: traffic x wrong, the views to be "
+    "expected under a wrong grade."
+)
+_DIGITS = {"relevance": 3, "chance_wrong": 2, "likely_wrong": 1, "traffic": 0, "worth": 1}
 
 
 class WorthJudging(NamedTuple):
@@ -33,10 +41,15 @@ class WorthJudging(NamedTuple):
     queries: pl.DataFrame | None
 
     def __str__(self) -> str:
-        blocks = [_text("pairs most worth judging by hand", self.pairs)]
+        return self.text()
+
+    def text(self, most: int | None = None) -> str:
+        """Both tables with a legend; with `most` only so many lines of each."""
+        blocks = [_text("pairs most worth judging by hand", self.pairs, most)]
         if self.queries is not None:
-            blocks.append(_text("queries most worth judging by hand", self.queries))
-        return "\n\n".join(blocks)
+            blocks.append(_text("queries most worth judging by hand", self.queries, most))
+        legend = textwrap.wrap(_LEGEND, text_width(), break_on_hyphens=False)
+        return "\n\n".join([*blocks, "\n".join(legend)])
 
 
 def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJudging:
@@ -115,21 +128,26 @@ def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
     return found["shown"].fill_null(0.0)
 
 
-def _text(title: str, frame: pl.DataFrame) -> str:
+def _text(title: str, frame: pl.DataFrame, most: int | None) -> str:
     names = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
     names |= {"insufficient": "no grade"}
     shown = [name for name in frame.columns if name not in ("low", "high", "verdict")]
-    widths = {name: 20 if name in ("query", "doc") else 11 for name in shown}
+    n_ids = sum(name in ("query", "doc") for name in shown)
+    room = (text_width() - 2 - 10 * (len(shown) - n_ids)) // n_ids - 1
+    widths = {name: min(20, room) if name in ("query", "doc") else 10 for name in shown}
     lines = [title, _line([names.get(name, name) for name in shown], widths)]
-    for row in frame.select(shown).rows():
-        lines.append(_line([_cell(value) for value in row], widths))
+    for row in frame.select(shown).head(most or len(frame)).rows():
+        cells = [_cell(value, name) for value, name in zip(row, shown, strict=True)]
+        lines.append(_line(cells, widths))
+    if most is not None and len(frame) > most:
+        lines.append(f"  ... and {len(frame) - most:,} more")
     return "\n".join(lines)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, name: str) -> str:
     if value is None:
         return "unknown"
-    return short(value, 3) if isinstance(value, float) else str(value)
+    return short(value, _DIGITS.get(name, 3)) if isinstance(value, float) else str(value)
 
 
 def _line(cells: list[str], widths: dict[str, int]) -> str:

@@ -8,10 +8,15 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
-from gecasmo.logs.checks import Bools, note_repeated_sessions, note_shared_ranks, note_varying
+from gecasmo.logs.checks import (
+    Bools,
+    check_shared_ranks,
+    note_repeated_sessions,
+    note_varying,
+)
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.extras import extra_columns
-from gecasmo.logs.faults import Faults
+from gecasmo.logs.faults import Faults, in_words
 from gecasmo.logs.ids import check_ids, missing_ids
 from gecasmo.logs.nested import Unrolled, note_misplaced_lists, unroll
 from gecasmo.logs.notes import Note, Notebook
@@ -22,7 +27,9 @@ from gecasmo.logs.pages import (
     first_rows,
     number_by_first_appearance,
     ranks_by_row_order,
+    shown,
 )
+from gecasmo.logs.repeats import Repeats
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.values import Floats, check_clicks, check_ranks, check_weights
 
@@ -55,7 +62,7 @@ def assemble(
         With every fault found.
     """
     nested = roles.is_nested(table.schema)
-    roles.settle(table.columns, nested, faults)
+    roles.settle(table.schema, nested, faults)
     if table.height == 0 and table.width > 0:
         faults.add("there are no rows")
     if not nested:
@@ -88,10 +95,8 @@ class _Assembly:
         page_query = self._read("query", check_ids)
         query = self._spread(page_query, "query", page)
         doc = self._read("doc", check_ids)
-        rank, order = self._ranks(page, sessions, placed)
-        click = self._read("click", check_clicks)
-        if click is None:
-            click = np.zeros(self.table.height, np.bool_)
+        rank, order, repeats = self._ranks(page, sessions, placed, doc)
+        click = self._clicks()
         if query is not None:
             self._note_several_queries(query, page, sessions, placed)
         weight = self._weights(page, sessions, placed)
@@ -100,11 +105,17 @@ class _Assembly:
             self.notebook.tell("columns left out", 1, what)
         self.faults.raise_if_any()
 
+        if repeats is not None:
+            self._note_repeats(repeats, extras, sessions.gather(page.take(repeats.rows)))
+            click = repeats.any_of(click)
         columns = {"session": sessions.gather(page), "query": query, "doc": doc}
         columns |= {"rank": pl.Series(rank), "click": pl.Series(click)}
         columns |= {name: self.table[name] for name in extras}
         frame = pl.DataFrame([c.alias(name) for name, c in columns.items() if c is not None])
         pages = self._page_columns(extras, page_query)
+        if repeats is not None:
+            kept = repeats.kept(len(page))
+            frame, page, order = frame.filter(pl.Series(kept)), page[kept], None
         return ClickLog(
             frame,
             page,
@@ -162,20 +173,55 @@ class _Assembly:
         page, firsts = number_by_first_appearance(session)
         return page, session.gather(firsts), ~missing_ids(session).to_numpy()
 
-    def _ranks(self, page: PageOf, sessions: pl.Series, placed: Bools) -> tuple[Ranks, Rows | None]:
+    def _ranks(
+        self, page: PageOf, sessions: pl.Series, placed: Bools, doc: pl.Series | None
+    ) -> tuple[Ranks, Rows | None, Repeats | None]:
         read = self._read("rank", check_ranks)
         if read is None:
-            return ranks_by_row_order(page, len(sessions)), None
+            return ranks_by_row_order(page, len(sessions)), None, None
         numbers, sound = read
         rank = np.where(sound, numbers, 1).astype(np.int32)
         title = self.roles.title("rank")
-        order = note_shared_ranks(rank, page, placed & sound, sessions, title, self.faults)
+        order, repeats = check_shared_ranks(
+            rank, page, doc, placed & sound, sessions, title, self.faults
+        )
         if len(rank) and rank.min() == 0:
             firsts = int((rank == 0).sum())
             rank += 1
             what = f"{title}: ranks start at 0 here; they were shifted to start at 1."
             self.notebook.tell("ranks from 0", firsts, what)
-        return rank, order
+        return rank, order, repeats
+
+    def _clicks(self) -> Bools:
+        read = self._read("click", check_clicks)
+        if read is None:
+            return np.zeros(self.table.height, np.bool_)
+        numbers = read.numbers
+        again = np.flatnonzero(numbers > 1) if numbers is not None else ()
+        if numbers is not None and len(again):
+            self.notebook.add(
+                "results clicked more than once",
+                len(again),
+                f"{self.roles.title('click')} has numbers of clicks, up to "
+                f"{numbers[again].max():,.0f}; each above 0 is a click",
+                (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
+            )
+        return read.clicked
+
+    def _note_repeats(self, repeats: Repeats, extras: list[str], sessions: pl.Series) -> None:
+        names = repeats.differing(self.table, extras)
+        others = f"; the first row counts for {in_words(list(map(repr, names)))}" if names else ""
+        self.notebook.add(
+            "repeated rows",
+            len(repeats.rows),
+            "the session, doc and rank of an earlier row; read once, and clicked if one of them "
+            f"is{others}",
+            (
+                f"session {shown(sessions, at)}: {self.faults.row(row)} repeats "
+                f"{self.faults.row(repeats.firsts[at])}"
+                for at, row in enumerate(repeats.rows)
+            ),
+        )
 
     def _note_several_queries(
         self, query: pl.Series, page: PageOf, sessions: pl.Series, placed: Bools

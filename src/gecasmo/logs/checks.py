@@ -16,19 +16,26 @@ from gecasmo.logs.pages import (
     rows_that_differ,
     shown,
 )
+from gecasmo.logs.repeats import Repeats
 
 Bools = NDArray[np.bool_]
 
 
-def note_shared_ranks(
-    rank: Ranks, page: PageOf, sound: Bools, sessions: pl.Series, title: str, faults: Faults
-) -> Rows:
-    """Note results that share a rank with another result of their page.
+def check_shared_ranks(
+    rank: Ranks,
+    page: PageOf,
+    doc: pl.Series | None,
+    sound: Bools,
+    sessions: pl.Series,
+    title: str,
+    faults: Faults,
+) -> tuple[Rows, Repeats | None]:
+    """Note results that share a rank with another result of their page, and find repeated ones.
 
     Parameters
     ----------
-    rank, page
-        The rank and the page of each result.
+    rank, page, doc
+        The rank, the page and the document of each result.
     sound
         Which results have a rank and a page; the others have been noted already.
     sessions
@@ -40,8 +47,9 @@ def note_shared_ranks(
 
     Returns
     -------
-    ndarray of int64
+    order : ndarray of int64
         The rows that are sound, by page, then rank.
+    repeats : Repeats or None
     """
     rows = None if sound.all() else np.flatnonzero(sound)
     if rows is not None:
@@ -51,17 +59,32 @@ def note_shared_ranks(
     order = order if rows is None else rows[order]
     shared = (chained_rank[1:] == chained_rank[:-1]) & (chained_page[1:] == chained_page[:-1])
     if not shared.any():
-        return order
-    # Of three results on one rank two repeat it, but the fault is one place.
-    places = int(shared.sum() - (shared[1:] & shared[:-1]).sum())
-    at = int(np.argmax(shared))
-    first, second = sorted(int(row) for row in order[at : at + 2])
+        return order, None
+    later = np.flatnonzero(shared) + 1
+    # The places with several results, each by where it starts in the chain.
+    starts = np.flatnonzero(np.append(shared, False) & ~np.insert(shared, 0, False))
+    place = np.searchsorted(starts, later, side="right") - 1
+    firsts = order[starts]
+    np.minimum.at(firsts, place, order[later])
+    members = np.concatenate([order[starts], order[later]])
+    place = np.concatenate([np.arange(len(starts)), place])
+    again = members != firsts[place]
+    members, place = members[again], place[again]
+    if doc is None:
+        differs = np.ones(len(members), np.bool_)
+    else:
+        differs = doc.gather(members).ne_missing(doc.gather(firsts[place])).to_numpy()
+    if not differs.any():
+        return order, Repeats(members, firsts[place])
+    at = int(place[differs].min())
+    other = int(members[differs & (place == at)].min())
+    places = len(np.unique(place[differs]))
     faults.add(
         f"{title}: {counted(places, 'place')} with more than one result, first: session "
-        f"{shown(sessions, chained_page[at])} has two results on rank {chained_rank[at]} "
-        f"({faults.row(first)} and {faults.row(second)})"
+        f"{shown(sessions, chained_page[starts[at]])} has two results on rank "
+        f"{chained_rank[starts[at]]} ({faults.row(firsts[at])} and {faults.row(other)})"
     )
-    return order
+    return order, None
 
 
 def note_varying(

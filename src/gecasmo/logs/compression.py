@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from gecasmo.errors import ClickLogError
 
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
+ZIP = b"PK\x03\x04"
 CHUNK = 1 << 20
 LARGEST_WINDOW = 1 << 31
 
@@ -22,6 +24,36 @@ def compression_of(start: bytes) -> str | None:
     if start.startswith(GZIP):
         return "gz"
     return "zst" if start.startswith(ZSTD) else None
+
+
+def refuse_archive(file: IO[bytes], name: str) -> None:
+    """Refuse ZIP archives, of which saved fits are one kind.
+
+    Parameters
+    ----------
+    file
+        The file, at its start.
+    name
+        How messages call the file.
+
+    Raises
+    ------
+    ClickLogError
+    """
+    if file.read(len(ZIP)) != ZIP:
+        return
+    try:
+        is_fit = "manifest.json" in zipfile.ZipFile(file).namelist()
+    except (zipfile.BadZipFile, OSError):
+        is_fit = False
+    if is_fit:
+        raise ClickLogError(
+            f"{name} is a fit that gecasmo saved, not a log. Give the log here; gecasmo.load reads "
+            "the fit."
+        )
+    raise ClickLogError(
+        f"{name} is a ZIP archive. Unpack it first; only .gz and .zst are read packed."
+    )
 
 
 def unpacked(file: IO[bytes], kind: str | None, name: str) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.compression import compression_of, unpacked
+from gecasmo.logs.compression import compression_of, refuse_archive, unpacked
 
 STANDARD_INPUT = "-"
 MAX_LINE = 64 << 20
@@ -192,15 +192,22 @@ def open_inputs(source: str | Path | Opened, folders: bool = False) -> Opened:
     Raises
     ------
     ClickLogError
-        When there is no such file.
+        When there is no such file, or it is no log but a saved fit, or another archive.
     """
     if isinstance(source, Opened):
         return source
     pattern = str(source)
     if pattern == STANDARD_INPUT:
-        name = "standard input"
-        return Opened(name, [Input(name, raw=_standard_input())])
-    return Opened(pattern, [Input(name, Path(name)) for name in matching_files(pattern, folders)])
+        pattern = "standard input"
+        inputs = [Input(pattern, raw=_standard_input())]
+    else:
+        inputs = [Input(name, Path(name)) for name in matching_files(pattern, folders)]
+    for file in inputs:
+        # What comes out of a named pipe can be read only once, and not for a glance.
+        if file.path is None or file.path.is_file():
+            with file.open() as content:
+                refuse_archive(content, file.name)
+    return Opened(pattern, inputs)
 
 
 def matching_files(pattern: str, folders: bool = False) -> list[str]:

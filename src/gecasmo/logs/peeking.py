@@ -11,6 +11,7 @@ import polars as pl
 
 from gecasmo.logs.formats import detect_format, format_named
 from gecasmo.logs.inputs import Input, open_inputs
+from gecasmo.logs.separated import separator_of
 from gecasmo.logs.table_files import kind_of_content, kind_of_name
 
 
@@ -81,5 +82,5 @@ def _columns_of_file(file: Input) -> tuple[str, ...]:
     head = file.head[: file.head.rfind(b"\n") + 1] or file.head
     if kind == "json":
         return tuple(pl.read_ndjson(head, infer_schema_length=None).columns)
-    separator = "\t" if kind == "tsv" else ","
+    separator = separator_of(file, "tsv" if kind == "tsv" else "csv")
     return tuple(pl.read_csv(head, separator=separator, n_rows=0).columns)

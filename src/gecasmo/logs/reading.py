@@ -54,7 +54,8 @@ def read_log(
         The rank of the result, from 1. Ranks from 0 are shifted by one, with a warning; gaps are
         kept. None takes the order of the rows of a page. Nested logs do not need it.
     click
-        Whether the result was clicked: booleans or 0 and 1. None reads pages without clicks.
+        Whether the result was clicked: booleans, numbers of clicks (a number above 0 is a click),
+        or words such as "yes" and "no". None reads pages without clicks.
     weight
         How often the page counts; one value a page, not negative. None: every page counts once.
     format

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
@@ -58,20 +58,21 @@ class Roles:
     def is_nested(self, schema: Mapping[str, pl.DataType]) -> bool:
         """Whether the source has one row a page, with lists of results."""
         names = [*self.columns["click"], *self.columns["doc"]]
-        return any(isinstance(schema.get(name), pl.List | pl.Array) for name in names)
+        return any(name in lists_of(schema) for name in names)
 
-    def settle(self, columns: Sequence[str], nested: bool, faults: Faults) -> None:
+    def settle(self, schema: Mapping[str, pl.DataType], nested: bool, faults: Faults) -> None:
         """Drop the roles that may be absent, and note the columns that may not.
 
         Parameters
         ----------
-        columns
-            The columns of the source.
+        schema
+            The columns of the source, and their data types.
         nested
             Whether the source has one row a page.
         faults
             Where missing columns are noted.
         """
+        columns = list(schema)
         optional = {"query", "session", "rank"} if nested else {"query"}
         missing: dict[str, list[str]] = {}
         for role, names in self.columns.items():
@@ -81,26 +82,71 @@ class Roles:
             elif absent:
                 missing[role] = absent
         if missing:
-            absent = list(dict.fromkeys(name for names in missing.values() for name in names))
-            faults.lacks(absent, self._advice(missing, columns, faults.label))
+            meant = self._meant(missing, schema)
+            needed = self._needed(missing, meant, schema)
+            absent = list(dict.fromkeys(name for names in needed.values() for name in names))
+            faults.lacks(absent, self._advice(needed, meant, columns, faults.label))
         if not nested and self.given["session"] is None:
             faults.add("session: a log with one row a result needs a session column")
         for role in missing:
             self.columns[role] = ()
 
-    def _advice(
-        self, missing: Mapping[str, Sequence[str]], columns: Sequence[str], label: str
-    ) -> list[str]:
-        lines = [f"It has: {', '.join(columns) or 'no columns at all'}."]
+    def _is_named(self, role: str) -> bool:
+        return self.given[role] != DEFAULTS[role]
+
+    def _free(self, columns: Iterable[str]) -> list[str]:
         used = {name for names in self.columns.values() for name in names}
-        free = [name for name in columns if name not in used]
+        return [name for name in columns if name not in used]
+
+    def _meant(
+        self, missing: Mapping[str, Sequence[str]], schema: Mapping[str, pl.DataType]
+    ) -> dict[str, str]:
+        """Guess which columns were meant by names that are not there."""
+        free, lists = self._free(schema), lists_of(schema)
         meant: dict[str, str] = {}
         for role, names in missing.items():
             for name in names:
-                found = guess(role, name, free)
+                found = guess(role, name, free, lists)
+                if found is None and role == "doc" and lists & set(self.columns["click"]):
+                    # Where clicks are lists, the only other list has the documents.
+                    others = [column for column in free if column in lists]
+                    found = others[0] if len(others) == 1 else None
                 if found is not None:
                     meant[name] = found
                     free.remove(found)
+        return meant
+
+    def _needed(
+        self,
+        missing: Mapping[str, Sequence[str]],
+        meant: Mapping[str, str],
+        schema: Mapping[str, pl.DataType],
+    ) -> dict[str, Sequence[str]]:
+        """Leave out what is not needed if the log has one row a page, as it was probably meant."""
+        is_nested = any(name in lists_of(schema) for name in meant.values())
+        spared = {"session", "rank"} if is_nested else set()
+        return {
+            role: names
+            for role, names in missing.items()
+            if role not in spared or names[0] in meant or self._is_named(role)
+        }
+
+    def _advice(
+        self,
+        missing: Mapping[str, Sequence[str]],
+        meant: Mapping[str, str],
+        columns: Sequence[str],
+        label: str,
+    ) -> list[str]:
+        lines = [f"It has: {', '.join(columns) or 'no columns at all'}."]
+        free = [name for name in self._free(columns) if name not in meant.values()]
+        unknown = [role for role in missing if not set(missing[role]) <= set(meant)]
+        taken = {role: self.given[role] for role in DEFAULTS if role not in missing}
+        taken = {role: value for role, value in taken.items() if value and self._is_named(role)}
+        if unknown and taken:
+            # Not what was said on purpose alone: the command line guesses, and passes it on.
+            said = ", ".join(f"{role}={_quoted(value)}" for role, value in taken.items())
+            lines.append(f"Taken: {said}.")
         call = {
             role: _replaced(value, meant)
             for role, value in self.given.items()
@@ -114,11 +160,20 @@ class Roles:
             shown = "".join(f", {role}={_quoted(value)}" for role, value in call.items())
             first = "data" if label.startswith("the ") else f'"{label}"'
             lines.append(f"Perhaps: read_log({first}{shown})")
+        free = [name for name in free if name not in call.values()]
+        if unknown and free:
+            arguments = ", ".join(f"{role}=..." for role in unknown)
+            lines.append(f"Say which column it is: {arguments}; not taken are {', '.join(free)}.")
         if any(name not in meant for name in missing.get("rank", ())):
             lines.append("Without ranks: rank=None takes the order of the rows.")
         if any(name not in meant for name in missing.get("click", ())):
             lines.append("Without clicks: click=None reads the pages alone.")
         return lines
+
+
+def lists_of(schema: Mapping[str, pl.DataType]) -> set[str]:
+    """Name the columns that hold lists."""
+    return {name for name, dtype in schema.items() if isinstance(dtype, pl.List | pl.Array)}
 
 
 def _names(role: str, value: Given) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.inputs import MAX_LINE, Opened, open_inputs
+from gecasmo.logs.inputs import Opened, open_inputs
+from gecasmo.logs.notes import Notebook
 from gecasmo.logs.table_files import first_line, read_table_files
 
 
@@ -24,7 +25,9 @@ def source_label(source: object) -> str:
     return "the dict" if isinstance(source, Mapping) else "the data frame"
 
 
-def open_table(source: Any, id_columns: Sequence[str], max_line: int = MAX_LINE) -> pl.DataFrame:
+def open_table(
+    source: Any, id_columns: Sequence[str], max_line: int, notes: Notebook
+) -> pl.DataFrame:
     """Read a source into memory.
 
     Parameters
@@ -36,6 +39,8 @@ def open_table(source: Any, id_columns: Sequence[str], max_line: int = MAX_LINE)
         Names of the columns that hold ids; in text files these keep their exact text.
     max_line
         The longest line allowed in a text file, in bytes.
+    notes
+        Where it is noted what was met in files.
 
     Returns
     -------
@@ -47,7 +52,7 @@ def open_table(source: Any, id_columns: Sequence[str], max_line: int = MAX_LINE)
         When there is no such file, or the source is not a table.
     """
     if isinstance(source, str | Path | Opened):
-        return read_table_files(open_inputs(source), id_columns, max_line)
+        return read_table_files(open_inputs(source), id_columns, max_line, notes)
     try:
         if isinstance(source, pl.DataFrame):
             return source
@@ -87,6 +92,7 @@ def _loose_numbers(values: Any) -> Any:
     """Read a list such as [1, 0.5] as floats; Polars refuses to mix the two."""
     if not isinstance(values, list | tuple):
         return values
-    if all(isinstance(value, int | float) for value in values):
+    is_mixed = {int, float} <= {type(value) for value in values}
+    if is_mixed and all(isinstance(value, int | float) for value in values):
         return np.asarray(values, dtype=np.float64)
     return values

@@ -12,7 +12,8 @@ from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
 from gecasmo.logs.compression import packed
 from gecasmo.logs.formats.writing import packing_of
-from gecasmo.logs.table_files import SEPARATORS, first_line, kind_of_name
+from gecasmo.logs.separated import SEPARATORS
+from gecasmo.logs.table_files import first_line, kind_of_name
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
@@ -92,13 +93,14 @@ def _refuse_odd_floats(frame: pl.DataFrame, path: Path) -> None:
 def _one_row_a_page(log: ClickLog) -> pl.DataFrame:
     """Lay a log out with one row a page, because a page without results has no row of its own."""
     single = [] if log.page_columns is None else log.page_columns.get_columns()
-    lists = log.to_frame().drop("session", "weight", *(c.name for c in single), strict=False)
+    weighted = not np.all(log.weight == 1)
+    fixed = [log.sessions.alias("session"), *single]
+    if weighted:
+        fixed.append(pl.Series("weight", log.weight))
+    lists = log.to_frame().drop((column.name for column in fixed), strict=False)
     grouped = lists.with_columns(session=log.page).group_by("session").agg(pl.all())
     numbers = pl.DataFrame({"session": np.arange(log.n_sessions, dtype=np.uint32)})
     nested = numbers.join(grouped, on="session", how="left", maintain_order="left")
     nested = nested.with_columns(pl.col(lists.columns).fill_null([]))
-    fixed = [log.sessions.alias("session"), *single]
-    if not np.all(log.weight == 1):
-        fixed.append(pl.Series("weight", log.weight))
     nested = nested.with_columns(fixed)
-    return nested.select(name for name in (*log.columns, "weight") if name in nested.columns)
+    return nested.select(*log.columns, *(["weight"] if weighted else []))

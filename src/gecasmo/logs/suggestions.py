@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 SYNONYMS = {
     "session": (
@@ -14,19 +14,21 @@ SYNONYMS = {
     "query": "query_id qid q search_term search_query term keyword keywords query_text",
     "doc": (
         "url document document_id doc_id docid docno item item_id product product_id result "
-        "result_id"
+        "result_id docs urls documents doc_ids document_ids item_ids product_ids"
     ),
     "rank": "position pos rnk result_rank result_position slot",
     "click": "clicked is_click is_clicked clicks was_clicked has_click",
     "weight": "weights count n frequency",
 }
+# What such columns hold when they hold lists; with one row a result they would be numbers.
+LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def synonym(role: str, columns: Iterable[str]) -> str | None:
+def synonym(role: str, columns: Iterable[str], lists: Collection[str] = ()) -> str | None:
     """Find a column whose name is a usual name for the role.
 
     Parameters
@@ -35,6 +37,8 @@ def synonym(role: str, columns: Iterable[str]) -> str | None:
         One of "session", "query", "doc", "rank", "click", "weight".
     columns
         The columns that nothing else uses.
+    lists
+        Those of them that hold lists, or may do so.
 
     Returns
     -------
@@ -44,10 +48,15 @@ def synonym(role: str, columns: Iterable[str]) -> str | None:
     for name in (role, *SYNONYMS[role].split()):
         if _plain(name) in by_plain:
             return by_plain[_plain(name)]
+    for name in LISTS.get(role, "").split():
+        if by_plain.get(name) in lists:
+            return by_plain[name]
     return None
 
 
-def guess(role: str, wanted: str, columns: Iterable[str]) -> str | None:
+def guess(
+    role: str, wanted: str, columns: Iterable[str], lists: Collection[str] = ()
+) -> str | None:
     """Find the column that was probably meant by `wanted`.
 
     Parameters
@@ -58,6 +67,8 @@ def guess(role: str, wanted: str, columns: Iterable[str]) -> str | None:
         The name that is not there.
     columns
         The columns that nothing else uses.
+    lists
+        Those of them that hold lists.
 
     Returns
     -------
@@ -72,7 +83,7 @@ def guess(role: str, wanted: str, columns: Iterable[str]) -> str | None:
     close = difflib.get_close_matches(_plain(wanted), lookalike, n=1, cutoff=0.75)
     if wanted != role and close:
         return lookalike[close[0]]
-    found = synonym(role, names)
+    found = synonym(role, names, lists)
     if found is None and close:
         found = lookalike[close[0]]
     return found

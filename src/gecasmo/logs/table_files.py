@@ -11,7 +11,8 @@ import polars as pl
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.inputs import Input, Opened
 from gecasmo.logs.lines import BYTE_ORDER_MARK, check_utf8, shortened
-from gecasmo.logs.text_ids import integers_where_exact
+from gecasmo.logs.notes import Notebook
+from gecasmo.logs.separated import SEPARATORS, read_separated, refuse_ragged, separator_of
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TEXT_SUFFIXES = {
@@ -22,7 +23,6 @@ TEXT_SUFFIXES = {
     ".json": "json",
 }
 PACKED = ("", ".gz", ".zst")
-SEPARATORS = {"csv": ",", "tsv": "\t"}
 
 
 def kind_of_name(name: str) -> str | None:
@@ -46,7 +46,9 @@ def kind_of_content(file: Input) -> str:
     return "tsv" if b"\t" in start.split(b"\n")[0] else "csv"
 
 
-def read_table_files(inputs: Opened, id_columns: Sequence[str], max_line: int) -> pl.DataFrame:
+def read_table_files(
+    inputs: Opened, id_columns: Sequence[str], max_line: int, notes: Notebook
+) -> pl.DataFrame:
     """Read the files of a table.
 
     Parameters
@@ -57,6 +59,8 @@ def read_table_files(inputs: Opened, id_columns: Sequence[str], max_line: int) -
         Names of the columns that hold ids; in CSV and TSV these keep their exact text.
     max_line
         The longest line allowed in text, in bytes.
+    notes
+        Where it is noted what was met.
 
     Returns
     -------
@@ -80,7 +84,7 @@ def read_table_files(inputs: Opened, id_columns: Sequence[str], max_line: int) -
             return _read_parquet(inputs)
         if kind == "json":
             return _read_json(inputs, max_line)
-        return _read_separated(inputs, SEPARATORS[str(kind)], id_columns, max_line)
+        return read_separated(inputs, str(kind), id_columns, max_line, notes)
     except (pl.exceptions.PolarsError, OSError) as error:
         if kind != "parquet":
             _explain_text(inputs, str(kind), max_line)
@@ -104,33 +108,6 @@ def _read_parquet(inputs: Opened) -> pl.DataFrame:
     return pl.scan_parquet(paths, glob=False, hive_partitioning=False).collect()
 
 
-def _read_separated(
-    inputs: Opened, separator: str, id_columns: Sequence[str], max_line: int
-) -> pl.DataFrame:
-    for file in inputs:
-        # Polars tells of other text in the rows, and puts marks for it into the header.
-        check_utf8(file.head[: file.head.find(b"\n") + 1], file.name)
-    paths = [file.plain_path for file in inputs]
-    sources: list[str] | list[bytes]
-    if None in paths:
-        sources = [file.content(max_line) for file in inputs]
-    else:
-        sources = [path for path in paths if path is not None]
-        for file in inputs:
-            file.check_lines(max_line)
-    table = pl.scan_csv(
-        sources,
-        glob=False,
-        separator=separator,
-        schema_overrides=dict.fromkeys(id_columns, pl.String),
-        infer_schema_length=None,
-        infer_schema_files=len(sources),
-    ).collect()
-    return table.with_columns(
-        integers_where_exact(table[name]) for name in id_columns if name in table.columns
-    )
-
-
 def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
     contents = [_json_text(file, max_line) for file in inputs]
     if not any(contents):
@@ -151,6 +128,8 @@ def _explain_text(inputs: Opened, kind: str, max_line: int) -> None:
         check_utf8(data, file.name)
         if kind == "json" and data.lstrip()[:1] != b"[":
             _check_json(data, file.name)
+        if kind in SEPARATORS:
+            refuse_ragged(data, file.name, separator_of(file, kind))
 
 
 def _check_json(data: bytes, name: str) -> None:

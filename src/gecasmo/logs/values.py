@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -10,12 +12,34 @@ from gecasmo.logs.faults import Faults, counted_are
 
 LARGEST_RANK = np.iinfo(np.int32).max
 
+YES = ("yes", "y", "true", "t")
+NO = ("no", "n", "false", "f")
+_COUNTS = "; clicks are whole numbers from 0"
+_WORDS = "; clicks are whole numbers, booleans, or yes and no, y and n, true and false, t and f"
+_TEXT = (pl.String, pl.Categorical, pl.Enum)
+
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 
-def check_clicks(values: pl.Series, title: str, faults: Faults) -> Bools:
-    """Read clicks, and note those that are neither 0 nor 1.
+@dataclass(frozen=True)
+class Clicks:
+    """The clicks of a column.
+
+    Attributes
+    ----------
+    clicked
+        Whether each result was clicked.
+    numbers
+        How often each was clicked, where the column counts; None where it says yes or no.
+    """
+
+    clicked: Bools
+    numbers: Floats | None = None
+
+
+def check_clicks(values: pl.Series, title: str, faults: Faults) -> Clicks:
+    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no".
 
     Parameters
     ----------
@@ -28,14 +52,35 @@ def check_clicks(values: pl.Series, title: str, faults: Faults) -> Bools:
 
     Returns
     -------
-    ndarray of bool
+    Clicks
     """
     _note_missing(values, title, faults)
     if values.dtype == pl.Boolean:
-        return np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_)
+        return Clicks(np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_))
+    if isinstance(values.dtype, _TEXT):
+        return Clicks(_clicks_of_words(values, title, faults))
     numbers, known = _numbers(values)
-    _note(~((numbers == 0) | (numbers == 1)) & known, "neither 0 nor 1", values, title, faults)
-    return np.asarray(numbers == 1, dtype=np.bool_)
+    broken = (np.floor(numbers) != numbers) | ~np.isfinite(numbers)
+    _note(broken & known, "not whole numbers", values, title, faults, _COUNTS)
+    _note((numbers < 0) & ~broken, "negative", values, title, faults, _COUNTS)
+    return Clicks(np.asarray(numbers > 0, dtype=np.bool_), numbers)
+
+
+def _clicks_of_words(values: pl.Series, title: str, faults: Faults) -> Bools:
+    words = values.cast(pl.String).str.to_lowercase()
+    yes = words.is_in(YES).fill_null(False).to_numpy()
+    is_word = words.is_in((*YES, *NO)).fill_null(False).to_numpy()
+    numbers, known = _numbers(values)
+    wrong = known & ~is_word
+    odd = wrong & np.isnan(numbers)
+    if wrong.any() and not odd.any() and not is_word.any():
+        column = title.split("'")[1] if "'" in title else title
+        cast = f'; cast them first, as in df.with_columns(pl.col("{column}").cast(pl.Int64))'
+        _note(wrong, "text, not numbers", values, title, faults, cast)
+    else:
+        # Numbers among words are wrong, too, but a word that is neither says more.
+        _note(odd if odd.any() else wrong, "neither yes nor no", values, title, faults, _WORDS)
+    return np.asarray(yes, dtype=np.bool_)
 
 
 def check_ranks(values: pl.Series, title: str, faults: Faults) -> tuple[Floats, Bools]:
@@ -64,6 +109,8 @@ def check_ranks(values: pl.Series, title: str, faults: Faults) -> tuple[Floats, 
     _note(broken & known, "not whole numbers", values, title, faults)
     _note(negative & known & ~broken, "negative", values, title, faults)
     _note(large & known & ~broken, f"larger than {LARGEST_RANK}", values, title, faults)
+    if not ((broken | negative | large) & known).any():
+        _note_text(values, known, title, faults)
     return numbers, known & ~broken & ~negative & ~large
 
 
@@ -87,9 +134,13 @@ def check_weights(values: pl.Series, title: str, faults: Faults) -> Floats:
     _note_missing(values, title, faults, nan_is_missing=False)
     numbers, _ = _numbers(values)
     known = ~values.is_null().to_numpy()
-    if _is_number(values.dtype):
-        _note((numbers < 0) & known, "negative", values, title, faults)
-    _note(~np.isfinite(numbers) & known, "not finite numbers", values, title, faults)
+    # What is both, minus infinity, is told once.
+    negative = (numbers < 0) & known
+    broken = ~np.isfinite(numbers) & known & ~negative
+    _note(negative, "negative", values, title, faults)
+    _note(broken, "not finite numbers", values, title, faults)
+    if not (negative | broken).any():
+        _note_text(values, known, title, faults)
     return numbers
 
 
@@ -106,11 +157,16 @@ def _missing(values: pl.Series, nan_is_missing: bool = True) -> Bools:
 
 def _numbers(values: pl.Series) -> tuple[Floats, Bools]:
     """Return the values as floats (NaN for all that is no number), and which are not missing."""
-    if _is_number(values.dtype):
+    known = ~_missing(values)
+    if isinstance(values.dtype, _TEXT):
+        # One odd value makes all of a column of a CSV file text; only that one should be told.
+        read = values.cast(pl.String).cast(pl.Float64, strict=False)
+        floats = read.fill_null(float("nan")).to_numpy()
+    elif _is_number(values.dtype):
         floats = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     else:
         floats = np.full(len(values), np.nan)
-    return floats, ~_missing(values)
+    return floats, known
 
 
 def _note_missing(
@@ -123,7 +179,15 @@ def _note_missing(
         faults.add(f"{title}: {counted_are(count, 'value')} missing (null), first: {first}")
 
 
-def _note(wrong: Bools, what: str, values: pl.Series, title: str, faults: Faults) -> None:
+def _note_text(values: pl.Series, known: Bools, title: str, faults: Faults) -> None:
+    """Note numbers that are written as text."""
+    if isinstance(values.dtype, _TEXT):
+        _note(known, "text, not numbers", values, title, faults)
+
+
+def _note(
+    wrong: Bools, what: str, values: pl.Series, title: str, faults: Faults, advice: str = ""
+) -> None:
     count = int(wrong.sum())
     if not count:
         return
@@ -133,5 +197,5 @@ def _note(wrong: Bools, what: str, values: pl.Series, title: str, faults: Faults
     kind = "" if _is_number(values.dtype) else f" (the column holds {values.dtype})"
     faults.add(
         f"{title}: {counted_are(count, 'value')} {what}{kind}, "
-        f"first: {faults.row(first)} has {values[first]!r}"
+        f"first: {faults.row(first)} has {values[first]!r}{advice}"
     )

@@ -127,7 +127,7 @@ def page_of(log: ClickLog, session: Any) -> ClickLog:
     asked = str(session)
     found = np.flatnonzero((sessions.cast(pl.String) == asked).fill_null(False).to_numpy())
     if len(found) == 0:
-        some = ", ".join(map(str, sessions.head(3).to_list()))
+        some = ", ".join(map(printable, sessions.head(3).to_list()))
         raise ClickLogError(
             f"The log has no session {session!r}. Its {log.n_sessions:,} sessions are such as: "
             f"{some}."

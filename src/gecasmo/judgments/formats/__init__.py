@@ -52,4 +52,4 @@ def write_judgments(
     with whole_file(path, JudgmentsError) as temporary:
         remarks = chosen.write(judgments, pairs, temporary, options)
     left_out = judgments.n_insufficient if chosen.is_graded else 0
-    return Written(Path(path), chosen.name, len(pairs), left_out, tuple(remarks))
+    return Written(Path(path), chosen.name, len(pairs), left_out, (*judgments.remarks, *remarks))

@@ -67,9 +67,11 @@ class Written:
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        text = f"{self.path}: {self.judgments:,} judgments ({self.format})"
+        judged = f"{self.judgments:,} judgment{'' if self.judgments == 1 else 's'}"
+        text = f"{self.path}: {judged} ({self.format})"
         if self.insufficient:
-            text += f"; {self.insufficient:,} pairs left out, for lack of data"
+            pairs = f"{self.insufficient:,} pair{'' if self.insufficient == 1 else 's'}"
+            text += f"; {pairs} left out, for lack of data"
         return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
 
 

@@ -189,12 +189,14 @@ def write(log: ClickLog, path: Path) -> None:
     """Write a log with pair ids numbered by first appearance, beside the documents themselves."""
     writing = Writing(log, path, BAIDU)
     writing.needs_unit_weights()
-    taken = {name for names in NAMES.values() for name in names} - {"query_doc_ids"}
+    of_pages = [] if log.page_columns is None else log.page_columns.columns
+    taken = {name for names in NAMES.values() for name in names}
+    if "query_doc_ids" not in of_pages:
+        taken.remove("query_doc_ids")
     lost = [name for name in log.columns if name in taken and name not in ROLES]
     if lost:
         raise writing.refuse(f"a column called {lost[0]!r} beside its own", " Rename it.")
     extras = [name for name in log.columns if name not in (*ROLES, "query_doc_ids")]
-    of_pages = [] if log.page_columns is None else log.page_columns.columns
     if path.suffix.lower() not in (".parquet", ".pq"):
         raise writing.refuse("text", " Write to a name that ends in .parquet.")
     frame = log.to_frame().with_columns(pl.Series(PAGE_NUMBER, log.page))[log.order]

@@ -190,6 +190,7 @@ def write(log: ClickLog, path: Path) -> None:
     writing.needs_queries()
     writing.needs_plain_ranks()
     writing.needs_unit_weights()
+    writing.needs_numbers("intent_weight")
     heads = zip(
         writing.texts("session"),
         writing.texts("query"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
+from gecasmo.logs.notes import Notebook
 from gecasmo.logs.sources import open_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ def sniff(sample: Sample) -> bool:
 
 def read(source: Any, options: Options) -> Reading:
     """Read a table as it stands."""
-    return Reading(open_table(source, options.id_columns, options.max_line))
+    notes = Notebook()
+    table = open_table(source, options.id_columns, options.max_line, notes)
+    return Reading(table, notes.notes)
 
 
 def write(log: ClickLog, path: Path) -> None:

@@ -62,12 +62,30 @@ def read(source: Any, options: Options) -> Reading:
             raise ClickLogError(
                 "UBI is read from a path, or from a dict with the paths of 'queries' and 'events'."
             )
-        for part in (part for part in PARTS if part in source):
-            records.read(open_inputs(source[part], folders=True), options.max_line)
+        parts = [open_inputs(source[part], folders=True) for part in PARTS if part in source]
     else:
-        records.read(open_inputs(source, folders=True), options.max_line)
+        parts = [open_inputs(source, folders=True)]
+    for part in parts:
+        records.read(part, options.max_line)
     records.take_notes(notes)
-    return Reading(build_pages(records, notes), notes.notes)
+    pages = build_pages(records, notes)
+    if pages.height == 0:
+        raise _no_pages(" and ".join(part.label for part in parts), records, notes)
+    return Reading(pages, notes.notes)
+
+
+def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
+    """Make the error for events that nothing was shown for: mostly, the queries are elsewhere."""
+    count = records.events.height
+    if not count:
+        return ClickLogError(f"{label} is empty: there are neither queries nor events in it.")
+    said = "".join(f"\n  - {note.what}" for note in notes.notes)
+    return ClickLogError(
+        f"{label}: no event belongs to a known query, so there are no pages. There "
+        f"{'is 1 event' if count == 1 else f'are {count:,} events'}, and no query record:{said}\n"
+        '  Give the queries, too: read_log({"queries": ..., "events": ...}), or a folder that has '
+        'both files, with format="ubi".'
+    )
 
 
 def write(log: ClickLog, path: Path) -> None:
@@ -75,6 +93,7 @@ def write(log: ClickLog, path: Path) -> None:
     writing = Writing(log, path, UBI)
     writing.keeps(*SIGNALS, *DETAILS)
     writing.needs_unit_weights()
+    writing.needs_moments("timestamp")
     signals = [name for name in SIGNALS if name in log.columns]
     for name in signals:
         writing.needs_booleans(name)

@@ -113,6 +113,24 @@ class Writing:
         if values.dtype != pl.Boolean or values.null_count():
             raise self.refuse(f"the column {name!r}, which is not true or false everywhere")
 
+    def needs_numbers(self, name: str, whole: bool = False) -> None:
+        """Refuse a column of another type where the format has numbers, if there is the column."""
+        if name not in self.log.columns:
+            return
+        dtype = self.log.column(name).dtype
+        if not (dtype.is_integer() if whole else dtype.is_numeric()):
+            kind = "whole numbers" if whole else "numbers"
+            raise self.refuse(f"the column {name!r} of {dtype}, where it has {kind}")
+
+    def needs_moments(self, name: str) -> None:
+        """Refuse a column of another type where the format has moments, if there is the column."""
+        if name in self.log.columns and not _is_moment(self.log.column(name)):
+            dtype = self.log.column(name).dtype
+            raise self.refuse(
+                f"the column {name!r} of {dtype}, where it has moments",
+                " Cast it to pl.Datetime, or give it another name.",
+            )
+
     def results(self, name: str, text: bool = False, plain: bool = False) -> Iterator[list[Any]]:
         """Return a column with one value a result, a list a page, by rank."""
         column = self._ranked[name]

@@ -191,6 +191,7 @@ def write(log: ClickLog, path: Path) -> None:
     writing.needs_plain_ranks()
     writing.needs_unit_weights()
     writing.needs_clicks_on_first_places()
+    writing.needs_numbers("time_passed", whole=True)
     visits = writing.texts("visit" if "visit" in log.columns else "session")
     times = writing.texts("time_passed", "0")
     queries, regions = writing.texts("query"), writing.texts("region", "0")
