@@ -193,13 +193,17 @@ def test_a_learned_prior_does_not_make_up_for_order() -> None:
 
 
 def test_pages_that_never_change_are_not_said_to_move() -> None:
-    log = dbn_users([["a", "b"]] * 300, 2)
-    (finding,) = check(log, by_doc(DBN), randomise=0.0001).about("randomising")
+    stuck = pbm_users(shelves(60, 3, 3, 0.0, 3), 1)
+    (finding,) = check(stuck, by_doc(PBM, examination=ANCHOR), randomise=1e-5).about("randomising")
     assert "would hardly sharpen" in finding.message
-    assert "hardly ever change their place" in finding.message
+    assert "so few are not enough, while all pages in random order" in finding.message
+    alike = pages_log([["a", "b"]] * 60, [[1, 1]] * 60, ["q"] * 60)
+    for checkup in (check(stuck, by_doc(PBM)), check(alike, "DBN")):
+        (finding,) = checkup.about("randomising")
+        assert "move enough" not in finding.message
 
 
-def test_a_table_of_what_cannot_be_told_apart_has_a_finding() -> None:
+def test_a_table_of_what_cannot_be_told_apart_has_a_finding(compiled: None) -> None:
     rng = np.random.default_rng(0)
     long = [[f"d{shelf}{place}" for place in range(30)] for shelf in rng.integers(0, 40, 400)]
     for log, model in (
@@ -215,3 +219,14 @@ def test_a_table_of_what_cannot_be_told_apart_has_a_finding() -> None:
         told = " ".join(finding.message for finding in checkup.about("identified"))
         assert ("cannot be told apart" in told) == ("of the pages shown" in reasons)
         assert ("beside the products" in told) <= ("only together, in any log" in reasons)
+
+
+def test_no_finding_denies_what_the_table_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large error is told also where the observed second derivative sees no flat direction."""
+    monkeypatch.setattr("gecasmo.checkup.flat._is_flat_in_fact", lambda *given: False)
+    log = pbm_users(shelves(8000, 2, 2, 0.001, 1), 1)
+    checkup = check(log, by_doc(PBM, examination=ANCHOR))
+    assert checkup.tables["directions"]["times"].max() > 10
+    (finding,) = checkup.about("flat directions")
+    assert finding.severity == "warning"
+    assert "standard error of examination of rank 2 is" in finding.message

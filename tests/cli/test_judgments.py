@@ -118,6 +118,13 @@ def test_worth_judging(folder: Path, fit_file: Path) -> None:
         *("--worth-output", "worth.csv"),
     )
     assert pl.read_csv("worth.csv").height == 3
+    text = succeed(
+        *("judgments", fit_file, "-o", "j.csv", "--worth-judging", "9"),
+        *("--worth-output", "worth.csv"),
+    ).stdout
+    assert "pairs most worth judging by hand" in text
+    assert "  ... and 4 more" in text
+    assert "worth: traffic x wrong" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(

@@ -429,3 +429,22 @@ def test_a_scale_that_nothing_anchors_is_told(make, log, tmp_path):
 
 def test_a_scale_that_needs_no_anchor_is_not_told(model):
     assert judge(model).remarks == ()
+
+
+def test_a_log_of_clicks_only_judges_nothing(tmp_path):
+    docs = ["a", "b", "c", "d"] * 30
+    sessions = [number // 4 for number in range(120)]
+    log = gecasmo.read_log(
+        {
+            "session": sessions,
+            "query": ["q"] * 120,
+            "doc": docs,
+            "rank": [1, 2, 3, 4] * 30,
+            "click": [1] * 120,
+        }
+    )
+    found = judge(PBM(examination=Table(fixed={1: 1.0})).fit(log, progress=False))
+    assert found.n_judged == 0
+    assert found.n_undecided > 0
+    with pytest.raises(JudgmentsError, match="the interval covers all grades"):
+        found.write(tmp_path / "a.qrels")

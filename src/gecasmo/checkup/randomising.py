@@ -46,6 +46,19 @@ def check_randomising(
     return part
 
 
+def _why_hardly(subject: Subject, known: Information) -> str:
+    """Why some random pages would not help: too few, not needed, or beside the point."""
+    every = float(np.max((known.errors(known.now) / known.errors(known.random)) ** 2))
+    if every >= _HARDLY:
+        return (
+            f"so few are not enough, while all pages in random order would be worth {every:.3g} "
+            "logs like this one"
+        )
+    if _moves(subject):
+        return "results move enough already, or order is not what is missing"
+    return "results hardly ever change their place now, but order is not what is missing"
+
+
 def _moves(subject: Subject) -> bool:
     """Whether more than a few of the results that are shown again stand at another rank then."""
     seen = pl.DataFrame({"pair": pair_codes(subject.log), "rank": subject.log.rank})
@@ -69,9 +82,7 @@ def _tell(
     looked = "" if sample.is_whole else f", judged by {counted(sample.n_pages, 'page')}"
     given = known.taken_as_known()
     if best["worth_so_many_logs"] < _HARDLY:
-        why = "results move enough already, or order is not what is missing"
-        if not _moves(subject):
-            why = "results hardly ever change their place now, but order is not what is missing"
+        why = _why_hardly(subject, known)
         part.add(
             "info",
             "randomising",

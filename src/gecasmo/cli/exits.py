@@ -11,8 +11,8 @@ PIPE_CLOSED = 141
 
 MEANINGS = {
     FINE: "fine",
-    BAD_INPUT: "the input cannot be used, or a bug; the message says which",
-    2: "the command was not called as it should be",
+    BAD_INPUT: "a file or a value cannot be used, or a bug; the message says which",
+    2: "unknown flags or commands, missing arguments, values of a wrong kind",
     FAULTY_LOG: "`check` found errors in the log (with --strict: or warnings)",
     NOT_CONVERGED: "the fit did not converge; its file is written all the same",
     INTERRUPTED: "interrupted; a fit that had begun is written as far as it came",

@@ -88,17 +88,19 @@ def _line(error: BaseException, path: Path) -> str:
 
 
 def _found(module: ModuleType, path: Path, name: str) -> Any:
-    own = [
-        value
-        for value in vars(module).values()
+    classes = {
+        label: value
+        for label, value in vars(module).items()
         if isinstance(value, type)
         and issubclass(value, ClickModel)
         and value.__module__ == module.__name__
-    ]
-    names = ", ".join(model.__name__ for model in own) or "none"
+    }
+    made = {label: value for label, value in vars(module).items() if isinstance(value, Model)}
+    names = ", ".join(classes | made) or "none"
     if not name:
-        if len(own) == 1:
-            return own[0]
+        for own in (classes, made):
+            if len(own) == 1:
+                return next(iter(own.values()))
         raise ModelError(f"{path}: say which of its models, as {path}:ClassName. It has: {names}.")
     if not hasattr(module, name):
         raise ModelError(f"{path} has no '{name}'. Its models are: {names}.")
@@ -107,7 +109,9 @@ def _found(module: ModuleType, path: Path, name: str) -> Any:
 
 def _made(found: Any, path: Path, name: str) -> Model:
     if isinstance(found, Model):
-        return found.copy()
+        twin = found.copy()
+        twin.name = name or twin.name  # several may be made of one class
+        return twin
     if not (isinstance(found, type) and issubclass(found, ClickModel)):
         raise ModelError(f"{path}: '{name}' is no ClickModel, but {type(found).__name__}.")
     try:

@@ -69,7 +69,7 @@ class Reading:
     def read(self, source: str, output: Output, *, clicks: bool = True, notes: bool = True) -> Read:
         """The log; what was guessed and what the reader met is told on standard error.
 
-        `clicks=False` reads pages, whatever was clicked on them; `notes=False` is for who tells
+        `clicks=False` also reads pages without clicks; `notes=False` is for who tells
         himself what the reader met.
         """
         from gecasmo import read_log
@@ -83,13 +83,14 @@ class Reading:
         options: dict[str, Any] = {}
         if self.max_line is not None:
             options["max_line"] = self.max_line
-        if not clicks:
-            options["click"] = None
         # Who names columns means a table; other formats have columns of their own.
         kind = self.format or ("table" if roles else None)
         with output.working(f"Reading {source}"):
             seen = peek(source, kind)
             guessed = guess(seen.columns, roles)
+            # Clicks that are there are read all the same: others take their place.
+            if not clicks and "click" not in {*roles, *guessed, *seen.columns}:
+                options["click"] = None
             with warnings.catch_warnings():
                 # It would point to log.notes; here they are told one by one.
                 warnings.simplefilter("ignore", ClickLogWarning)

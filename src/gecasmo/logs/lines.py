@@ -93,6 +93,17 @@ class Lines:
             yield row, record
 
 
+def whole_json(text: str) -> Any:
+    """Read JSON, with a ValueError also for a half of a character, which no UTF-8 can hold."""
+    value = json.loads(text)
+    if HALF_A_CHARACTER.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text has half a character (half of a pair of \\u)") from None
+    return value
+
+
 def read_lines(inputs: Opened, max_line: int) -> Lines:
     """Read the lines of text files.
 

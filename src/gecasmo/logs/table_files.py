@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Sequence
 
 import polars as pl
@@ -22,6 +23,11 @@ TEXT_SUFFIXES = {
     ".ndjson": "json",
     ".json": "json",
 }
+# One half of a character in JSON, without the other half after it or before it.
+_LONE_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 PACKED = ("", ".gz", ".zst")
 
 
@@ -118,7 +124,23 @@ def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
 
 
 def _json_text(file: Input, max_line: int) -> bytes:
-    return file.content(max_line).removeprefix(BYTE_ORDER_MARK).strip()
+    data = file.content(max_line).removeprefix(BYTE_ORDER_MARK)
+    _refuse_halves(data, file.name)
+    return data.strip()
+
+
+def _refuse_halves(data: bytes, name: str) -> None:
+    """Refuse halves of characters: Polars would leave them out, and make different ids one."""
+    for found in _LONE_HALF.finditer(data):
+        start = found.start()
+        while start and data[start - 1 : start] == b"\\":
+            start -= 1
+        if (found.start() - start) % 2 == 0:  # else it is a backslash, and letters after it
+            line = data.count(b"\n", 0, start) + 1
+            raise ClickLogError(
+                f"{name}, line {line}: a text has half a character, {found[0].decode()} (half of a "
+                "pair of \\u)."
+            )
 
 
 def _explain_text(inputs: Opened, kind: str, max_line: int) -> None:
@@ -140,6 +162,8 @@ def _check_json(data: bytes, name: str) -> None:
             fault = "" if isinstance(json.loads(line), dict) else "a JSON object was expected"
         except ValueError as error:
             fault = f"not valid JSON ({error})"
+        except RecursionError:
+            fault = "JSON nested too deeply"
         if fault:
             example = shortened(line.decode())
             raise ClickLogError(f"{name}, line {number}: {fault}. The line is {example}.")

@@ -102,6 +102,12 @@ def _what_to_do(judgments: Judgments) -> str:
         if "features" in why:
             return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."
         return f"The reason: {why}. Fit the model again, by EM that converges."
+    if judgments.n_undecided:
+        return (
+            f"Of {judgments.n_undecided:,} the interval covers all grades, so that any could be "
+            "right: collect more pages, or grade against cut points that you choose, with "
+            "rule='threshold' and thresholds=[...]."
+        )
     width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
     return (
         f"Collect more pages, or ask for less with max_width= (now {width}) and min_examinations= "

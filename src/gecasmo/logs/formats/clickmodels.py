@@ -16,16 +16,17 @@ import polars as pl
 
 from gecasmo.logs.formats.building import nested, note_shown_twice, page_ids, with_exact_ids
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.json_values import click_counts, column_of
+from gecasmo.logs.formats.json_values import click_counts, column_of, flat
 from gecasmo.logs.formats.writing import Writing, write_lines
 from gecasmo.logs.inputs import open_inputs
-from gecasmo.logs.lines import Lines, read_lines
+from gecasmo.logs.lines import Lines, read_lines, shortened, whole_json
 from gecasmo.logs.notes import Notebook
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
 
 COLUMNS = 7
+MOST_DIGITS = 18  # of a place
 
 
 def sniff(sample: Sample) -> bool:
@@ -101,7 +102,7 @@ def _read_line(lines: Lines, row: int, text: str, found: _Found) -> None:
         )
     try:
         intent = float(fields[3])
-        urls, layout, clicks = map(json.loads, fields[4:])
+        urls, layout, clicks = map(whole_json, fields[4:])
     except (ValueError, RecursionError) as error:
         raise lines.error(row, f"a number and three JSON lists were expected ({error})") from None
     urls, beyond = _as_list(urls, None, lines, row)
@@ -127,7 +128,7 @@ def _read_line(lines: Lines, row: int, text: str, found: _Found) -> None:
     found.heads.append(fields[:3])
     found.intents.append(intent)
     found.urls += urls
-    found.layout += layout[:n]
+    found.layout += [flat(value, lines, row) for value in layout[:n]]
 
 
 def _as_list(
@@ -138,6 +139,9 @@ def _as_list(
         return values, {}
     if not isinstance(values, dict):
         raise lines.error(row, "the last three fields should be JSON lists")
+    endless = next((key for key in values if len(key) > MOST_DIGITS and key.isdecimal()), None)
+    if endless is not None:
+        raise lines.error(row, f"{shortened(endless, 30)} is too large to be a place")
     places = {int(key): value for key, value in values.items() if key.isdecimal()}
     others = {key: value for key, value in values.items() if not key.isdecimal()}
     if default is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,16 @@ def as_text(value: Any) -> str | None:
     return json.dumps(value, ensure_ascii=False)
 
 
+def flat(value: Any, lines: Lines, row: int) -> Any:
+    """Write lists and objects of a line as text, which is what a column keeps; others stay."""
+    if not isinstance(value, list | dict):
+        return value
+    try:
+        return as_text(value)
+    except RecursionError:
+        raise lines.error(row, "JSON nested too deeply") from None
+
+
 def click_counts(values: Sequence[Any], lines: Lines, row: int) -> list[int]:
     """Read numbers of clicks.
 
@@ -64,9 +75,11 @@ def click_counts(values: Sequence[Any], lines: Lines, row: int) -> list[int]:
         When a value is something else.
     """
     for value in values:
-        is_number = isinstance(value, int | float) and math.isfinite(value)
+        # Not every whole number has a float to ask: 10**400 has none.
+        is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if not is_number or value != int(value) or not 0 <= value < MOST_CLICKS:
-            raise lines.error(row, f"clicks are whole numbers from 0, not {value!r}")
+            shown = reprlib.repr(value)
+            raise lines.error(row, f"clicks are whole numbers from 0, not {shown}")
     return [int(value) for value in values]
 
 

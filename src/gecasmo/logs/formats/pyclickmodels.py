@@ -16,7 +16,7 @@ import polars as pl
 
 from gecasmo.logs.formats.building import nested, note_shown_twice
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.json_values import as_text, click_counts, column_of
+from gecasmo.logs.formats.json_values import as_text, click_counts, column_of, flat
 from gecasmo.logs.formats.writing import Writing, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.lines import Lines, read_lines
@@ -77,7 +77,7 @@ def _search(record: dict[str, Any], lines: Lines, row: int) -> dict[str, Any]:
         raise lines.error(row, f"a search key cannot be called {taken[0]!r} here; rename it")
     if not isinstance(record.get("judgment_keys"), list):
         raise lines.error(row, "judgment_keys should be a list of sessions")
-    return search
+    return {name: flat(value, lines, row) for name, value in search.items()}
 
 
 def _pages(record: dict[str, Any], lines: Lines, row: int) -> list[list[Any]]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+
+from gecasmo.logs.lines import whole_json
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
@@ -105,7 +106,7 @@ def _object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _json_or_nothing(text: str) -> Any:
     try:
-        return json.loads(text)
+        return whole_json(text)
     except (ValueError, RecursionError):
         return None
 
