@@ -163,6 +163,15 @@ def test_columns_and_sources_of_data(nasty: Path, nasty_fit: Path, tmp_path: Pat
     assert_harmless(said)
 
 
+def test_brackets_in_the_name_of_a_file_are_no_pattern(
+    nasty: Path, nasty_fit: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "clicks[1].parquet"
+    pl.read_parquet(nasty).rename({"doc": "url", "click": "clicked"}).write_parquet(log)
+    found = succeed("evaluate", nasty_fit, log)
+    assert "columns guessed by their names: --doc url --click clicked" in found.stderr
+
+
 def test_data_on_a_pipe_are_exact(nasty: Path, nasty_fit: Path) -> None:
     found = run("simulate", nasty_fit, nasty, "-o", "-", "--quiet")
     assert found.returncode == 0

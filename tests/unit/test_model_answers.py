@@ -534,7 +534,7 @@ def test_infinite_perplexity_is_printed_with_the_number_of_results() -> None:
     assert "marginal perplexity is infinite: 2 results happened that were given probability 0" in (
         text
     )
-    assert text.splitlines()[5] == "  arithmetic           inf        2.0000"
+    assert "  arithmetic           inf        2.0000" in text.splitlines()
 
 
 # -- looks -----------------------------------------------------------------------------------------

@@ -233,7 +233,7 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path}: there is no such file.")
     try:
         if kind == ".parquet":
-            return pl.read_parquet(path)
+            return pl.read_parquet(path, glob=False)
         return pl.read_csv(
             path, separator="\t" if kind == ".tsv" else ",", infer_schema_length=None
         )

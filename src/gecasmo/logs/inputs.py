@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO
 
+import polars as pl
+
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.compression import compression_of, refuse_archive, unpacked
 
@@ -77,6 +79,11 @@ class Input:
     def for_parquet(self) -> str | IO[bytes]:
         """The file in a form that readers of Parquet take."""
         return io.BytesIO(self._raw) if self.path is None else str(self.path)
+
+    def parquet_schema(self) -> dict[str, pl.DataType]:
+        """The columns of a Parquet file; a name such as a[1].parquet is a name, and no pattern."""
+        scan = pl.scan_parquet(self.for_parquet(), glob=False, hive_partitioning=False)
+        return dict(scan.collect_schema())
 
     @property
     def plain_path(self) -> str | None:

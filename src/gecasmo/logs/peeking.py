@@ -78,7 +78,7 @@ def _columns(source: Any) -> tuple[str, ...]:
 def _columns_of_file(file: Input) -> tuple[str, ...]:
     kind = kind_of_content(file) if file.path is None else kind_of_name(file.name)
     if kind == "parquet":
-        return tuple(pl.read_parquet_schema(file.for_parquet()))
+        return tuple(file.parquet_schema())
     head = file.head[: file.head.rfind(b"\n") + 1] or file.head
     if kind == "json":
         return tuple(pl.read_ndjson(head, infer_schema_length=None).columns)

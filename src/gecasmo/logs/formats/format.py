@@ -115,7 +115,7 @@ class Format:
 
 def _schema(file: Input) -> dict[str, pl.DataType]:
     try:
-        return dict(pl.read_parquet_schema(file.for_parquet()))
+        return file.parquet_schema()
     except (pl.exceptions.PolarsError, OSError):
         return {}  # whoever reads it will tell
 
