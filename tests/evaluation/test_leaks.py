@@ -23,6 +23,8 @@ from strategies.zoo import ZooCase
 def test_flipping_clicks_at_or_below_a_result_does_not_move_it(
     name: str, seed: int, extremes: bool, data: Any
 ) -> None:
+    # Of counting models with zeros and ones there may be no page at all that can be read.
+    extremes = extremes and not name.startswith("Counting")
     case = ZooCase(name, seed, n_pages=4, extremes=extremes)
     log, model = case.log, case.model()
     rank = data.draw(st.integers(1, int(log.rank.max())), label="rank")
