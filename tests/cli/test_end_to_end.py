@@ -137,10 +137,13 @@ def test_many_files(folder: Path, log: gecasmo.ClickLog) -> None:
     assert "no file matches" in fail("check", "night*.csv")
 
 
+CUT = gzip.compress(b"session,doc,rank,click\n" * 99, mtime=0)[:-20]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "flags", "words"),
     [
-        ("cut.csv.gz", gzip.compress(b"session,doc,rank,click\n" * 99)[:-20], (), "cut.csv.gz"),
+        ("cut.csv.gz", CUT, (), "cut.csv.gz"),
         ("none.csv", b"", (), "none.csv"),
         ("bare.csv", b"session,query,doc,rank,click\n", (), "no"),
         ("odd.xml", b"<log/>", (), "odd.xml"),
