@@ -1,9 +1,12 @@
 """What all tests have in common, wherever they run."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+
+from gecasmo.testing import plain_python
 
 # The same examples in every run, so that a failure belongs to the change that made it; a soak
 # (GECASMO_EXAMPLES) looks for new ones.
@@ -15,3 +18,18 @@ if "GECASMO_EXAMPLES" not in os.environ:
 @pytest.fixture(autouse=True)
 def _a_terminal_of_100_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def plain_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compile nothing; tests that ask for the fixture `compiled` are left alone."""
+    if "compiled" in request.fixturenames:
+        yield
+        return
+    with plain_python():
+        yield
+
+
+@pytest.fixture
+def compiled() -> None:
+    """Ask for compiled kernels."""
