@@ -22,7 +22,6 @@ from gecasmo.encoding.features import (
     check_features,
 )
 from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
-from gecasmo.encoding.hashing import Hashes, hash_values, mix
 from gecasmo.encoding.observations import check_lengths, observe
 from gecasmo.encoding.rows import ONE_ROW, Rows
 from gecasmo.encoding.tables import Places, RowTables, chain_codes, count_shift
@@ -31,6 +30,7 @@ from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan, plan_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.hashing import Hashes, hash_values, mix
 
 Codes = NDArray[np.uint32]
 Keys = Mapping[str, tuple[str, ...]]

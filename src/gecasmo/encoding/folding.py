@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.hashing import Hashes, mix
 from gecasmo.logs import ClickLog
+from gecasmo.logs.hashing import Hashes, mix
 
 Integers = NDArray[np.int64]
 N_BUCKETS = 256

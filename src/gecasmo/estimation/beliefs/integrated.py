@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.hashing import Hashes, hash_values, mix
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms import FormState, Table, TableState
+from gecasmo.logs.hashing import Hashes, hash_values, mix
 
 Floats = NDArray[np.float64]
 
