@@ -125,16 +125,15 @@ def test_the_objective_never_falls(model, log: ClickLog) -> None:
 
 
 def test_a_guess_that_lowers_the_objective_is_dropped(monkeypatch, log: ClickLog) -> None:
-    from gecasmo.estimation import em
+    from gecasmo.estimation.problem import Problem
 
-    class Reckless(em.Extrapolation):
-        def guess(self, start, once, twice):
-            return [
-                coin.form.from_vector(state, np.full(len(coin.rows), 9.0))
-                for coin, state in zip(self.problem.coins, twice, strict=True)
-            ]
+    def reckless(self, move, length):
+        return [
+            coin.form.from_vector(state, np.full(len(coin.rows), 9.0))
+            for coin, state in zip(self.coins, move.twice, strict=True)
+        ]
 
-    monkeypatch.setattr(em, "Extrapolation", Reckless)
+    monkeypatch.setattr(Problem, "extrapolated", reckless)
     found = DBN().fit(log, EM(max_iter=20, tol=0)).history["objective"].to_numpy()
     assert np.diff(found).min() > -1e-9
     assert found[-1] > found[0]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gecasmo.checkup.subject import Bools, fixed_rows
 from gecasmo.checkup.words import row_text
 from gecasmo.encoding import Rows
-from gecasmo.estimation.problem import is_vector
+from gecasmo.estimation.steps import is_vector
 from gecasmo.forms import Fixed, FormState, Table
 from gecasmo.forms.protocol import columns_of
 from gecasmo.model import Model

@@ -7,13 +7,13 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ModelError
-from gecasmo.estimation.problem import Evaluation, Problem, is_vector
-from gecasmo.estimation.squarem import Extrapolation
+from gecasmo.estimation.problem import Evaluation, Problem
+from gecasmo.estimation.squarem import StepLength
 
 DEFAULT_RESTARTS = 5
 # A guess may be worse than the last evaluated point by rounding only.
@@ -180,10 +180,10 @@ class _Climb:
         )
 
     def _climb(self) -> bool:
-        extrapolation = Extrapolation(self.problem)
+        step_length = StepLength()
         while self.n_steps < self.method.max_iter:
             start = self.best
-            once = self._step(start, self._maximise(start))
+            once = self._step(start, self._maximise(start), ahead=self.method.accelerate)
             if once is None:
                 return False
             if self._is_settled(start, once):
@@ -191,11 +191,12 @@ class _Climb:
             if not self.method.accelerate or self.n_steps >= self.method.max_iter:
                 continue
             twice = self._maximise(once)
-            guess = extrapolation.guess(start, once, twice)
-            if guess is not None:
-                there = self._evaluate(guess)
+            move = self.problem.move(start, once, twice)
+            length = step_length.choose(move.lengths)
+            if length is not None:
+                there = self._evaluate(self.problem.extrapolated(move, length))
                 accepted = there.is_possible and not self._is_lower(there, once)
-                extrapolation.learn(accepted)
+                step_length.learn(accepted)
                 if accepted:
                     self._accept(there)
                     continue
@@ -203,17 +204,13 @@ class _Climb:
                 return False
         return False
 
-    def _step(self, start: Evaluation, states: list[object]) -> Evaluation | None:
+    def _step(self, start: Evaluation, states: Any, *, ahead: bool = False) -> Evaluation | None:
         """Take a plain EM step to `states`; None if nothing can be improved any more."""
-        there = self._evaluate(states)
-        opaque = [n for n, coin in enumerate(self.problem.coins) if not is_vector(coin.form)]
-        if opaque and self._is_lower(there, start):
+        there = self._evaluate(states, ahead)
+        if self.problem.has_opaque and self._is_lower(there, start):
             # A form fitted by other means may miss its own optimum: keep what it had.
-            states = list(states)
-            for number in opaque:
-                states[number] = start.states[number]
-            there = self._evaluate(states)
-            if len(opaque) == len(self.problem.coins) or self._is_lower(there, start):
+            there = self._evaluate(self.problem.without_opaque(states, start), ahead)
+            if self.problem.is_all_opaque or self._is_lower(there, start):
                 warnings.warn(
                     "No form could improve the objective any more; the fit stops here.",
                     ConvergenceWarning,
@@ -224,13 +221,13 @@ class _Climb:
         self._accept(there)
         return there
 
-    def _maximise(self, at: Evaluation) -> list[object]:
+    def _maximise(self, at: Evaluation) -> Any:
         self.n_steps += 1
         return self.problem.maximise(at)
 
-    def _evaluate(self, states: list[object]) -> Evaluation:
+    def _evaluate(self, states: Any, ahead: bool = False) -> Evaluation:
         self.n_evaluations += 1
-        return self.problem.evaluate(states)
+        return self.problem.evaluate(states, ahead)
 
     def _accept(self, evaluation: Evaluation) -> None:
         self.best = evaluation
@@ -250,4 +247,4 @@ class _Climb:
         gain = (once.objective - start.objective) / max(self.problem.n_pages, 1.0)
         if not gain < tol:
             return False
-        return self.problem.distance(start, once.states) < math.sqrt(tol / 10)
+        return self.problem.distance(start, once) < math.sqrt(tol / 10)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,15 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.steps import (
+    Lengths,
+    Move,
+    extrapolated,
+    is_vector,
+    lengths_of,
+    move_of,
+    squared_distance,
+)
 from gecasmo.forms import Form, FormState
 from gecasmo.forms.protocol import columns_of
 
@@ -95,8 +103,12 @@ class Problem:
                 states[number] = state
         return states
 
-    def evaluate(self, states: list[FormState]) -> Evaluation:
-        """Run the E-step at these states."""
+    def evaluate(self, states: list[FormState], ahead: bool = False) -> Evaluation:
+        """Run the E-step at these states.
+
+        `ahead` says that an EM step from here will be measured, which is nothing to prepare for
+        when everything is at hand.
+        """
         counts = self.expectation.run(self.weights(states))
         log_likelihood = counts.log_likelihood + self.constant
         if counts.n_impossible:
@@ -127,20 +139,70 @@ class Problem:
             total = total + at.counts.tables[number]
         return total
 
-    def distance(self, a: Evaluation, b: list[FormState]) -> float:
-        """How far the probabilities moved, in the Fisher norm per page.
-
-        A row counts by how often it is flipped: moving a row by one standard error of what is
-        known about it has length one.
-        """
+    # -- acceleration --------------------------------------------------------------------------
+    def distance(self, a: Evaluation, b: Evaluation) -> float:
+        """How far the probabilities moved from `a` to `b`, in the Fisher norm per page."""
         total = 0.0
         for number, coin in enumerate(self.coins):
-            before = coin.form.predict(a.states[number], coin.rows)
-            after = coin.form.predict(b[number], coin.rows)
-            flips = a.counts.tables[number].sum(axis=0)
-            spread = np.maximum(before * (1 - before), 1e-12)
-            total += float((flips * (after - before) ** 2 / spread).sum())
+            flips = b.counts.tables[number].sum(axis=0)
+            total += squared_distance(
+                coin.form, coin.rows, a.states[number], b.states[number], flips
+            )
         return float(np.sqrt(total / max(self.n_pages, 1.0)))
+
+    def move(self, start: Evaluation, once: Evaluation, twice: list[FormState]) -> Moves:
+        """How forms moved in two EM steps."""
+        moves = {}
+        step = bend = 0.0
+        for tie in self.ties:
+            coin = self.coins[tie[0]]
+            if not is_vector(coin.form):
+                continue
+            states = (start.states[tie[0]], once.states[tie[0]], twice[tie[0]])
+            moves[tie] = move_of(coin.form, states)
+            flips = self.counts(tie, once).sum(axis=0)
+            lengths = lengths_of(coin.form, coin.rows, states, moves[tie], flips)
+            step, bend = step + lengths.step, bend + lengths.bend
+        return Moves(twice, moves, Lengths(step, bend))
+
+    def extrapolated(self, move: Moves, length: float) -> list[FormState]:
+        """Where the moves of forms lead when they are gone on with."""
+        states = list(move.twice)
+        for tie, own in move.by_tie.items():
+            state = extrapolated(self.coins[tie[0]].form, states[tie[0]], own, length)
+            for number in tie:
+                states[number] = state
+        return states
+
+    # -- forms that cannot be moved -----------------------------------------------------------
+    @property
+    def _opaque(self) -> list[int]:
+        return [n for n, coin in enumerate(self.coins) if not is_vector(coin.form)]
+
+    @property
+    def has_opaque(self) -> bool:
+        """Whether some forms are fitted by other means, which may miss their optimum."""
+        return bool(self._opaque)
+
+    @property
+    def is_all_opaque(self) -> bool:
+        return len(self._opaque) == len(self.coins)
+
+    def without_opaque(self, states: list[FormState], start: Evaluation) -> list[FormState]:
+        """These states, with forms that are fitted by other means left as they were."""
+        kept = list(states)
+        for number in self._opaque:
+            kept[number] = start.states[number]
+        return kept
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How all forms that can be moved did so in two EM steps, which ended in `twice`."""
+
+    twice: list[FormState]
+    by_tie: dict[tuple[int, ...], Move]
+    lengths: Lengths
 
 
 def as_weights(probability: Floats) -> Floats:
@@ -150,11 +212,6 @@ def as_weights(probability: Floats) -> Floats:
     weights[1] = probability
     np.subtract(1.0, probability, out=weights[0])
     return weights
-
-
-def is_vector(form: Any) -> bool:
-    """Whether acceleration can move this form."""
-    return hasattr(form, "vector") and hasattr(form, "from_vector")
 
 
 def _ties(coins: Sequence[Coin]) -> list[tuple[int, ...]]:
