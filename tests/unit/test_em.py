@@ -272,7 +272,7 @@ def test_how_many_starts_a_model_gets(monkeypatch: pytest.MonkeyPatch) -> None:
 def interrupt_after(monkeypatch: pytest.MonkeyPatch, n_calls: int) -> None:
     evaluate, calls = Problem.evaluate, []
 
-    def counted(self, states):
+    def counted(self, states, ahead=False):
         calls.append(1)
         if len(calls) > n_calls:
             raise KeyboardInterrupt

@@ -33,6 +33,9 @@ class Lengths(NamedTuple):
     bend: float
 
 
+NO_LENGTHS = Lengths(0.0, 0.0)
+
+
 def is_vector(form: Any) -> bool:
     """Whether acceleration can move this form."""
     return hasattr(form, "vector") and hasattr(form, "from_vector")

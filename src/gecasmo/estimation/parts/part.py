@@ -1,0 +1,66 @@
+"""A part of a log, ready for passes: its own pages, its own rows of local coins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.problem import Problem
+from gecasmo.forms import TableState
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass
+class Part:
+    """One part of a log.
+
+    Parameters
+    ----------
+    number : its place among the parts
+    problem : its pages as a problem of their own; the rows of its coins are those met here
+    begin : where its local coins begin, with rows that are given; by number of the coin
+    index : for each shared coin, the place of each of its rows here among all rows
+    n_rows : for each shared coin, how many rows there are in all
+    groups : for local coins whose prior depends on the row, the group of each
+    """
+
+    number: int
+    problem: Problem
+    begin: Mapping[int, TableState]
+    index: Mapping[int, Integers]
+    n_rows: Mapping[int, int]
+    groups: dict[int, Integers] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where the local coins of one part stand, and where an EM step takes them; by coin."""
+
+    probability: Mapping[int, Floats]
+    following: Mapping[int, Floats]
+    spread: Mapping[int, Floats] = field(default_factory=dict)
+
+    def arrays(self) -> dict[str, Floats]:
+        """All arrays by name, as they are stored."""
+        named: dict[str, Floats] = {}
+        for kind in ("probability", "following", "spread"):
+            for coin, values in getattr(self, kind).items():
+                named[f"{kind}{coin}"] = values
+        return named
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> Point:
+        """The point of such arrays."""
+        kinds: dict[str, dict[int, Floats]] = {"probability": {}, "following": {}, "spread": {}}
+        for name, values in arrays.items():
+            kind = next(k for k in kinds if name.startswith(k))
+            kinds[kind][int(name.removeprefix(kind))] = values
+        return cls(**kinds)
+
+
+Points = Mapping[str, Point]

@@ -1,0 +1,191 @@
+"""One pass over one part: the E-step, and everything that is done row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.expectation import Counts
+from gecasmo.estimation.parts.part import Part, Point, Points
+from gecasmo.estimation.parts.tasks import Answer, Recipe, SharedCounts, Task
+from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.steps import (
+    NO_LENGTHS,
+    Lengths,
+    extrapolated,
+    lengths_of,
+    move_of,
+    squared_distance,
+)
+from gecasmo.forms import TableState
+from gecasmo.forms.priors import Grouping, Priors
+
+Floats = NDArray[np.float64]
+
+# Tables of shared coins are sent whole up to so many rows, and with an index above.
+_SENT_WHOLE = 4096
+
+
+def run_pass(part: Part, points: Points, task: Task) -> tuple[Points, Answer]:
+    """What a part does in one pass: new points, and what the driver hears of it.
+
+    Nothing is changed in place, so a pass that is cut short can be run again.
+    """
+    point, answer = WORKS[task.work](part, points, task)
+    kept = {name: old for name, old in points.items() if name not in task.forget}
+    if task.name and point is not None:
+        kept[task.name] = point
+    return kept, answer
+
+
+def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
+    """The E-step at a point, and the EM step from it."""
+    states = local_states(part, points, task)
+    counts = part.problem.expectation.run(weights_of(part, states, task))
+    following = {
+        number: form.fit(states[number].rows, *_heads_and_tails(counts, number), states[number])
+        for number, form in _forms(part)
+    }
+    distance, lengths = _measured(part, points, task, states, following, counts)
+    point = Point(
+        {number: state.probability for number, state in states.items()},
+        {number: state.probability for number, state in following.items()},
+    )
+    return point, answered(part, states, counts, distance, lengths)
+
+
+def answered(
+    part: Part,
+    states: dict[int, TableState],
+    counts: Counts,
+    distance: float = 0.0,
+    lengths: Lengths = NO_LENGTHS,
+    extra: dict[str, Any] | None = None,
+) -> Answer:
+    """The answer of a part from its counts."""
+    shared = {}
+    for number, index in part.index.items():
+        table = counts.tables[number]
+        if part.n_rows[number] > _SENT_WHOLE:
+            shared[number] = SharedCounts(table, index)
+        else:
+            whole = np.zeros((2, part.n_rows[number]))
+            whole[:, index] = table
+            shared[number] = SharedCounts(whole)
+    return Answer(
+        counts.log_likelihood + part.problem.constant,
+        counts.n_impossible,
+        sum(form.penalty(states[number]) for number, form in _forms(part)),
+        shared,
+        distance,
+        lengths,
+        extra or {},
+    )
+
+
+def local_states(part: Part, points: Points, task: Task) -> dict[int, TableState]:
+    """The local coins as a recipe has them, under the priors of a task."""
+    recipe = task.recipe
+    if recipe.kind == "begin":
+        began = _begun(part, recipe)
+        return {n: with_prior(part, n, state, task) for n, state in began.items()}
+    if recipe.kind == "same":
+        return _at(part, points[recipe.of].probability, task)
+    after = _at(part, points[recipe.of].following, task)
+    if recipe.kind == "next":
+        return after
+    start = _at(part, points[recipe.start].probability, task)
+    middle = _at(part, points[recipe.of].probability, task)
+    found = {}
+    for number, form in _forms(part):
+        move = move_of(form, (start[number], middle[number], after[number]))
+        found[number] = extrapolated(form, after[number], move, recipe.length)
+    return found
+
+
+def weights_of(part: Part, states: dict[int, TableState], task: Task) -> list[Floats]:
+    """The weights of all coins, local and shared, in the rows of this part."""
+    weights = []
+    for number in range(len(part.problem.coins)):
+        if number in states:
+            weights.append(as_weights(states[number].probability))
+        else:
+            shared, index = task.shared[number], part.index[number]
+            is_whole = shared.shape[1] == len(index) and bool(
+                (index == np.arange(len(index))).all()
+            )
+            weights.append(shared if is_whole else np.ascontiguousarray(shared[:, index]))
+    return weights
+
+
+def with_prior(part: Part, number: int, state: TableState, task: Task) -> TableState:
+    """A state under the prior that its coin has now."""
+    prior = task.priors[number]
+    if isinstance(prior, tuple):
+        return replace(state, pseudo=prior, priors=None, grouping=None)
+    form: Any = part.problem.coins[number].form
+    made: TableState = form.with_prior(state, prior, grouping_of(part, number, prior))
+    return made
+
+
+def grouping_of(part: Part, number: int, prior: Priors) -> Grouping:
+    """Which rows of a part share a prior."""
+    groups = part.groups.get(number)
+    if groups is None:
+        groups = np.zeros(len(part.problem.coins[number].rows), np.int64)
+    return Grouping(groups, [""] * len(prior.logit))
+
+
+def _at(part: Part, probability: Any, task: Task) -> dict[int, TableState]:
+    return {
+        number: with_prior(part, number, replace(state, probability=probability[number]), task)
+        for number, state in part.begin.items()
+    }
+
+
+def _begun(part: Part, recipe: Recipe) -> dict[int, TableState]:
+    if recipe.seed is None:
+        return dict(part.begin)
+    generator = np.random.default_rng(np.random.SeedSequence(recipe.seed))
+    # All coins in order, local or not: every part draws the same for the same coin.
+    states = part.problem.begin(generator)
+    return {number: states[number] for number in part.begin}
+
+
+def _measured(
+    part: Part,
+    points: Points,
+    task: Task,
+    states: dict[int, TableState],
+    following: dict[int, TableState],
+    counts: Counts,
+) -> tuple[float, Lengths]:
+    """How far an EM step has moved the local coins, and how long its extrapolation may be."""
+    if task.recipe.kind != "next":
+        return 0.0, NO_LENGTHS
+    before = _at(part, points[task.recipe.of].probability, task)
+    distance = step = bend = 0.0
+    for number, form in _forms(part):
+        flips, rows = counts.tables[number].sum(axis=0), states[number].rows
+        distance += squared_distance(form, rows, before[number], states[number], flips)
+        if task.ahead:
+            three = (before[number], states[number], following[number])
+            lengths = lengths_of(form, rows, three, move_of(form, three), flips)
+            step, bend = step + lengths.step, bend + lengths.bend
+    return distance, Lengths(step, bend)
+
+
+def _forms(part: Part) -> list[tuple[int, Any]]:
+    return [(number, part.problem.coins[number].form) for number in part.begin]
+
+
+def _heads_and_tails(counts: Counts, number: int) -> tuple[Floats, Floats]:
+    return counts.heads(number), counts.tails(number)
+
+
+Work = Callable[[Part, Points, Task], tuple[Point | None, Answer]]
+WORKS: dict[str, Work] = {"evaluate": evaluate}

@@ -1,0 +1,91 @@
+"""What the driver of a fit asks of every part of a log, and what parts answer.
+
+A *point* is where all local coins stand. Points live with the parts, under names; the driver only
+knows the names. Everything here is small, whatever the size of the log: numbers, names, and tables
+of coins that all parts share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.steps import NO_LENGTHS, Lengths
+from gecasmo.forms.priors import Priors
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the local coins of a point come about.
+
+    begin: where forms start, drawn with `seed` if there is one
+    same: as in the point `of`, perhaps under another prior
+    next: one EM step from the point `of`
+    beyond: `length` along the way from `start` over `of` to the EM step after it
+    """
+
+    kind: Literal["begin", "same", "next", "beyond"]
+    of: str = ""
+    start: str = ""
+    length: float = 0.0
+    seed: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Task:
+    """One pass over all parts.
+
+    Parameters
+    ----------
+    recipe : how to find the local coins
+    name : under which name to keep the point; empty to keep nothing
+    shared : weights `[side, row]` of the shared coins, by number of the coin
+    priors : what the prior of each local coin is now, by number; pseudo-counts or learned priors
+    ahead : also tell how long the EM step from here is, to be extrapolated; for `next` only
+    forget : points that nobody will ask for again
+    work : what else to do; "evaluate" is the E-step, others are told in `passes.py`
+    extra : what that needs
+    """
+
+    recipe: Recipe
+    name: str
+    shared: Mapping[int, Floats]
+    priors: Mapping[int, Priors | tuple[float, float]]
+    ahead: bool = False
+    forget: tuple[str, ...] = ()
+    work: str = "evaluate"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SharedCounts:
+    """Expected tails and heads of rows of a shared coin: of all rows, or of those with `index`."""
+
+    table: Floats
+    index: Integers | None = None
+
+    def add_to(self, total: Floats) -> None:
+        if self.index is None:
+            total += self.table
+        else:
+            total[:, self.index] += self.table  # a part has each row once
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one part says of a point; answers of parts add up."""
+
+    log_likelihood: float
+    n_impossible: int
+    penalty: float
+    counts: Mapping[int, SharedCounts]
+    squared_distance: float = 0.0
+    lengths: Lengths = NO_LENGTHS
+    extra: Mapping[str, Any] = field(default_factory=dict)
