@@ -92,8 +92,14 @@ class Problem:
         """States to start from; random ones if a generator is given."""
         if self.given_start is not None:
             return list(self.given_start)
-        firsts = [self.coins[tie[0]] for tie in self.ties]
-        return self.shared([coin.form.begin(coin.rows, generator) for coin in firsts])
+        # A stream for each, so that what one form draws does not depend on the rows of others.
+        streams = [None] * len(self.ties) if generator is None else generator.spawn(len(self.ties))
+        return self.shared(
+            [
+                self.coins[tie[0]].form.begin(self.coins[tie[0]].rows, stream)
+                for tie, stream in zip(self.ties, streams, strict=True)
+            ]
+        )
 
     def shared(self, by_tie: Sequence[FormState]) -> list[FormState]:
         """One state per coin from one per form."""
@@ -113,8 +119,11 @@ class Problem:
         log_likelihood = counts.log_likelihood + self.constant
         if counts.n_impossible:
             log_likelihood = -np.inf
-        penalty = sum(self.coins[tie[0]].form.penalty(states[tie[0]]) for tie in self.ties)
-        return Evaluation(states, counts, log_likelihood + penalty, log_likelihood)
+        return Evaluation(states, counts, log_likelihood + self.penalty(states), log_likelihood)
+
+    def penalty(self, states: list[FormState]) -> float:
+        """The logarithm of the priors of all forms."""
+        return sum(self.coins[tie[0]].form.penalty(states[tie[0]]) for tie in self.ties)
 
     def weights(self, states: list[FormState]) -> list[Floats]:
         """Two weights per row: tails, heads."""

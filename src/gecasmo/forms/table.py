@@ -11,9 +11,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.matching import match, values_by_key
+from gecasmo.encoding.row_hashes import key_hashes
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms.evidence import believed_evidence
 from gecasmo.forms.fixed import NUMBERS
+from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical, Grouping, Priors
 from gecasmo.forms.protocol import Floats, as_key
 
@@ -24,7 +27,8 @@ class TableState:
 
     `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each. A
     learned prior comes with its groups of rows. `centre` and `spread` are each row's posterior mean
-    and standard deviation; with a learned prior the mean is the probability itself.
+    and standard deviation; with a learned prior the mean is the probability itself. `evidence` is
+    what the log said of each row, shared coins held, in heads and tails beyond the pseudo-counts.
     """
 
     rows: Rows
@@ -37,6 +41,7 @@ class TableState:
     grouping: Grouping | None = None
     spread: Floats | None = None
     centre: Floats | None = None
+    evidence: Floats | None = None
 
 
 class Table:
@@ -108,7 +113,7 @@ class Table:
         if generator is not None:
             # Coins must differ from each other for mixture components to part; rows barely.
             logit = np.log(self.start / (1 - self.start)) + generator.normal()
-            probability = _logistic(logit + generator.normal(0, 0.1, len(rows)))
+            probability = _logistic(logit + 0.1 * _noise(rows, int(generator.integers(2**63))))
         is_fixed = None
         if self.fixed:
             given, is_fixed = self._fixed_rows(rows)
@@ -174,7 +179,14 @@ class Table:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)
         probability = state.probability if state.priors is None else mean
-        return replace(state, probability=probability, centre=mean, spread=spread)
+        state = replace(state, probability=probability, centre=mean, spread=spread)
+        return replace(state, evidence=believed_evidence(state, mean, spread))
+
+    def memory(self, state: TableState, counts: Floats, decay: float) -> Memory:
+        """What an update goes on from."""
+        from gecasmo.forms.table_memory import TableMemory
+
+        return TableMemory(self, state, counts, decay)
 
     def unseen(
         self, state: TableState, rows: Rows
@@ -315,6 +327,16 @@ class Table:
         found = match(rows.frame, given, rows.keys)
         values = given["probability"].to_numpy()
         return np.where(found >= 0, values[found], 0.5), found >= 0
+
+
+def _noise(rows: Rows, salt: int) -> Floats:
+    """A normal number for every row, which depends on its key and not on its place."""
+    from scipy.special import ndtri  # not at the top: importing gecasmo stays light
+
+    frame = rows.frame if rows.keys else pl.DataFrame({"": np.arange(len(rows))})
+    by_chance = (key_hashes(frame, salt) >> np.uint64(11)) / 2.0**53
+    noise: Floats = ndtri(np.clip(by_chance, 1e-12, 1 - 1e-12))
+    return noise
 
 
 def as_pseudo_counts(given: Any) -> tuple[float, float]:

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.encoding.row_hashes import key_hashes
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms import FormState, Table, TableState
-from gecasmo.logs.hashing import Hashes, hash_values, mix
+from gecasmo.logs.hashing import Hashes, mix
 
 Floats = NDArray[np.float64]
 
@@ -108,10 +109,7 @@ def _draws(
         state: TableState = believed[number]
         assert state.spread is not None
         low, high, share = _two_points(state.probability[read], state.spread[read])
-        frame = problem.coins[number].rows.frame[read]
-        hashes = np.full(len(read), mix(np.array([place]))[0])
-        for column in frame.get_columns():
-            hashes = mix(hashes ^ hash_values(column))
+        hashes = key_hashes(problem.coins[number].rows.frame[read], place)
         found[number] = _Draws(read, low, high, share, hashes)
     return found
 

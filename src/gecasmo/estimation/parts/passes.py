@@ -69,13 +69,13 @@ def answered(
     """The answer of a part from its counts."""
     shared = {}
     for number, index in part.index.items():
-        table = counts.tables[number]
-        if part.n_rows[number] > _SENT_WHOLE:
-            shared[number] = SharedCounts(table, index)
+        table, n_rows = counts.tables[number], part.n_rows[number]
+        if n_rows > _SENT_WHOLE:
+            shared[number] = SharedCounts(table, n_rows, index)
         else:
-            whole = np.zeros((2, part.n_rows[number]))
+            whole = np.zeros((2, n_rows))
             whole[:, index] = table
-            shared[number] = SharedCounts(whole)
+            shared[number] = SharedCounts(whole, n_rows)
     return Answer(
         counts.log_likelihood + part.problem.constant,
         counts.n_impossible,
@@ -150,7 +150,9 @@ def _at(part: Part, probability: Any, task: Task) -> dict[int, TableState]:
 def _begun(part: Part, recipe: Recipe) -> dict[int, TableState]:
     if recipe.seed is None:
         return dict(part.begin)
-    generator = np.random.default_rng(np.random.SeedSequence(recipe.seed))
+    entropy, *spawned = recipe.seed
+    sequence = np.random.SeedSequence(entropy, spawn_key=tuple(spawned))
+    generator = np.random.default_rng(sequence)
     # All coins in order, local or not: every part draws the same for the same coin.
     states = part.problem.begin(generator)
     return {number: states[number] for number in part.begin}

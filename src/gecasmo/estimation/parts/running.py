@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gecasmo.estimation.parts.part import Part, Points
 from gecasmo.estimation.parts.passes import run_pass
-from gecasmo.estimation.parts.tasks import Answer, Task
+from gecasmo.estimation.parts.tasks import Answer, Task, combined
 
 
 class Parts(Protocol):
@@ -21,8 +21,8 @@ class Parts(Protocol):
     def n_parts(self) -> int:
         """How many there are."""
 
-    def run(self, task: Task) -> list[Answer]:
-        """Run one pass; the answers in the order of the parts."""
+    def run(self, task: Task) -> Answer:
+        """Run one pass, and add up the answers in the order of the parts."""
 
 
 class MemoryParts:
@@ -36,9 +36,9 @@ class MemoryParts:
     def n_parts(self) -> int:
         return len(self.parts)
 
-    def run(self, task: Task) -> list[Answer]:
+    def run(self, task: Task) -> Answer:
         answers = []
         for number, part in enumerate(self.parts):
             self.points[number], answer = run_pass(part, self.points[number], task)
             answers.append(answer)
-        return answers
+        return combined(answers)

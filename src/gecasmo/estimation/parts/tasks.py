@@ -7,7 +7,8 @@ of coins that all parts share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -66,21 +67,17 @@ class Task:
 
 @dataclass(frozen=True)
 class SharedCounts:
-    """Expected tails and heads of rows of a shared coin: of all rows, or of those with `index`."""
+    """Expected tails and heads of rows of a shared coin: of all `n_rows`, or of those with
+    `index`."""
 
     table: Floats
+    n_rows: int
     index: Integers | None = None
-
-    def add_to(self, total: Floats) -> None:
-        if self.index is None:
-            total += self.table
-        else:
-            total[:, self.index] += self.table  # a part has each row once
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one part says of a point; answers of parts add up."""
+    """What one part says of a point, or all parts together: answers add up."""
 
     log_likelihood: float
     n_impossible: int
@@ -88,4 +85,33 @@ class Answer:
     counts: Mapping[int, SharedCounts]
     squared_distance: float = 0.0
     lengths: Lengths = NO_LENGTHS
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Floats] = field(default_factory=dict)
+
+
+def combined(answers: Sequence[Answer]) -> Answer:
+    """The sum of the answers of all parts, taken in the order of the parts."""
+    counts = {}
+    for number, first in answers[0].counts.items():
+        total = np.zeros((2, first.n_rows))
+        for answer in answers:
+            own = answer.counts[number]
+            if own.index is None:
+                total += own.table
+            else:
+                total[:, own.index] += own.table  # a part has each row once
+        counts[number] = SharedCounts(total, first.n_rows)
+    return Answer(
+        math.fsum(answer.log_likelihood for answer in answers),
+        sum(answer.n_impossible for answer in answers),
+        math.fsum(answer.penalty for answer in answers),
+        counts,
+        math.fsum(answer.squared_distance for answer in answers),
+        Lengths(
+            math.fsum(answer.lengths.step for answer in answers),
+            math.fsum(answer.lengths.bend for answer in answers),
+        ),
+        {
+            name: np.sum([answer.extra[name] for answer in answers], axis=0)
+            for name in answers[0].extra
+        },
+    )
