@@ -27,6 +27,10 @@ class SavedModelError(GecasmoError, ValueError):
     """A file is not a saved model, is damaged, or comes from a newer version."""
 
 
+class CheckpointError(GecasmoError, RuntimeError):
+    """The folder in which a fit keeps its parts and its progress cannot be used."""
+
+
 class GecasmoWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
 

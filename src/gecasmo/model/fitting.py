@@ -92,10 +92,10 @@ def fit_model(
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
     log, held_out = _set_apart(log, method)
-    build = _Builder(work, log, method, start, threads, impossible)
+    build = Builder(work, log, method, start, threads, impossible)
     problem = build.problem()
     if held_out is not None:
-        problem.held_out = _Builder(work, held_out, method, start, threads, impossible).problem()
+        problem.held_out = Builder(work, held_out, method, start, threads, impossible).problem()
     with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = solve(problem, method, show, build.typical, intervals)
     model.features_ = work.features_
@@ -114,7 +114,7 @@ def _set_apart(log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
     return log.split(test=validation, by="session", seed=method.seed)
 
 
-class _Builder:
+class Builder:
     """Makes the problem, and deals with pages that the model says cannot happen."""
 
     def __init__(
@@ -246,7 +246,7 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
     return found
 
 
-def _keep(model: Model, problem: Problem, solution: Solution, build: _Builder) -> None:
+def _keep(model: Model, problem: Problem, solution: Solution, build: Builder) -> None:
     best = solution.best
     names = list(model.forms)
     model.states_ = dict(zip(names, best.states, strict=True))

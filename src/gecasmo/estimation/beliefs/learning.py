@@ -22,6 +22,7 @@ from gecasmo.estimation.beliefs.shared import Shared
 from gecasmo.estimation.information import small_ties
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Table, TableState
+from gecasmo.forms.evidence import informed_evidence
 from gecasmo.forms.priors import Grouping, Priors, group_rows
 
 # One row says nothing of what is usual.
@@ -102,6 +103,13 @@ class Beliefs:
         states = self._believed(best, shared.rows, N_BUCKETS)
         return self._widened(self.problem.evaluate(states), shared, covariance)
 
+    def spread_out(self, best: Evaluation) -> list[Any]:
+        """The states with the spreads of all rows as this problem alone tells them."""
+        shared = Shared(self.problem, best.states, self._with_rows(best))
+        covariance = shared.covariance(best)
+        states = self._believed(best, shared.rows, N_BUCKETS)
+        return self._widened(self.problem.evaluate(states), shared, covariance).states
+
     def _believed(self, best: Evaluation, rows: list[int], n_buckets: int) -> list[Any]:
         """The states with the posterior means and deviations of the rows of some coins."""
         chosen = [learner for learner in self.learners if learner.number in rows]
@@ -143,12 +151,16 @@ class Beliefs:
             # No probability strays more than one that is either 0 or 1.
             spread = np.minimum(np.sqrt(state.spread**2 + slope**2 * extra), np.sqrt(slope))
             states[number] = replace(state, spread=spread)
+        held = shared.by_coin(shared.held)
         for number, deviation in shared.spreads(at.states, covariance).items():
             state = at.states[number]
             if isinstance(state, TableState):
                 slope = state.probability * (1 - state.probability)
                 spread = np.minimum(slope * deviation, np.sqrt(slope))
-                states[number] = replace(state, spread=spread, centre=state.probability)
+                evidence = informed_evidence(state, held[number])
+                states[number] = replace(
+                    state, spread=spread, centre=state.probability, evidence=evidence
+                )
         return replace(at, states=states)
 
     def _likelihoods(self, best: Evaluation, learners: list[_Learner], n_buckets: int) -> Any:

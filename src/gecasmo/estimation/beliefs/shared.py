@@ -39,6 +39,7 @@ class Shared:
         self.ties = [t for t in small_ties(problem, states) if not rows & set(t)]
         self.rows = sorted(rows)
         self.sizes = [len(self._form(tie).vector(states[tie[0]])) for tie in self.ties]
+        self.held = np.zeros(self.size)  # the information on each number, all others held
 
     @property
     def size(self) -> int:
@@ -59,6 +60,7 @@ class Shared:
             information[:, place] = (at.shared - there.shared) / _STEP
             for number in self.rows:
                 touched[number][:, place] = (at.rows[number] - there.rows[number]) / _STEP
+        self.held = np.diag(information).copy()
         for number in self.rows:
             # Rows answer to what moves them, and take that much information away.
             precision = self._precision(states, number, at, n_buckets, factor)
@@ -120,9 +122,13 @@ class Shared:
         """By coin, the standard deviation of each of its logits; NaN where nothing tells."""
         deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         deviation = np.where(deviation > 0, deviation, np.where(self._given(states), 0.0, np.nan))
+        return self.by_coin(deviation)
+
+    def by_coin(self, numbers: Floats) -> dict[int, Floats]:
+        """One number per entry of all shared vectors, by coin."""
         starts = np.cumsum([0, *self.sizes])
         return {
-            tie[0]: deviation[start : start + size]
+            tie[0]: numbers[start : start + size]
             for tie, start, size in zip(self.ties, starts, self.sizes, strict=False)
         }
 

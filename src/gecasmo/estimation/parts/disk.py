@@ -1,0 +1,155 @@
+"""Parts in files: a few of them in memory at a time, and progress that survives a kill."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from pathlib import Path
+
+import polars as pl
+
+from gecasmo.errors import CheckpointError
+from gecasmo.estimation.parts.array_files import read_arrays, write_arrays
+from gecasmo.estimation.parts.journal import Journal
+from gecasmo.estimation.parts.part import Part, Point, Points
+from gecasmo.estimation.parts.passes import run_pass
+from gecasmo.estimation.parts.storing import Blueprint, StoredPart, set_up
+from gecasmo.estimation.parts.tasks import Answer, Task, combined
+from gecasmo.kernels.running import default_threads
+
+
+class PartFiles:
+    """The folder with the parts of a fit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write(self, stored: StoredPart) -> int:
+        """Keep a part; how many bytes that takes."""
+        own = self.folder / f"{stored.words['number']:05d}"
+        own.mkdir(parents=True, exist_ok=True)
+        with told_if_full(own):
+            n_bytes = 0
+            for number, _, _ in stored.words["begin"]:
+                path = own / f"rows{number}.arrow"
+                stored.rows(number).write_ipc(path)
+                n_bytes += path.stat().st_size
+            return n_bytes + write_arrays(own, stored.arrays, stored.words)
+
+    def read(self, number: int) -> StoredPart:
+        """A part, most of it not yet read."""
+        own = self.folder / f"{number:05d}"
+        arrays, words = read_arrays(own)
+        return StoredPart(words, arrays, lambda coin: _rows(own / f"rows{coin}.arrow"))
+
+
+def _rows(path: Path) -> pl.DataFrame:
+    try:
+        return pl.read_ipc(path)
+    except (OSError, pl.exceptions.PolarsError) as problem:
+        raise CheckpointError(
+            f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
+        ) from None
+
+
+class DiskParts:
+    """Runs passes over parts in files.
+
+    Parameters
+    ----------
+    folder : of the fit; it has the parts in `parts`, points in `points`, answers in `journal`
+    numbers : of the parts
+    blueprint : what parts have in common
+    n_rows : for each shared coin, how many rows there are in all
+    threads : how many parts are worked on at once; the answer does not depend on it
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        numbers: list[int],
+        blueprint: Blueprint,
+        n_rows: Mapping[int, int],
+        threads: int | None = None,
+    ) -> None:
+        self.folder, self.numbers, self.blueprint = folder, numbers, blueprint
+        self.n_rows, self.threads = n_rows, threads
+        self.files = PartFiles(folder / "parts")
+        self.journal = Journal(folder / "journal")
+        self.n_passes = 0
+
+    @property
+    def n_parts(self) -> int:
+        return len(self.numbers)
+
+    def run(self, task: Task) -> Answer:
+        if self.n_passes < self.journal.n_written:
+            answer = self.journal.read(self.n_passes, task)
+        else:
+            with told_if_full(self.folder):
+                answer = combined(self._all_parts(task))
+                self.journal.write(task, answer)
+        self.n_passes += 1
+        for name in task.forget:
+            shutil.rmtree(self._point(name), ignore_errors=True)
+        return answer
+
+    def part(self, number: int, threads: int = 1) -> Part:
+        """One part in memory."""
+        return set_up(self.files.read(number), self.blueprint, self.n_rows, threads)
+
+    def points(self, number: int, names: set[str]) -> Points:
+        """Some points of one part."""
+        found = {}
+        for name in names:
+            arrays, _ = read_arrays(self._point(name) / f"{number:05d}")
+            found[name] = Point.from_arrays(arrays)
+        return found
+
+    def _all_parts(self, task: Task) -> list[Answer]:
+        threads = self.threads or default_threads()
+        at_once = min(threads, self.n_parts)
+        inside = max(1, threads // max(at_once, 1))
+        if at_once == 1:
+            return [self._one_part(number, task, inside) for number in self.numbers]
+        with ThreadPoolExecutor(max_workers=at_once) as pool:
+            # Threads of a pool have settings of their own unless they are given these.
+            calls = [
+                pool.submit(copy_context().run, self._one_part, number, task, inside)
+                for number in self.numbers
+            ]
+            try:
+                return [call.result() for call in calls]
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _one_part(self, number: int, task: Task, threads: int) -> Answer:
+        names = {name for name in (task.recipe.of, task.recipe.start) if name}
+        points, answer = run_pass(self.part(number, threads), self.points(number, names), task)
+        if task.name:
+            own = self._point(task.name) / f"{number:05d}"
+            write_arrays(own, points[task.name].arrays())
+        return answer
+
+    def _point(self, name: str) -> Path:
+        return self.folder / "points" / name
+
+
+@contextmanager
+def told_if_full(folder: Path) -> Iterator[None]:
+    """Say that a disk is full, and what to do about it."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        free = shutil.disk_usage(folder).free
+        raise CheckpointError(
+            f"The disk with {folder} is full ({free:,} bytes are left). Nothing is lost: make room "
+            "and fit again with the same checkpoint folder."
+        ) from problem

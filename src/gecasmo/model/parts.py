@@ -1,0 +1,107 @@
+"""Make the parts of a fit from the partitions of a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.encoding import Rows
+from gecasmo.estimation import Coin, Method
+from gecasmo.estimation.parts.part import Part
+from gecasmo.estimation.parts.problem import Prior
+from gecasmo.estimation.parts.shared_rows import SharedRows
+from gecasmo.estimation.parts.storing import Blueprint
+from gecasmo.forms import Form, Table
+from gecasmo.logs import ClickLog
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Impossible, Model
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the parts of a fit are made."""
+
+    method: Method
+    start: Model | None = None
+    impossible: Impossible = "raise"
+
+
+@dataclass(frozen=True)
+class BuiltPart:
+    """A part, but for the places of its rows among those that all parts share.
+
+    `shared` are its rows of shared coins, by number; `typical` what tells groups of rows apart.
+    """
+
+    part: Part
+    shared: Mapping[int, Rows]
+    typical: Mapping[str, Mapping[str, pl.Series]]
+    n_dropped: int
+    n_floored: int
+
+    def placed(self, rows: Mapping[int, SharedRows]) -> Part:
+        """The part with its place among all rows, which are added to."""
+        index = {number: rows[number].add(own) for number, own in self.shared.items()}
+        return replace(self.part, index=index)
+
+
+def is_local(form: Form, keys: Sequence[str], has_query: bool) -> bool:
+    """Whether the rows of a coin live with the pages of their query, and are fitted one by one."""
+    return has_query and type(form) is Table and "query" in keys
+
+
+def local_coins(model: Model, has_query: bool) -> list[int]:
+    """The numbers of the coins that are local."""
+    keys = model.keys
+    return [
+        number
+        for number, (coin, form) in enumerate(model.forms.items())
+        if is_local(form, keys[coin], has_query)
+    ]
+
+
+def build_part(
+    model: Model, number: int, log: ClickLog, local: Sequence[int], settings: Settings
+) -> BuiltPart:
+    """Encode a partition for a model, and deal with pages that cannot happen."""
+    from gecasmo.model.fitting import Builder
+
+    build = Builder(model, log, settings.method, settings.start, 1, settings.impossible)
+    problem = build.problem()
+    states = problem.begin(None)
+    begin = {n: states[n] for n in local}
+    problem.given_start = None  # it is where parts begin, which they know now
+    shared = {n: coin.rows for n, coin in enumerate(problem.coins) if n not in begin}
+    part = Part(number, problem, begin, {}, {})
+    return BuiltPart(part, shared, build.typical, build.n_dropped, build.n_floored)
+
+
+def blueprint_of(model: Model, augmentation: str) -> Blueprint:
+    """What the parts of a fit of this model have in common."""
+    return Blueprint(
+        list(model.forms.items()), lambda plan: model.library(plan, counting=True), augmentation
+    )
+
+
+def driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -> list[Coin]:
+    """All coins of a fit over parts; those that are local have no rows in one place."""
+    keys = model.keys
+    return [
+        Coin(coin, form, Rows(keys[coin], _no_columns(keys[coin]), 0) if n in local else rows[n])
+        for n, (coin, form) in enumerate(model.forms.items())
+    ]
+
+
+def first_priors(model: Model, local: Sequence[int]) -> dict[int, Prior]:
+    """The pseudo-counts that local coins begin with."""
+    forms: list[Any] = list(model.forms.values())
+    return {number: forms[number].pseudo_counts for number in local}
+
+
+def _no_columns(keys: Sequence[str]) -> list[pl.Series]:
+    return [pl.Series(key, np.zeros(0, np.int64)) for key in keys]
