@@ -57,9 +57,10 @@ class Expectation:
         self.augmentation = augmentation
         self.with_missing = with_missing
         self.machine = library.structure.machine(augmentation, with_missing)
+        self.scale = 1.0  # how much more a log weighs of which these pages are a sample
         self.is_small = library.is_small(augmentation, with_missing)
-        self.tables = [
-            np.zeros((256 >> shift, 2, len(rows)))
+        self.tables: list[Floats] = [
+            np.zeros((N_BUCKETS >> shift, 2, len(rows)))
             for shift, rows in zip(encoded.shifts, encoded.rows, strict=True)
         ]
         self.careful = np.zeros(max(encoded.n_pages, 1), np.uint8)
@@ -77,20 +78,19 @@ class Expectation:
         """
         starts = self.encoded.bucket_start
         if self.encoded.n_pages <= 2 * n_pages:
-            return N_BUCKETS, 1.0
+            return N_BUCKETS, self.scale
         unit = self._unit()
         n_buckets = min(N_BUCKETS, -(-int(np.searchsorted(starts, n_pages)) // unit) * unit)
         part = float(self.encoded.weight[: starts[n_buckets]].sum())
         if not part > 0:  # only pages that weigh nothing: look at all
-            return N_BUCKETS, 1.0
-        return n_buckets, float(self.encoded.weight.sum()) / part
+            return N_BUCKETS, self.scale
+        return n_buckets, self.scale * float(self.encoded.weight.sum()) / part
 
     def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:
         """Expected counts at these weights, `weights[coin][side, row]`; of all buckets, or of the
         first few."""
         self.n_buckets = n_buckets
-        for table in self.tables:
-            table[:] = 0.0
+        self._empty_tables()
         self.log_likelihood[:] = 0.0
         self.n_impossible[:] = 0
         if self.n_unshowable:
@@ -104,12 +104,20 @@ class Expectation:
         else:
             self.careful[:] = 1
             self._run("e_step_scaled", weights)
-        tables = [table[0] if len(table) == 1 else table.sum(axis=0) for table in self.tables]
         return Counts(
-            [table.copy() for table in tables],
+            [table[0] if len(table) == 1 else table.sum(axis=0) for table in self.tables],
             float(self.log_likelihood.sum()),
             int(self.n_impossible.sum()),
         )
+
+    def _empty_tables(self) -> None:
+        """Tables for new counts. One that all buckets share is handed out, not copied; memory that
+        is new comes empty, and only where the kernels write does it cost anything."""
+        for number, table in enumerate(self.tables):
+            if len(table) == 1:
+                self.tables[number] = np.zeros(table.shape)
+            else:
+                table[:] = 0.0
 
     def _count_unshowable(self) -> int:
         """Pages that show something which no edge can show."""
@@ -118,7 +126,11 @@ class Expectation:
         return len(np.unique(pages))
 
     def has_tiny(self, weights: Sequence[Floats]) -> bool:
-        return any(bool(np.any((w > 0) & (w < self.smallest))) for w in weights)
+        """Whether some weight is too small for the fast kernels, but not 0."""
+        return any(
+            w.min(initial=1.0) < self.smallest and bool(np.any((w > 0) & (w < self.smallest)))
+            for w in weights
+        )
 
     def _run(self, kernel: str, weights: Sequence[Floats]) -> None:
         ranges = [(a, min(b, self.n_buckets)) for a, b in self.ranges if a < self.n_buckets]

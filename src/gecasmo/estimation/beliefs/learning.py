@@ -15,14 +15,12 @@ import polars as pl
 
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.integrated import integrated
-from gecasmo.estimation.beliefs.likelihood import Asked, row_likelihoods
-from gecasmo.estimation.beliefs.moments import row_moments_of
 from gecasmo.estimation.beliefs.prior import learned
+from gecasmo.estimation.beliefs.rows import believed, likelihoods_of, precision_of, widened
 from gecasmo.estimation.beliefs.shared import Shared
 from gecasmo.estimation.information import small_ties
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Table, TableState
-from gecasmo.forms.evidence import informed_evidence
 from gecasmo.forms.priors import Grouping, Priors, group_rows
 
 # One row says nothing of what is usual.
@@ -71,7 +69,12 @@ class Beliefs:
         """The states under better priors, or None if all are as good as they get."""
         learners = [learner for learner in self.learners if learner.grouping is not None]
         n_buckets, _ = self.problem.expectation.sample(_PAGES)
-        likelihoods = self._likelihoods(best, learners, n_buckets)
+        likelihoods = likelihoods_of(
+            self.problem.expectation,
+            self.problem.weights(best.states),
+            {learner.number: best.states[learner.number] for learner in learners},
+            n_buckets,
+        )
         states = list(best.states)
         settled = True
         for learner, likelihood in zip(learners, likelihoods, strict=True):
@@ -97,8 +100,8 @@ class Beliefs:
         if any(getattr(state, "priors", None) is not None for state in best.states):
             # Shared coins first: rows lean on them.
             n_buckets, factor = self.problem.expectation.sample(_PAGES)
-            believed = self._believed(best, shared.rows, n_buckets)
-            moved = integrated(self.problem, best, believed, shared.rows, n_buckets, factor)
+            with_beliefs = self._believed(best, shared.rows, n_buckets)
+            moved = integrated(self.problem, best, with_beliefs, shared.rows, n_buckets, factor)
             best = self.problem.evaluate(moved)
         states = self._believed(best, shared.rows, N_BUCKETS)
         return self._widened(self.problem.evaluate(states), shared, covariance)
@@ -112,18 +115,11 @@ class Beliefs:
 
     def _believed(self, best: Evaluation, rows: list[int], n_buckets: int) -> list[Any]:
         """The states with the posterior means and deviations of the rows of some coins."""
-        chosen = [learner for learner in self.learners if learner.number in rows]
-        states = list(best.states)
-        if not chosen:
-            return states
-        likelihoods = self._likelihoods(best, chosen, n_buckets)
-        for learner, likelihood in zip(chosen, likelihoods, strict=True):
-            state = best.states[learner.number]
-            moments = row_moments_of(likelihood, np.arange(len(likelihood)), _as_prior(state))
-            states[learner.number] = learner.form.with_beliefs(
-                state, moments.mean, moments.deviation
-            )
-        return states
+        chosen = {n: best.states[n] for n in rows}
+        forms = {n: self.problem.coins[n].form for n in rows}
+        weights = self.problem.weights(best.states)
+        found = believed(self.problem.expectation, weights, chosen, forms, n_buckets)
+        return [found.get(number, state) for number, state in enumerate(best.states)]
 
     def _with_rows(self, best: Evaluation) -> set[int]:
         """Coins with rows by query or document, with many rows, or with a prior that is learned;
@@ -140,50 +136,12 @@ class Beliefs:
     def _widened(self, at: Evaluation, shared: Shared, covariance: Any) -> Evaluation:
         """Spreads that also know what shared coins leave open."""
         states = list(at.states)
-        precision = {}
-        for number in shared.rows:
-            state = at.states[number]
-            slope = np.maximum(state.centre * (1 - state.centre), 1e-12)
-            precision[number] = (slope / np.maximum(state.spread, 1e-9)) ** 2
+        precision = {number: precision_of(at.states[number]) for number in shared.rows}
         for number, extra in shared.widening(at, covariance, precision).items():
-            state = at.states[number]
-            slope = state.centre * (1 - state.centre)
-            # No probability strays more than one that is either 0 or 1.
-            spread = np.minimum(np.sqrt(state.spread**2 + slope**2 * extra), np.sqrt(slope))
-            states[number] = replace(state, spread=spread)
-        held = shared.by_coin(shared.held)
-        for number, deviation in shared.spreads(at.states, covariance).items():
-            state = at.states[number]
-            if isinstance(state, TableState):
-                slope = state.probability * (1 - state.probability)
-                spread = np.minimum(slope * deviation, np.sqrt(slope))
-                evidence = informed_evidence(state, held[number])
-                states[number] = replace(
-                    state, spread=spread, centre=state.probability, evidence=evidence
-                )
+            states[number] = widened(at.states[number], extra)
+        for number, state in shared.with_spreads(at.states, covariance).items():
+            states[number] = state
         return replace(at, states=states)
-
-    def _likelihoods(self, best: Evaluation, learners: list[_Learner], n_buckets: int) -> Any:
-        weights = self.problem.weights(best.states)
-        asked = []
-        for learner in learners:
-            state: TableState = best.states[learner.number]
-            wanted = np.ones(len(state.probability), bool)
-            if state.is_fixed is not None:
-                wanted &= ~state.is_fixed
-            asked.append(
-                Asked(learner.number, weights[learner.number][1], _as_prior(state), wanted)
-            )
-        return row_likelihoods(self.problem.expectation, weights, asked, n_buckets)
-
-
-def _as_prior(state: TableState) -> Any:
-    """The Beta prior of each row; pseudo-counts of less than half a flip count as that much, since
-    otherwise a single click would be certainty."""
-    n_rows = len(state.probability)
-    counts = [np.broadcast_to(np.asarray(side, float), (n_rows,)) for side in state.pseudo]
-    floor = 0.0 if state.priors is not None else 0.5
-    return np.maximum(np.stack(counts), max(floor, 1e-3))
 
 
 def _prior_of(state: TableState, grouping: Grouping) -> Priors:

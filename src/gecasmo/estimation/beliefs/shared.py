@@ -9,15 +9,18 @@ and so come out wide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.estimation.beliefs.rows import group_shifts, row_answers
+from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.forms import FormState
+from gecasmo.forms import FormState, TableState
 
 Floats = NDArray[np.float64]
 Tie = tuple[int, ...]
@@ -51,72 +54,64 @@ class Shared:
             return np.zeros((0, 0))
         n_buckets, factor = self.problem.expectation.sample(_PAGES)
         states = list(best.states)
-        at = self._slopes(states, n_buckets, factor)
+        at = self._slopes(states, n_buckets)
         information = np.zeros((self.size, self.size))
         touched = {number: np.zeros((len(at.rows[number]), self.size)) for number in self.rows}
         for place in range(self.size):
-            moved = self._moved(states, np.eye(self.size)[place] * _STEP)
-            there = self._slopes(moved, n_buckets, factor)
+            there = self._slopes(self.moved(states, np.eye(self.size)[place] * _STEP), n_buckets)
             information[:, place] = (at.shared - there.shared) / _STEP
             for number in self.rows:
                 touched[number][:, place] = (at.rows[number] - there.rows[number]) / _STEP
-        self.held = np.diag(information).copy()
         for number in self.rows:
             # Rows answer to what moves them, and take that much information away.
-            precision = self._precision(states, number, at, n_buckets, factor)
-            answers = self._response(states[number], touched[number], precision)
+            precision = self._precision(states, number, at, n_buckets)
+            shifts = group_shifts(states[number], touched[number], precision)
+            answers = row_answers(states[number], touched[number], precision, shifts)
             information -= touched[number].T @ answers
-        return _covariance((information + information.T) / 2)
+        # More pages have more rows of the same kind, and say so much more.
+        return _covariance(factor * (information + information.T) / 2)
+
+    def directions(self, covariance: Floats) -> list[Floats]:
+        """The widest moves of the shared vectors, each as long as a standard deviation."""
+        if not self.size:
+            return []
+        values, vectors = np.linalg.eigh(covariance)
+        widest = np.argsort(values)[::-1][:_DIRECTIONS]
+        return [np.sqrt(values[n]) * vectors[:, n] for n in widest if values[n] > 0]
+
+    def row_slopes(self, best: Evaluation, direction: Floats, numbers: Iterable[int]) -> Any:
+        """By coin, how the slope of each row changes when the shared vectors move."""
+        moved = self.moved(list(best.states), direction)
+        counts = self.problem.expectation.run(self.problem.weights(moved))
+        return {
+            number: slope_change(counts, best.counts, number, best.states[number].probability)
+            for number in numbers
+        }
 
     def widening(
         self, best: Evaluation, covariance: Floats, precision: dict[int, Floats]
     ) -> dict[int, Floats]:
         """By coin, the variance that each row's logit gains; `precision` is what rows have."""
         extra = {number: np.zeros(len(own)) for number, own in precision.items()}
-        if not self.size:
-            return extra
-        values, vectors = np.linalg.eigh(covariance)
-        for place in np.argsort(values)[::-1][:_DIRECTIONS]:
-            if values[place] <= 0:
-                break
-            length = np.sqrt(values[place])
-            moved = self._moved(list(best.states), length * vectors[:, place])
-            counts = self.problem.expectation.run(self.problem.weights(moved))
-            for number, own in precision.items():
-                p = self.problem.coins[number].form.predict(
-                    best.states[number], self.problem.coins[number].rows
-                )
-                change = counts.tables[number] - best.counts.tables[number]
-                slope = change[1] - change.sum(axis=0) * p
-                extra[number] += self._response(best.states[number], slope[:, None], own)[:, 0] ** 2
+        for direction in self.directions(covariance):
+            for number, slopes in self.row_slopes(best, direction, precision).items():
+                state, own = best.states[number], precision[number]
+                shifts = group_shifts(state, slopes, own)
+                extra[number] += row_answers(state, slopes, own, shifts)[:, 0] ** 2
         return extra
 
-    def _response(self, state: Any, slopes: Floats, precision: Floats) -> Floats:
-        """How far rows' logits move when their slopes change by the columns of `slopes`.
-
-        The mean of a learned prior moves along with its rows, or it would hold a scale that nothing
-        else holds. The smaller of its pseudo-counts stays as it is: a Beta distribution of small
-        numbers then only changes its scale, which is just what shared coins may do to rows.
-        """
-        alone: Floats = slopes / precision[:, None]
-        if state.priors is None or state.grouping is None:
-            return alone
-        p, group = state.probability, state.grouping.number
-        mean, strength = state.priors.mean[group], state.priors.strength[group]
-        pull = np.where(mean < 0.5, strength / mean * p, strength / (1 - mean) * (1 - p))
-        size = np.maximum(np.bincount(group, minlength=state.grouping.n_groups), 1)
-
-        def average(values: Floats) -> Floats:
-            found = np.bincount(group, weights=values, minlength=state.grouping.n_groups)
-            return found / size
-
-        give = p * (1 - p)
-        echo = np.maximum(1 - average(give * pull / precision), 0.05)
-        answers = np.empty_like(alone)
-        for place in range(slopes.shape[1]):
-            moved = average(give * alone[:, place]) / echo
-            answers[:, place] = alone[:, place] + pull * moved[group] / precision
-        return answers
+    def with_spreads(
+        self, states: Sequence[FormState], covariance: Floats
+    ) -> dict[int, TableState]:
+        """The shared tables, with how sure their rows are."""
+        found = {}
+        for number, deviation in self.spreads(states, covariance).items():
+            state = states[number]
+            if isinstance(state, TableState):
+                slope = state.probability * (1 - state.probability)
+                spread = np.minimum(slope * deviation, np.sqrt(slope))
+                found[number] = replace(state, spread=spread, centre=state.probability)
+        return found
 
     def spreads(self, states: Sequence[FormState], covariance: Floats) -> dict[int, Floats]:
         """By coin, the standard deviation of each of its logits; NaN where nothing tells."""
@@ -143,7 +138,8 @@ class Shared:
     def _form(self, tie: Tie) -> Any:
         return self.problem.coins[tie[0]].form
 
-    def _moved(self, states: list[FormState], by: Floats) -> list[FormState]:
+    def moved(self, states: list[FormState], by: Floats) -> list[FormState]:
+        """The states with the shared vectors moved."""
         states = list(states)
         start = 0
         for tie, size in zip(self.ties, self.sizes, strict=True):
@@ -155,10 +151,8 @@ class Shared:
             start += size
         return states
 
-    def _slopes(self, states: list[FormState], n_buckets: int, factor: float) -> _Slopes:
+    def _slopes(self, states: list[FormState], n_buckets: int) -> _Slopes:
         counts = self.problem.expectation.run(self.problem.weights(states), n_buckets)
-        for table in counts.tables:
-            table *= factor
         shared = [score_of(self.problem, states, tie, counts) for tie in self.ties]
         rows = {}
         for number in self.rows:
@@ -168,14 +162,14 @@ class Shared:
         return _Slopes(np.concatenate(shared), rows, flips)
 
     def _precision(
-        self, states: list[FormState], number: int, at: _Slopes, n_buckets: int, factor: float
+        self, states: list[FormState], number: int, at: _Slopes, n_buckets: int
     ) -> Floats:
         """The information on each row's logit, with that of its prior."""
         form: Any = self.problem.coins[number].form
         vector = np.clip(form.vector(states[number]), -20.0, 20.0)
         moved = list(states)
         moved[number] = form.from_vector(states[number], vector + _STEP)
-        there = self._slopes(moved, n_buckets, factor)
+        there = self._slopes(moved, n_buckets)
         p = states[number].probability
         complete = at.flips[number] * p * (1 - p)
         seen = (at.rows[number] - there.rows[number]) / _STEP
@@ -184,6 +178,13 @@ class Shared:
         if states[number].is_fixed is not None:
             precision = np.where(states[number].is_fixed, np.inf, precision)
         return precision
+
+
+def slope_change(counts: Counts, before: Counts, number: int, probability: Floats) -> Floats:
+    """How other counts change the slope of the likelihood by each row's logit, as a column."""
+    change = counts.tables[number] - before.tables[number]
+    slope: Floats = change[1] - change.sum(axis=0) * probability
+    return slope[:, None]
 
 
 class _Slopes(NamedTuple):
