@@ -30,9 +30,14 @@ from gecasmo.models import (
 if TYPE_CHECKING:
     from gecasmo.checkup import check
     from gecasmo.evaluation import compare
+    from gecasmo.logs.store import open_log
 
 # Made when they are first asked for: `import gecasmo` stays light.
-_LATER = {"check": "gecasmo.checkup", "compare": "gecasmo.evaluation"}
+_LATER = {
+    "check": "gecasmo.checkup",
+    "compare": "gecasmo.evaluation",
+    "open_log": "gecasmo.logs.store",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -79,5 +84,6 @@ __all__ = [
     "flip",
     "load",
     "matrices",
+    "open_log",
     "read_log",
 ]

@@ -23,6 +23,7 @@ from gecasmo.cli.paper import paper
 from gecasmo.cli.propensities import propensities
 from gecasmo.cli.simulate import simulate
 from gecasmo.cli.streams import write_remark
+from gecasmo.cli.update import update
 
 app = typer.Typer(
     cls=Guarded,
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 _PANELS = {
     "Look around": (demo, models, describe),
-    "From a log to judgments": (check, compare, fit, judgments, propensities),
+    "From a log to judgments": (check, compare, fit, update, judgments, propensities),
     "Look into a fit": (evaluate, explain, simulate),
     "Research": (paper,),
 }

@@ -16,7 +16,7 @@ def load_fit(path: str) -> Model:
     from gecasmo import load
 
     file = Path(path).expanduser()
-    if file.is_dir():
+    if file.is_dir() and not (file / "manifest.json").is_file():
         raise SavedModelError(f"{path} is a folder; name the file that `gecasmo fit` wrote.")
     if not file.exists():
         raise SavedModelError(

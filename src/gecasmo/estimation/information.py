@@ -133,6 +133,24 @@ def _row_slopes(
     return slopes
 
 
+def tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
+    """The states with better priors, or None if all are content."""
+    states = list(best.states)
+    is_changed = False
+    for tie in problem.ties:
+        coin = problem.coins[tie[0]]
+        tune = getattr(coin.form, "tuned", None)
+        if tune is None:
+            continue
+        tails, heads = problem.counts(tie, best)
+        information = row_information(problem, best, tie)
+        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
+        is_changed |= state is not best.states[tie[0]]
+        for number in tie:
+            states[number] = state
+    return states if is_changed else None
+
+
 def small_ties(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...]]:
     """The forms that can be differentiated, as many as stay below the limit, smallest first."""
     sizes = []
@@ -177,7 +195,7 @@ def _sample(
     or not be there at all; then all pages are looked at.
     """
     n_buckets, factor = problem.expectation.sample(_PAGES)
-    if factor == 1:
+    if n_buckets == N_BUCKETS:
         return n_buckets, factor
     part = problem.expectation.run(problem.weights(best.states), n_buckets)
     for tie in ties:
@@ -190,7 +208,7 @@ def _sample(
             weight = flips * probability * (1 - probability)
             known.append(form.squares(state, rows, weight) if hasattr(form, "squares") else weight)
         if not np.all((known[0] > 0.7 * known[1]) & (known[0] < 1.5 * known[1]) | (known[1] == 0)):
-            return N_BUCKETS, 1.0
+            return N_BUCKETS, problem.expectation.scale
     return n_buckets, factor
 
 

@@ -6,13 +6,15 @@ does not fit into memory, are taken elsewhere.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.forms import FormState
+from gecasmo.forms import FormState, Table, TableState
+from gecasmo.kernels import row_sweeps
 
 Floats = NDArray[np.float64]
 Three = tuple[FormState, FormState, FormState]  # a state, and the states one and two steps later
@@ -43,6 +45,8 @@ def is_vector(form: Any) -> bool:
 
 def move_of(form: Any, states: Three) -> Move:
     """The move of a form's vector; rows at exactly 0 or 1 begin at infinity, to be left alone."""
+    if _is_large_table(form, states):
+        return Move(*row_sweeps.moves(*(state.probability for state in states)))
     a, b, c = (form.vector(state) for state in states)
     first, second, usable = _differences(a, b, c)
     return Move(a if usable.all() else np.where(usable, a, np.inf), first, second)
@@ -53,6 +57,8 @@ def lengths_of(form: Any, rows: Rows, states: Three, move: Move, flips: Floats) 
     if not len(move.origin):
         return Lengths(0.0, 0.0)
     probability = form.predict(states[1], rows)
+    if _is_large_table(form, states):
+        return Lengths(*row_sweeps.lengths(flips, probability, move.first, move.second))
     weight = flips * probability * (1 - probability)
     moved, bent, usable = move.first, move.second, np.isfinite(move.origin)
     if hasattr(form, "logits"):
@@ -63,6 +69,10 @@ def lengths_of(form: Any, rows: Rows, states: Three, move: Move, flips: Floats) 
 
 def extrapolated(form: Any, twice: FormState, move: Move, length: float) -> FormState:
     """The state that a move leads to when it is gone on with."""
+    if _is_large_table(form, (twice,)):
+        return form.moved_to(
+            twice, row_sweeps.followed(move, length, twice.probability, twice.is_fixed)
+        )
     beyond = move.origin + 2 * length * move.first + length**2 * move.second
     settled = ~np.isfinite(beyond)
     if settled.any():
@@ -79,8 +89,18 @@ def squared_distance(
     about it has length one.
     """
     was, now = form.predict(before, rows), form.predict(after, rows)
+    if _is_large_table(form, (before, after)):
+        return row_sweeps.squared_distance(was, now, flips)
     spread = np.maximum(was * (1 - was), 1e-12)
     return float((flips * (now - was) ** 2 / spread).sum())
+
+
+def _is_large_table(form: Any, states: Sequence[FormState]) -> bool:
+    """Whether this is a table that has sweeps of its own."""
+    return type(form) is Table and all(
+        isinstance(state, TableState) and row_sweeps.is_large(len(state.probability))
+        for state in states
+    )
 
 
 def _differences(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:

@@ -26,28 +26,60 @@ class Calibration:
     bins: pl.DataFrame
 
 
+@dataclass(frozen=True)
+class CalibrationSums:
+    """What a calibration is made of; sums of several logs add up.
+
+    `by_bin` has, `[which, bin]`, the weight of the results, of their probabilities and of clicks.
+    """
+
+    total: float
+    squares: float
+    by_bin: Floats
+
+    @classmethod
+    def of(
+        cls,
+        click: NDArray[np.bool_],
+        probability: Floats,
+        weight: Floats,
+        n_bins: int = N_BINS,
+    ) -> CalibrationSums:
+        """The sums over shown results."""
+        number = np.minimum((probability * n_bins).astype(np.int64), n_bins - 1)
+        by_bin = [
+            np.bincount(number, weights=weight * values, minlength=n_bins)
+            for values in (np.ones(len(click)), probability, click)
+        ]
+        squares = float((weight * (click - probability) ** 2).sum())
+        return cls(float(weight.sum()), squares, np.stack(by_bin))
+
+    def __add__(self, other: CalibrationSums) -> CalibrationSums:
+        return CalibrationSums(
+            self.total + other.total, self.squares + other.squares, self.by_bin + other.by_bin
+        )
+
+    def finish(self) -> Calibration:
+        """The calibration on all results together."""
+        n_bins = self.by_bin.shape[1]
+        used = np.flatnonzero(self.by_bin[0] > 0)
+        results, predicted, observed = self.by_bin[:, used]
+        gaps = float(np.abs(predicted - observed).sum())
+        bins = pl.DataFrame(
+            {
+                "bin": used + 1,
+                "low": used / n_bins,
+                "high": (used + 1) / n_bins,
+                "results": results,
+                "predicted": predicted / results,
+                "observed": observed / results,
+            }
+        )
+        return Calibration(brier=self.squares / self.total, ece=gaps / self.total, bins=bins)
+
+
 def calibration(
     click: NDArray[np.bool_], probability: Floats, weight: Floats, n_bins: int = N_BINS
 ) -> Calibration:
     """How well click probabilities agree with clicks, per shown result."""
-    total = float(weight.sum())
-    squares = float((weight * (click - probability) ** 2).sum())
-    number = np.minimum((probability * n_bins).astype(np.int64), n_bins - 1)
-    weights, predicted, observed = (
-        np.bincount(number, weights=weight * values, minlength=n_bins)
-        for values in (np.ones(len(click)), probability, click)
-    )
-    used = np.flatnonzero(weights > 0)
-    results, predicted, observed = weights[used], predicted[used], observed[used]
-    gaps = float(np.abs(predicted - observed).sum())
-    bins = pl.DataFrame(
-        {
-            "bin": used + 1,
-            "low": used / n_bins,
-            "high": (used + 1) / n_bins,
-            "results": results,
-            "predicted": predicted / results,
-            "observed": observed / results,
-        }
-    )
-    return Calibration(brier=squares / total, ece=gaps / total, bins=bins)
+    return CalibrationSums.of(click, probability, weight, n_bins).finish()

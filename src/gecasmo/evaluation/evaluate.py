@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from gecasmo.evaluation.calibration import Calibration, calibration
-from gecasmo.evaluation.perplexity import Floats, Perplexity, perplexity
+from gecasmo.evaluation.calibration import Calibration
+from gecasmo.evaluation.perplexity import Perplexity
+from gecasmo.evaluation.sums import EvaluationSums
 from gecasmo.evaluation.words import counted
-from gecasmo.logs import ClickLog
+from gecasmo.model.streaming import in_memory, is_stored, over_partitions
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
@@ -108,40 +107,48 @@ class Evaluation:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def evaluate(model: Model, log: ClickLog, impossible: Impossible = "raise") -> Evaluation:
-    """Log-likelihood and perplexities; pages of probability zero are treated as asked."""
-    from gecasmo.model.answers import marginal_clicks, per_session
-    from gecasmo.model.impossible import FLOOR, Filtered
+def evaluate(model: Model, log: Any, impossible: Impossible = "raise") -> Evaluation:
+    """Log-likelihood and perplexities; pages of probability zero are treated as asked.
 
-    filtered = Filtered(model, log, impossible, warn=False)  # the table says what was left out
-    filtered.require_some()
-    kept = filtered.kept[log.page]
-    weight = log.weight[log.page]
-    marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
-    conditional = filtered.click
-    if impossible == "floor":
-        marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
-    click, rank = log.click[kept], log.rank[kept]
-    logs = per_session(log, np.log(filtered.probability))[filtered.kept]
-    weights = log.weight[filtered.kept]
-    n_bad = len(np.unique(log.page[filtered.is_impossible]))
-    total = float((logs * weights).sum())
-    return Evaluation(
-        model=model.name,
-        n_sessions=int(filtered.kept.sum()),
-        n_results=int(kept.sum()),
-        n_impossible=n_bad,
-        impossible=impossible,
-        log_likelihood=total / float(weights.sum()),
-        log_likelihood_per_result=total / float(weight[kept].sum()),
-        marginal=perplexity(click, marginal[kept], rank, weight[kept]),
-        conditional=perplexity(click, conditional[kept], rank, weight[kept]),
-        calibration=calibration(click, marginal[kept], weight[kept]),
+    A stored log is evaluated partition by partition.
+    """
+    if not is_stored(log):
+        sums = EvaluationSums.of(model, in_memory(log), impossible)
+        return finished(sums, model.name, impossible)
+    parts = over_partitions(
+        model, log, lambda view, pages: EvaluationSums.of(view, pages, impossible)
     )
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return finished(total, model.name, impossible, is_folded(log))
 
 
-def floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floats:
-    """Click probabilities by which nothing that happened had probability 0."""
-    never = click & (probability <= 0)
-    always = ~click & (probability >= 1)
-    return np.where(never, floor, np.where(always, 1 - floor, probability))
+def is_folded(log: Any) -> bool:
+    """Whether the weight of a stored page says how many sessions of the source it stands for."""
+    n_sessions = getattr(log, "n_sessions", -1)
+    return bool(getattr(log, "total_weight", None) == n_sessions)
+
+
+def finished(
+    sums: EvaluationSums, name: str, impossible: str, is_folded: bool = False
+) -> Evaluation:
+    """The evaluation of a model of this name from the sums over a log.
+
+    With `is_folded` a page that occurred several times counts as so many sessions.
+    """
+    sums.tally.require_some(name)
+    pages, results, bad = sums.weighed
+    counts = (sums.tally.n_kept, sums.tally.n_results_kept, sums.n_impossible)
+    if is_folded:
+        counts = (round(pages), round(results), round(bad))
+    return Evaluation(
+        name,
+        *counts,
+        impossible=impossible,
+        log_likelihood=sums.log_likelihood / pages,
+        log_likelihood_per_result=sums.log_likelihood / results,
+        marginal=sums.marginal.finish(),
+        conditional=sums.conditional.finish(),
+        calibration=sums.calibration.finish(),
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.evaluation.evaluate import floored
+from gecasmo.evaluation.sums import floored
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import marginal_clicks, per_session
 from gecasmo.model.base import Impossible, Model

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms.memory import Memory, Union
 from gecasmo.forms.protocol import Floats, as_key
 
 NUMBERS = (int, float, np.integer, np.floating)
@@ -61,6 +62,10 @@ class Fixed:
     def from_vector(self, state: Rows, vector: Floats) -> Rows:
         return state
 
+    def memory(self, state: Rows, counts: Floats, decay: float) -> Memory:
+        """What an update goes on from: nothing but counts."""
+        return FixedMemory(self, state, counts, decay)
+
     def to_frame(self, state: Rows) -> pl.DataFrame:
         column = pl.Series("probability", np.full(len(state), self.value))
         return pl.DataFrame([*state.frame.get_columns(), column])
@@ -79,3 +84,33 @@ class Fixed:
         frame = frames["table"]
         keys = tuple(data["keys"])
         return form, Rows(keys, [frame[key] for key in keys], len(frame))
+
+
+class FixedMemory:
+    """The past of a probability that is given: how often it was flipped."""
+
+    is_learned = False
+
+    def __init__(self, form: Fixed, state: Rows, counts: Floats, decay: float) -> None:
+        self.form, self.before, self.counts = form, state, decay * counts
+
+    def begin(self, rows: Rows) -> Rows:
+        self.union = Union(self.before, rows)
+        return rows
+
+    def known(self, state: Rows) -> Floats:
+        return np.zeros(0)
+
+    def pull(self, state: Rows) -> Floats:
+        return np.zeros(0)
+
+    def moved(self, state: Rows, moves: Floats) -> Rows:
+        return state
+
+    def alone(self, state: Rows) -> Rows:
+        return state
+
+    def merged(self, state: Rows, alone: Rows | None, counts: Floats) -> tuple[Rows, Floats]:
+        total: Floats = self.union.widened(self.counts, 0.0)
+        total[:, self.union.place] += counts
+        return self.union.rows(), total

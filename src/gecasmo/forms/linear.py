@@ -66,6 +66,25 @@ class _Point(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Past:
+    """What data that are gone say of coefficients, to second order around where they left them."""
+
+    at: Floats
+    slope: Floats
+    information: Floats
+
+    def value(self, coefficients: Floats) -> float:
+        """How much better or worse than there."""
+        moved = coefficients - self.at
+        return float(self.slope @ moved - 0.5 * moved @ self.information @ moved)
+
+    def slope_at(self, coefficients: Floats) -> Floats:
+        """The derivative of that."""
+        slope: Floats = self.slope - self.information @ (coefficients - self.at)
+        return slope
+
+
+@dataclass(frozen=True)
 class Regression:
     """Weighted logistic regression: heads and tails per row, a normal prior on coefficients.
 
@@ -78,6 +97,7 @@ class Regression:
     tails: Floats
     precision: Floats  # of the prior, per coefficient
     variance: float | None = None
+    past: Past | None = None
 
     def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
         """Newton's method from a start, each step shortened until it is uphill."""
@@ -117,6 +137,8 @@ class Regression:
         else:
             done = self._pass_in_pieces(coefficients, offsets, with_slope)
         value = done.value - 0.5 * float((self.precision * coefficients**2).sum())
+        if self.past is not None:
+            value += self.past.value(coefficients)
         if offsets is not None:
             assert self.variance is not None
             value -= 0.5 * float((offsets**2).sum()) / self.variance
@@ -198,7 +220,8 @@ class Regression:
         a row's logit is `weight`."""
         if self.variance is not None:
             weight = weight / (1 + weight * self.variance)
-        return self.design.normal_matrix(weight) + np.diag(self.precision)
+        matrix = self.design.normal_matrix(weight) + np.diag(self.precision)
+        return matrix if self.past is None else matrix + self.past.information
 
     def _is_long(self, step: Floats, offset_step: Floats | None) -> bool:
         """Whether a step that gains next to nothing moves some logit all the same.
@@ -215,6 +238,8 @@ class Regression:
     def _direction(self, here: _Point) -> tuple[Floats, Floats | None, float]:
         """Newton's step, and the gain that it promises to first order."""
         penalty = self.precision * here.coefficients
+        if self.past is not None:
+            penalty = penalty - self.past.slope_at(here.coefficients)
         slope = here.done.slope - penalty
         if not len(slope) and here.offsets is None:
             return slope, None, 0.0
@@ -238,6 +263,8 @@ class Regression:
                 weight = weight / (1 + weight * self.variance)
             return self._solve_iteratively(weight, slope)
         matrix = done.matrix.copy()
+        if self.past is not None:
+            matrix += self.past.information
         diagonal = np.einsum("ii->i", matrix)
         diagonal += self.precision
         # A trace of a ridge: where columns are collinear, the smallest coefficients are taken. Each
@@ -251,12 +278,16 @@ class Regression:
         squares = self.design.squares(weight)
         penalty = self.precision + np.maximum(1e-11 * squares, 1e-300)
         scale = squares + penalty
+        known = None if self.past is None else self.past.information
+        if known is not None:
+            scale = scale + np.diag(known)
         n = len(slope)
 
         def normal(given: Any) -> Floats:
             vector: Floats = np.ravel(given)
             logits = self.design.times(vector)
-            return self.design.transposed_times(weight * logits) + penalty * vector
+            result = self.design.transposed_times(weight * logits) + penalty * vector
+            return result if known is None else result + known @ vector
 
         matrix = LinearOperator((n, n), matvec=normal, dtype=np.float64)
         inverse = LinearOperator((n, n), matvec=lambda v: np.ravel(v) / scale, dtype=np.float64)

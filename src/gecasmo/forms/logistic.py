@@ -22,7 +22,8 @@ from gecasmo.forms.coding import (
 )
 from gecasmo.forms.collinearity import collinear
 from gecasmo.forms.design import Design
-from gecasmo.forms.linear import Regression, Solution, probabilities
+from gecasmo.forms.linear import Past, Regression, Solution, probabilities
+from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
 
 # The covariance of more coefficients than this is not worked out.
@@ -39,6 +40,7 @@ class LogisticState:
     is_exact: bool = True  # whether the covariance knows that flips are hidden
     is_known: NDArray[np.bool_] | None = None  # of which coefficients the data say something
     is_separated: bool = False
+    past: Past | None = None  # only during an update: what earlier logs say
     designs: ByRows = field(default_factory=ByRows)
 
 
@@ -167,7 +169,8 @@ class Logistic:
 
     def penalty(self, state: LogisticState) -> float:
         precision = self.precision(len(state.coefficients))
-        return -0.5 * float((precision * state.coefficients**2).sum())
+        penalty = -0.5 * float((precision * state.coefficients**2).sum())
+        return penalty if state.past is None else penalty + state.past.value(state.coefficients)
 
     def remarks(self, state: LogisticState, heads: Floats, tails: Floats) -> list[str]:
         # Without an intercept a constant column stands in for one.
@@ -229,7 +232,8 @@ class Logistic:
         residual = heads - (heads + tails) * self.predict(state, rows)
         precision = self.precision(len(state.coefficients))
         slope = self.design(state, rows).transposed_times(residual)
-        return slope - precision * state.coefficients
+        slope = slope - precision * state.coefficients
+        return slope if state.past is None else slope + state.past.slope_at(state.coefficients)
 
     def informed(
         self,
@@ -283,6 +287,12 @@ class Logistic:
             effects = np.append(state.coefficients[block], 0.0)
             parts.append(effects[old.level_numbers(values, name)])
         return replace(begun, coefficients=np.concatenate(parts))
+
+    def memory(self, state: LogisticState, counts: Floats, decay: float) -> Memory:
+        """What an update goes on from."""
+        from gecasmo.forms.logistic_memory import LogisticMemory
+
+        return LogisticMemory(self, state, decay)
 
     def summary(self, state: LogisticState) -> str:
         """A few words on what was learned."""
@@ -451,7 +461,8 @@ class Logistic:
     ) -> Regression:
         """The M-step as a regression."""
         design = self.design(state, rows)
-        return Regression(design, heads, tails, self.precision(design.n_columns), variance)
+        precision = self.precision(design.n_columns)
+        return Regression(design, heads, tails, precision, variance, state.past)
 
 
 def state_blocks(state: LogisticState) -> list[slice]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -19,6 +19,10 @@ from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical, Grouping, Priors
 from gecasmo.forms.protocol import Floats, as_key
+from gecasmo.kernels import row_sweeps
+
+if TYPE_CHECKING:
+    from gecasmo.forms.parted_table import PartedTable
 
 
 @dataclass(frozen=True)
@@ -121,17 +125,27 @@ class Table:
         return TableState(rows, probability, self.otherwise, is_fixed, pseudo=self.pseudo_counts)
 
     def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: TableState) -> TableState:
+        if row_sweeps.is_large(len(rows)):
+            return self.moved_to(
+                previous,
+                row_sweeps.fitted(
+                    heads, tails, previous.pseudo, previous.is_fixed, previous.probability
+                ),
+            )
         a, b = previous.pseudo
-        total = heads + tails
-        if np.all(a + b > 0):
-            probability = (heads + a) / (total + (a + b))
-        else:
-            probability = np.divide(heads, total, out=previous.probability.copy(), where=total > 0)
+        total = heads + tails + (a + b)
+        probability = np.divide(heads + a, total, out=previous.probability.copy(), where=total > 0)
         if previous.is_fixed is not None:
             probability = np.where(previous.is_fixed, previous.probability, probability)
-        return replace(previous, probability=probability, spread=None, centre=None)
+        return self.moved_to(previous, probability)
 
-    def predict(self, state: TableState, rows: Rows) -> Floats:
+    def moved_to(self, state: TableState, probability: Floats) -> TableState:
+        """The state with other probabilities; what was believed of the old ones is gone."""
+        return replace(state, probability=probability, spread=None, centre=None)
+
+    def predict(self, state: TableState | PartedTable, rows: Rows) -> Floats:
+        if not isinstance(state, TableState):  # its rows are in files
+            return state.predict(rows)
         if rows is state.rows:
             return state.probability
         found = self._find(state, rows)
@@ -143,20 +157,25 @@ class Table:
             answer = np.where(is_fixed & ~seen, given, answer)
         return answer
 
-    def known(self, state: TableState, rows: Rows) -> NDArray[np.bool_]:
+    def known(self, state: TableState | PartedTable, rows: Rows) -> NDArray[np.bool_]:
+        if not isinstance(state, TableState):
+            return state.known(rows)
         if rows is state.rows or state.is_constant:
             return np.ones(len(rows), bool)
         return self._find(state, rows) >= 0
 
-    def penalty(self, state: TableState) -> float:
+    def penalty(self, state: TableState | PartedTable) -> float:
+        if not isinstance(state, TableState):
+            return state.penalty()
+        if row_sweeps.is_large(len(state.probability)):
+            return row_sweeps.penalty(state.probability, state.pseudo, state.is_fixed)
         free = slice(None) if state.is_fixed is None else ~state.is_fixed
         p = state.probability[free]
         total = 0.0
-        with np.errstate(divide="ignore"):
-            for counts, logs in zip(state.pseudo, (np.log, np.log1p), strict=True):
-                if np.any(counts):
-                    own = counts[free] if isinstance(counts, np.ndarray) else counts
-                    total += float((own * logs(p if logs is np.log else -p)).sum())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            for counts, logs in zip(state.pseudo, (np.log(p), np.log1p(-p)), strict=True):
+                own = counts[free] if isinstance(counts, np.ndarray) else counts
+                total += float(np.where(own > 0, own * logs, 0.0).sum())
         return total
 
     def with_prior(self, state: TableState, priors: Priors, grouping: Grouping) -> TableState:
@@ -189,10 +208,12 @@ class Table:
         return TableMemory(self, state, counts, decay)
 
     def unseen(
-        self, state: TableState, rows: Rows
+        self, state: TableState | PartedTable, rows: Rows
     ) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
         """What is believed of rows that the fit had no part of: mean, spread, and what that rests
         on."""
+        if not isinstance(state, TableState):
+            return state.unseen(rows)
         mean, group = self._of_unseen(state, rows)
         if state.priors is None or state.grouping is None:
             a, b = state.pseudo
@@ -227,8 +248,10 @@ class Table:
             mean = state.grouping.exposures.of_unseen(rows) @ state.priors.mean
         return np.where(group >= 0, state.priors.mean[group], mean), group
 
-    def summary(self, state: TableState) -> str:
+    def summary(self, state: TableState | PartedTable) -> str:
         """A few words for `print(model)`."""
+        if not isinstance(state, TableState):
+            return state.summary()
         n_rows = len(state.probability)
         if n_rows == 1:
             return f"= {state.probability[0]:.4f}"
@@ -258,6 +281,8 @@ class Table:
         ]
 
     def vector(self, state: TableState) -> Floats:
+        if row_sweeps.is_large(len(state.probability)):
+            return row_sweeps.logits(state.probability)
         from scipy.special import logit  # not at the top: importing gecasmo stays light
 
         logits: Floats = logit(state.probability)
@@ -273,9 +298,11 @@ class Table:
         probability = _logistic(vector)
         if state.is_fixed is not None:
             probability = np.where(state.is_fixed, state.probability, probability)
-        return replace(state, probability=probability, spread=None, centre=None)
+        return self.moved_to(state, probability)
 
-    def to_frame(self, state: TableState) -> pl.DataFrame:
+    def to_frame(self, state: TableState | PartedTable) -> pl.DataFrame:
+        if not isinstance(state, TableState):
+            state = state.whole()[0]
         column = pl.Series("probability", state.probability)
         return pl.DataFrame([*state.rows.frame.get_columns(), column])
 

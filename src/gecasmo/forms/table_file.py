@@ -33,6 +33,9 @@ def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, p
         frame = frame.with_columns(pl.Series("*spread*", state.spread))
     if state.centre is not None:
         frame = frame.with_columns(pl.Series("*centre*", state.centre))
+    if state.evidence is not None:
+        sides = zip(("*heads*", "*tails*"), state.evidence, strict=True)
+        frame = frame.with_columns(pl.Series(name, side) for name, side in sides)
     frames = {"table": frame}
     if state.priors is not None and state.grouping is not None:
         priors, grouping = state.priors, state.grouping
@@ -85,8 +88,18 @@ def from_data(
         pseudo=form.pseudo_counts,
         spread=frame["*spread*"].to_numpy() if "*spread*" in frame.columns else None,
         centre=frame["*centre*"].to_numpy() if "*centre*" in frame.columns else None,
+        evidence=_evidence(frame),
     )
     return form, _with_priors(state, data, frames)
+
+
+def _evidence(frame: pl.DataFrame) -> Any:
+    if "*heads*" not in frame.columns:
+        return None
+    evidence = frame.select("*heads*", "*tails*").to_numpy().T.copy()
+    if not np.isfinite(evidence).all():
+        raise ModelError("what a table remembers of its logs are no numbers")
+    return evidence
 
 
 def _with_priors(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.forms import Fixed
+from gecasmo.forms.parted_table import PartedTable
 from gecasmo.forms.table import TableState
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
@@ -63,7 +64,7 @@ def is_anchored(model: Model, required: Required) -> bool:
     """Whether the scale of the coins that only appear as a product is fixed by a given number."""
     if not required.others or model.report_ is None:  # without a fit all numbers are given
         return True
-    states = model.states()
+    states = model.states(whole=False)
     return any(
         isinstance(model.forms[coin], Fixed) or _has_given_rows(states[coin])
         for coin in (*required.relevance, *required.others)
@@ -100,6 +101,8 @@ def scale_remark(model: Model) -> str:
 
 
 def _has_given_rows(state: Any) -> bool:
+    if isinstance(state, PartedTable):
+        return state.n_given > 0
     is_fixed = getattr(state, "is_fixed", None)  # only tables have it
     is_constant = getattr(state, "is_constant", False)
     return bool(is_constant or (is_fixed is not None and np.any(is_fixed)))

@@ -45,7 +45,7 @@ def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
     mean and standard deviation. Spread, low and high are null where a form does not tell.
     """
     coins = relevance_coins(model)
-    model.states()
+    model.states(whole=False)
     own: dict[str, pl.DataFrame] = {}
     if pairs is None:
         base = _pairs_of_fit(model, coins, level, own)

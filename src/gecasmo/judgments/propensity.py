@@ -84,7 +84,7 @@ def propensities(
         raise JudgmentsError(f"level={level!r}: an interval's level lies between 0 and 1.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0 or repeats == 1:
         raise JudgmentsError(f"repeats={repeats!r}: 0, or a whole number above 1, is wanted.")
-    model.states()
+    model.states(whole=False)
     required = required_coins(model)
     own = examination_coin(model, required)
     if own is None and log is None:

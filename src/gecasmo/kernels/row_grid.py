@@ -10,59 +10,84 @@ import math
 
 import numpy as np
 
+from gecasmo.kernels.vector_math import exp_of, log_of
+
 # mypy: ignore-errors
 
+# Points reach from -WIDEST to WIDEST at first; beyond, in nats below the best point, NOTHING is.
+WIDEST = 14.0
+NOTHING = 18.0
+N_COARSE = 12
+MOST_ATTEMPTS = 9
+# So many factors of at least 1e-30 are multiplied before a logarithm is taken.
+AT_ONCE = 8
 
-def group_by_row(rows, n_rows, start, order):
-    """A counting sort: `order[start[r]:start[r + 1]]` are the places of row r."""
+
+def group_by_row(rows, first, start, order):
+    """A counting sort: `order[start[r]:start[r + 1]]` are the places of row `first` + r."""
     for place in range(len(rows)):
-        start[rows[place] + 1] += 1
-    for row in range(n_rows):
+        start[rows[place] - first + 1] += 1
+    for row in range(len(start) - 1):
         start[row + 1] += start[row]
-    seen = np.zeros(n_rows, np.int64)
+    seen = np.zeros(len(start) - 1, np.int64)
     for place in range(len(rows)):
-        row = rows[place]
+        row = rows[place] - first
         order[start[row] + seen[row]] = place
         seen[row] += 1
 
 
-def repeats_on_pages(starts, rows, times, is_first):
-    """How often the row at each place stands on its page, and whether this is the first time."""
+def find_repeats(starts, rows, found):
+    """Whether any row stands twice on a page, as far as short pages go: `found[0]`.
+
+    Of long pages it says so without looking, since looking would be quadratic.
+    """
     for page in range(len(starts) - 1):
         begin = starts[page]
         end = starts[page + 1]
-        if end - begin > 200:  # many places: sort them
-            order = np.argsort(rows[begin:end], kind="mergesort")
-            i = 0
-            while i < len(order):
-                j = i
-                while j < len(order) and rows[begin + order[j]] == rows[begin + order[i]]:
-                    j += 1
-                for k in range(i, j):
-                    times[begin + order[k]] = j - i
-                    is_first[begin + order[k]] = k == i
-                i = j
-            continue
-        for place in range(begin, end):
-            is_first[place] = True
-            times[place] = 1
-            for above in range(begin, place):
-                if rows[above] == rows[place]:
-                    is_first[place] = False
-        for place in range(begin, end):
-            if is_first[place]:
-                continue
-            n = 0
-            for other in range(begin, end):
-                n += rows[other] == rows[place]
-            for other in range(begin, end):
-                if rows[other] == rows[place]:
-                    times[other] = n
+        n_same = end - begin > 200
+        if not n_same:
+            for place in range(begin + 1, end):
+                for above in range(begin, place):
+                    n_same |= rows[above] == rows[place]
+        if n_same:
+            found[0] = True
+            return
+
+
+def gather_columns(rows, table, out):
+    """`out[:, k] = table[:, rows[k]]` for a table of two lines."""
+    for k in range(len(rows)):
+        out[0, k] = table[0, rows[k]]
+        out[1, k] = table[1, rows[k]]
+
+
+def add_lines(n_points, first, last, slope, level, p, total, product, logs, scratch):
+    """Add to `total` the logarithm of the product of lines, at each of the points p."""
+    whole = first + (last - first) // AT_ONCE * AT_ONCE
+    for j in range(first, whole, AT_ONCE):
+        for k in range(n_points):
+            x = 1.0
+            for i in range(AT_ONCE):
+                x *= max(slope[j + i] * p[k] + level[j + i], 1e-30)
+            product[k] = x
+        log_of(n_points, product, logs, scratch)
+        for k in range(n_points):
+            total[k] += logs[k]
+    if whole < last:
+        for k in range(n_points):
+            product[k] = 1.0
+        for j in range(whole, last):
+            a = slope[j]
+            b = level[j]
+            for k in range(n_points):
+                product[k] *= max(a * p[k] + b, 1e-30)
+        log_of(n_points, product, logs, scratch)
+        for k in range(n_points):
+            total[k] += logs[k]
 
 
 def row_grid(
     first,
-    last,
     start,
     order,
     heads,
@@ -73,11 +98,13 @@ def row_grid(
     at,
     prior,
     wanted,
+    known,
     low,
     step,
     values,
 ):
-    """The logarithm of each row's likelihood on its points, up to a constant.
+    """The logarithm of each row's likelihood on its points, up to a constant, for rows from
+    `first` on that have places (see `group_by_row`).
 
     A place with expected heads and tails h, t says a p + b of the row's probability p, where
     a = h / p0 - t / (1 - p0) and b = t / (1 - p0) + 1 - h - t at the current value p0. Places with
@@ -86,92 +113,120 @@ def row_grid(
     """
     n_fine = values.shape[1]
     degree = coefficients.shape[1] - 1
-    p = np.empty(n_fine)
-    product = np.empty(n_fine)
-    total = np.empty(n_fine)
-    for row in range(first, last):
-        if not wanted[row]:
+    most = 1
+    for r in range(len(start) - 1):
+        most = max(most, start[r + 1] - start[r])
+    slope = np.empty(most)
+    level = np.empty(most)
+    times = np.empty(most)
+    several = np.empty(most, np.int64)
+    size = max(n_fine, N_COARSE)
+    x = np.empty(size)
+    p = np.empty(size)
+    cost = np.empty(size)  # -log p
+    total = np.empty(size)
+    posterior = np.empty(size)
+    product = np.empty(size)
+    logs = np.empty(size)
+    scratch = np.empty((2, size), np.int64)
+    for r in range(len(start) - 1):
+        row = first + r
+        if start[r] == start[r + 1] or not wanted[row]:
             continue
+        known[row] = True
+        # What places say: lines that count once, from the end lines that count otherwise.
         p0 = min(max(at[row], 1e-9), 1.0 - 1e-9)
-        lowest = -14.0
-        highest = 14.0
-        for attempt in range(9):
+        n_heads = 0.0
+        n_tails = 0.0
+        n_once = 0
+        weighted = most
+        n_several = 0
+        for j in range(start[r], start[r + 1]):
+            place = order[j]
+            m = weight[place]
+            if m == 0.0:
+                continue
+            if exact[place] > 0:
+                several[n_several] = place
+                n_several += 1
+                continue
+            h = heads[place]
+            t = tails[place]
+            if h + t <= 0.0:
+                continue
+            if h >= 1.0 - 1e-12:
+                n_heads += m
+                continue
+            if t >= 1.0 - 1e-12:
+                n_tails += m
+                continue
+            if m == 1.0:
+                k = n_once
+                n_once += 1
+            else:
+                weighted -= 1
+                k = weighted
+            slope[k] = h / p0 - t / (1.0 - p0)
+            level[k] = t / (1.0 - p0) + 1.0 - h - t
+            times[k] = m
+        lowest = -WIDEST
+        highest = WIDEST
+        for attempt in range(MOST_ATTEMPTS):
             # A few points tell roughly where the posterior lives.
-            n_points = min(12, n_fine) if attempt == 0 else n_fine
+            n_points = min(N_COARSE, n_fine) if attempt == 0 else n_fine
             width = (highest - lowest) / (n_points - 1)
             for k in range(n_points):
-                p[k] = 1.0 / (1.0 + math.exp(-(lowest + width * k)))
-                product[k] = 1.0
+                x[k] = lowest + width * k
+                logs[k] = -x[k]
                 total[k] = 0.0
-            n_heads = 0.0
-            n_tails = 0.0
-            updates = 0
-            for j in range(start[row], start[row + 1]):
-                place = order[j]
-                m = weight[place]
-                if m == 0.0:
-                    continue
-                if exact[place] > 0:
-                    c = coefficients[exact[place] - 1]
-                    for k in range(n_points):
-                        x = 0.0
-                        power = 1.0
-                        for i in range(degree + 1):
-                            x += c[i] * power * (1.0 - p[k]) ** (degree - i)
-                            power *= p[k]
-                        total[k] += m * math.log(max(x, 1e-300))
-                    continue
-                h = heads[place]
-                t = tails[place]
-                if h + t <= 0.0:
-                    continue
-                if h >= 1.0 - 1e-12:
-                    n_heads += m
-                    continue
-                if t >= 1.0 - 1e-12:
-                    n_tails += m
-                    continue
-                a = h / p0 - t / (1.0 - p0)
-                b = t / (1.0 - p0) + 1.0 - h - t
-                if m == 1.0:
-                    for k in range(n_points):
-                        product[k] *= max(a * p[k] + b, 1e-30)
-                    updates += 1
-                    if updates == 8:
-                        for k in range(n_points):
-                            total[k] += math.log(product[k])
-                            product[k] = 1.0
-                        updates = 0
-                else:
-                    for k in range(n_points):
-                        total[k] += m * math.log(max(a * p[k] + b, 1e-30))
+            exp_of(n_points, logs, product, scratch)
+            for k in range(n_points):
+                product[k] += 1.0
+                p[k] = 1.0 / product[k]
+            log_of(n_points, product, cost, scratch)
+            add_lines(n_points, 0, n_once, slope, level, p, total, product, logs, scratch)
+            for j in range(weighted, most):
+                for k in range(n_points):
+                    product[k] = max(slope[j] * p[k] + level[j], 1e-30)
+                log_of(n_points, product, logs, scratch)
+                for k in range(n_points):
+                    total[k] += times[j] * logs[k]
+            for j in range(n_several):
+                c = coefficients[exact[several[j]] - 1]
+                for k in range(n_points):
+                    power = 1.0
+                    value = 0.0
+                    for i in range(degree, -1, -1):
+                        value = c[i] * power + p[k] * value
+                        power *= 1.0 - p[k]
+                    product[k] = max(value, 1e-300)
+                log_of(n_points, product, logs, scratch)
+                for k in range(n_points):
+                    total[k] += weight[several[j]] * logs[k]
             best = -1e300
             for k in range(n_points):
-                x = lowest + width * k
-                log_p = math.log(p[k])
-                value = total[k] + math.log(product[k]) + n_heads * log_p + n_tails * (log_p - x)
-                total[k] = value
-                product[k] = value + prior[0, row] * log_p + prior[1, row] * (log_p - x)
-                if product[k] > best:
-                    best = product[k]
+                total[k] -= (n_heads + n_tails) * cost[k] + n_tails * x[k]
+                sure = (prior[0, row] + prior[1, row]) * cost[k] + prior[1, row] * x[k]
+                posterior[k] = total[k] - sure
+                best = max(best, posterior[k])
             left = 0
-            while left < n_points - 1 and product[left] < best - 18.0:
+            while left < n_points - 1 and posterior[left] < best - NOTHING:
                 left += 1
             right = n_points - 1
-            while right > 0 and product[right] < best - 18.0:
+            while right > 0 and posterior[right] < best - NOTHING:
                 right -= 1
             left = max(left - 1, 0)
             right = min(right + 1, n_points - 1)
-            if attempt == 8 or (attempt > 0 and 4 * (right - left) >= 3 * (n_points - 1)):
+            is_filled = attempt > 0 and 4 * (right - left) >= 3 * (n_points - 1)
+            if is_filled or attempt == MOST_ATTEMPTS - 1:
                 break
             highest = lowest + width * right
             lowest = lowest + width * left
-        highest_value = -1e300
+        best = -1e300
         for k in range(n_fine):
-            if total[k] > highest_value:
-                highest_value = total[k]
+            best = max(best, total[k])
         for k in range(n_fine):
-            values[row, k] = total[k] - highest_value
+            values[row, k] = total[k] - best
         low[row] = lowest
         step[row] = width
 
@@ -185,46 +240,80 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
     n_points = values.shape[1]
     # Two more points stand for the tails beyond the widest logits: there the likelihood is level
     # and the prior a power of p, so that log p is exponentially distributed.
+    x = np.empty(n_points)
+    p = np.empty(n_points + 2)
     log_p = np.empty(n_points + 2)
     log_q = np.empty(n_points + 2)
     share = np.empty(n_points + 2)
+    power = np.empty(n_points)
+    scratch = np.empty((2, n_points), np.int64)
+    last_flat = -1
     for i in range(first, last):
         row = rows[i]
         a = prior[0, i]
         b = prior[1, i]
+        n_told = 0
+        for k in range(n_points):
+            n_told += values[row, k] != 0.0
+        if n_told == 0:
+            # Of many rows nothing is known, and under the same prior that is the same.
+            j = last_flat
+            last_flat = i
+            if (
+                j >= 0
+                and prior[0, j] == a
+                and prior[1, j] == b
+                and low[rows[j]] == low[row]
+                and step[rows[j]] == step[row]
+            ):
+                for k in range(8):
+                    moments[k, i] = moments[k, j]
+                continue
+        for k in range(n_points):
+            x[k] = low[row] + step[row] * k
+            share[k] = -x[k]
+        exp_of(n_points, share, power, scratch)
+        for k in range(n_points):
+            power[k] += 1.0
+            p[k] = 1.0 / power[k]
+        log_of(n_points, power, log_p, scratch)
         best = -1e300
         for k in range(n_points):
-            x = low[row] + step[row] * k
-            log_p[k] = -math.log(1.0 + math.exp(-x))
-            log_q[k] = log_p[k] - x
-            share[k] = values[row, k] + a * log_p[k] + b * log_q[k]
-            if share[k] > best:
-                best = share[k]
+            log_p[k] = -log_p[k]
+            log_q[k] = log_p[k] - x[k]
+            power[k] = values[row, k] + a * log_p[k] + b * log_q[k]
+            best = max(best, power[k])
         for k in range(n_points):
-            share[k] = math.exp(share[k] - best)
+            power[k] -= best
+        exp_of(n_points, power, share, scratch)
         end = n_points - 1
-        share[end + 1] = share[0] / a if low[row] <= -13.99 else 0.0
-        share[end + 2] = share[end] / b if low[row] + step[row] * end >= 13.99 else 0.0
+        share[end + 1] = share[0] / a if low[row] <= 0.01 - WIDEST else 0.0
+        share[end + 2] = share[end] / b if low[row] + step[row] * end >= WIDEST - 0.01 else 0.0
         log_p[end + 1] = log_p[0] - 1.0 / a
         log_q[end + 1] = log_q[0]
         log_p[end + 2] = log_p[end]
         log_q[end + 2] = log_q[end] - 1.0 / b
+        p[end + 1] = math.exp(log_p[end + 1])
+        p[end + 2] = p[end]
         for k in range(n_points):
-            share[k] *= step[row] * (0.5 if k == 0 or k == end else 1.0)
+            share[k] *= step[row]
+        share[0] *= 0.5
+        share[end] *= 0.5
         total = 0.0
-        for k in range(n_points + 2):
-            total += share[k]
         mean_p = 0.0
         mean_pp = 0.0
         mean_lp = 0.0
         mean_lq = 0.0
         for k in range(n_points + 2):
-            share[k] /= total
-            p = math.exp(log_p[k])
-            mean_p += share[k] * p
-            mean_pp += share[k] * p * p
+            total += share[k]
+            mean_p += share[k] * p[k]
+            mean_pp += share[k] * p[k] * p[k]
             mean_lp += share[k] * log_p[k]
             mean_lq += share[k] * log_q[k]
+        mean_p /= total
+        mean_pp /= total
+        mean_lp /= total
+        mean_lq /= total
         var_lp = share[end + 1] / a**2
         var_lq = share[end + 2] / b**2
         cov = 0.0
@@ -237,6 +326,6 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
         moments[2, i] = mean_pp
         moments[3, i] = mean_lp
         moments[4, i] = mean_lq
-        moments[5, i] = var_lp
-        moments[6, i] = var_lq
-        moments[7, i] = cov
+        moments[5, i] = var_lp / total
+        moments[6, i] = var_lq / total
+        moments[7, i] = cov / total

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -33,10 +34,33 @@ def using_threads(threads: int | None) -> Iterator[None]:
 
 
 def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:
-    """Call a kernel once per job, on threads if there are several."""
-    if len(jobs) == 1:
-        call(*jobs[0])
+    """Call a kernel once per job, on half as many threads if there are several."""
+    if len(jobs) == 1 or threading.current_thread().name.startswith(_NAME):
+        for job in jobs:
+            call(*job)
         return
-    with ThreadPoolExecutor(max_workers=(len(jobs) + 1) // 2) as pool:
-        for done in [pool.submit(call, *job) for job in jobs]:
-            done.result()
+    running = [_pool((len(jobs) + 1) // 2).submit(call, *job) for job in jobs]
+    try:
+        for one in running:
+            one.result()
+    finally:
+        # Whatever happened, nobody may write into arrays of ours once we are gone.
+        for one in running:
+            one.cancel()
+        wait(running)
+
+
+_NAME = "gecasmo-kernels"
+# Threads wait for the next kernel, which comes many times a second during a fit.
+_pools: dict[int, ThreadPoolExecutor] = {}
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    if threads not in _pools:
+        _pools.setdefault(threads, ThreadPoolExecutor(threads, _NAME))
+    return _pools[threads]
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has the memory of these threads, not the threads.
+    os.register_at_fork(after_in_child=_pools.clear)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -23,6 +24,9 @@ from gecasmo.logs.pages import (
 from gecasmo.logs.selecting import as_mask, as_signal
 from gecasmo.logs.splitting import in_test_part
 from gecasmo.logs.summary import html_summary, text_summary
+
+if TYPE_CHECKING:
+    from gecasmo.logs.store import StoredLog
 
 
 class ClickLog:
@@ -329,6 +333,55 @@ class ClickLog:
         from gecasmo.logs.formats import write_as
 
         write_as("table" if format is None else format, self, Path(path).expanduser())
+
+    @staticmethod
+    def ingest(
+        source: Any,
+        path: str | Path,
+        *,
+        session: str | Sequence[str] | None = "session",
+        query: str | None = "query",
+        doc: str | Sequence[str] = "doc",
+        rank: str | None = "rank",
+        click: str | None = "click",
+        weight: str | None = None,
+        keep: str | Sequence[str] = (),
+        memory: int | str = "4GB",
+        partitions: int | None = None,
+        fold: bool | str = "auto",
+        resume: bool = True,
+        overwrite: bool = False,
+        progress: Callable[[str, int, int | None], None] | None = None,
+        format: str | None = None,
+        max_line: int | None = None,
+    ) -> StoredLog:
+        """Store a log of any size on disk, with bounded memory; see `gecasmo.logs.store.ingest`.
+
+        Returns
+        -------
+        StoredLog
+        """
+        from gecasmo.logs.store.ingesting import ingest
+
+        return ingest(
+            source,
+            path,
+            session=session,
+            query=query,
+            doc=doc,
+            rank=rank,
+            click=click,
+            weight=weight,
+            keep=keep,
+            memory=memory,
+            partitions=partitions,
+            fold=fold,
+            resume=resume,
+            overwrite=overwrite,
+            progress=progress,
+            format=format,
+            max_line=max_line,
+        )
 
     def __repr__(self) -> str:
         return text_summary(self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from gecasmo.estimation.problem import as_weights
 from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
-from gecasmo.model.impossible import Filtered, refuse
+from gecasmo.model.impossible import Filtered, Tally, refuse
 from gecasmo.model.running import PageRun, result_frame
+from gecasmo.model.streaming import Partitioned, in_memory, is_stored, over_partitions, whole_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Impossible, Model
@@ -28,6 +30,7 @@ Floats = NDArray[np.float64]
 
 def parameter_frames(model: Model) -> dict[str, pl.DataFrame]:
     """Per coin its rows with probability, heads and tails."""
+    model = whole_view(model)
     states = model.states()
     counts = {} if model.report_ is None else model.report_.counts
     frames = {}
@@ -90,21 +93,67 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             )
         attached |= looked_up(rows, coin, Wanted(absent, allow_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
-    return np.asarray(form.predict(model.states()[coin], rows), dtype=np.float64)
+    return np.asarray(form.predict(model.states(whole=False)[coin], rows), dtype=np.float64)
 
 
-def session_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> Floats:
-    """The log-likelihood of each session that is kept."""
+def session_log_likelihood(
+    model: Model, log: ClickLog | Partitioned, impossible: Impossible
+) -> Floats:
+    """The log-likelihood of each session that is kept; of a stored log by partition."""
+    if is_stored(log):
+        values: Floats = _concatenated(model, log, impossible, _log_likelihood)
+        return values
+    log = in_memory(log)
+    return _log_likelihood(model, log, Filtered(model, log, impossible))
+
+
+def mean_log_likelihood(model: Model, log: ClickLog | Partitioned, impossible: Impossible) -> float:
+    """The weighted mean over the sessions that are kept."""
+    if is_stored(log):
+        total, tally = 0.0, Tally()
+        for part, counted in over_partitions(model, log, _likelihood_sum(impossible)):
+            total, tally = total + part, tally + counted
+        tally.tell(model.name, stacklevel=4)
+        tally.require_some(model.name)
+        return total / tally.weight
+    log = in_memory(log)
     filtered = Filtered(model, log, impossible)
+    filtered.require_some()
+    values = _log_likelihood(model, log, filtered)
+    return float(np.average(values, weights=log.weight[filtered.kept]))
+
+
+def _log_likelihood(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
     return per_session(log, np.log(filtered.probability))[filtered.kept]
 
 
-def mean_log_likelihood(model: Model, log: ClickLog, impossible: Impossible) -> float:
-    """The weighted mean over the sessions that are kept."""
-    filtered = Filtered(model, log, impossible)
-    filtered.require_some()
-    values = per_session(log, np.log(filtered.probability))[filtered.kept]
-    return float(np.average(values, weights=log.weight[filtered.kept]))
+def _likelihood_sum(impossible: Impossible) -> Callable[[Model, ClickLog], tuple[float, Tally]]:
+    def ask(model: Model, log: ClickLog) -> tuple[float, Tally]:
+        filtered = Filtered(model, log, impossible, warn=False)
+        values = _log_likelihood(model, log, filtered)
+        return float((values * log.weight[filtered.kept]).sum()), filtered.tally
+
+    return ask
+
+
+def _concatenated(
+    model: Model,
+    log: Partitioned,
+    impossible: Impossible,
+    answer: Callable[[Model, ClickLog, Filtered], Any],
+) -> Any:
+    """What the filter says of all partitions, one after the other."""
+
+    def ask(view: Model, pages: ClickLog) -> tuple[Any, Tally]:
+        filtered = Filtered(view, pages, impossible, warn=False)
+        return answer(view, pages, filtered), filtered.tally
+
+    answers, tally = [], Tally()
+    for found, counted in over_partitions(model, log, ask):
+        answers.append(found)
+        tally += counted
+    tally.tell(model.name, stacklevel=5)
+    return pl.concat(answers) if isinstance(answers[0], pl.DataFrame) else np.concatenate(answers)
 
 
 def per_session(log: ClickLog, per_result: Floats) -> Floats:
@@ -114,19 +163,40 @@ def per_session(log: ClickLog, per_result: Floats) -> Floats:
 
 
 def conditional_clicks(
-    model: Model, log: ClickLog, impossible: Impossible, frame: bool
+    model: Model, log: ClickLog | Partitioned, impossible: Impossible, frame: bool
 ) -> Floats | pl.DataFrame:
     """P(click | signals above)."""
-    filtered = Filtered(model, log, impossible)
+    answer = conditional_frame if frame else conditional_array
+    if is_stored(log):
+        found: Floats | pl.DataFrame = _concatenated(model, log, impossible, answer)
+        return found
+    log = in_memory(log)
+    return answer(model, log, Filtered(model, log, impossible))
+
+
+def conditional_array(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
+    """The click probabilities of the results that are kept."""
+    kept: Floats = filtered.click[filtered.kept[log.page]]
+    return kept
+
+
+def conditional_frame(model: Model, log: ClickLog, filtered: Filtered) -> pl.DataFrame:
+    """The same with what they are about."""
     kept = filtered.kept[log.page]
-    answer = filtered.click[kept]
-    return _with_unseen(model, log, answer, kept) if frame else answer
+    return _with_unseen(model, log, filtered.click[kept], kept)
 
 
 def marginal_clicks(
-    model: Model, log: ClickLog, frame: bool = False, encoded: EncodedLog | None = None
-) -> Floats | pl.DataFrame:
+    model: Model,
+    log: ClickLog | Partitioned,
+    frame: bool = False,
+    encoded: EncodedLog | None = None,
+) -> Any:
     """P(click) with no click known; `encoded` as the filter has it may save work."""
+    if is_stored(log):
+        parts = list(over_partitions(model, log, lambda m, pages: marginal_clicks(m, pages, frame)))
+        return pl.concat(parts) if frame else np.concatenate(parts)
+    log = in_memory(log)
     depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     run = PageRun(model, log, "marginal", encoded=None if depends_on_clicks else encoded)
     answers = np.zeros(run.encoded.n_results)
@@ -139,7 +209,7 @@ def marginal_clicks(
 
 def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
     """Per coin, which results use a row that was not there when the model was fitted."""
-    states = model.states()
+    states = model.states(whole=False)
     encoded = model.encode(log, "filter", merge=False)
     places = encoded.result_places()
     pages = encoded.page_of_session[log.page]
@@ -172,7 +242,7 @@ def expected_counts(
     model: Model, log: ClickLog, augmentation: Augmentation
 ) -> tuple[list[Rows], Any]:
     """Rows and counts of every coin on a log, at the model's probabilities."""
-    states = model.states()
+    states = model.states(whole=False)
     encoded = model.encode(log, "e_step", augmentation)
     expectation = Expectation(encoded, model.library(encoded.plan, counting=True), augmentation)
     weights = [
@@ -186,9 +256,14 @@ def expected_counts(
 
 
 def count_frames(
-    model: Model, log: ClickLog, augmentation: Augmentation
+    model: Model, log: ClickLog | Partitioned, augmentation: Augmentation
 ) -> dict[str, pl.DataFrame]:
     """Expected heads and tails per row of every coin."""
+    if is_stored(log):
+        return _added_up(
+            over_partitions(model, log, lambda m, pages: count_frames(m, pages, augmentation))
+        )
+    log = in_memory(log)
     rows, counts = expected_counts(model, log, augmentation)
     return {
         coin: pl.DataFrame(
@@ -200,3 +275,23 @@ def count_frames(
         )
         for number, coin in enumerate(model.forms)
     }
+
+
+def _added_up(parts: Iterator[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
+    """Counts of partitions as counts of all; memory goes by the number of rows."""
+    total: dict[str, list[pl.DataFrame]] = {}
+    for found in parts:
+        for coin, frame in found.items():
+            kept = total.setdefault(coin, [])
+            kept.append(frame)
+            if "query" not in frame.columns:  # else other partitions have other rows
+                total[coin] = [_summed(kept)]
+    return {coin: pl.concat(frames, how="vertical_relaxed") for coin, frames in total.items()}
+
+
+def _summed(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Counts of the same rows as one."""
+    together = pl.concat(frames, how="vertical_relaxed")
+    keys = [name for name in together.columns if name not in ("heads", "tails")]
+    sums = [pl.col("heads").sum(), pl.col("tails").sum()]
+    return together.group_by(keys, maintain_order=True).agg(sums) if keys else together.select(sums)

@@ -17,17 +17,22 @@ from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import ClickLogError, ModelError, NotFittedError
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
+from gecasmo.forms.parted_table import PartedTable
 from gecasmo.forms.protocol import columns_of, keys_of
 from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.given import as_frame
+from gecasmo.model.streaming import in_memory, is_stored
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
     from gecasmo.judgments import Judgments
+    from gecasmo.logs.store import StoredLog
     from gecasmo.model.fitting import FitReport
+    from gecasmo.model.predicting import Predicted
     from gecasmo.plots.accessor import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
@@ -58,6 +63,7 @@ class Model:
         self.states_: dict[str, FormState] | None = None
         self.report_: FitReport | None = None
         self.features_: dict[str, pl.DataFrame] = {}
+        self.kept_: Any = None  # the folder that rows in files are read from
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
 
@@ -191,10 +197,7 @@ class Model:
         **options: Any,
     ) -> EncodedLog:
         """The log as the arrays that a kernel of this model reads."""
-        if not isinstance(log, ClickLog):
-            raise ClickLogError(
-                f"A ClickLog is wanted, not {type(log).__name__}: read_log(source) makes one."
-            )
+        log = in_memory(log)
         if augmentation not in ("minimal", "full"):
             raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
         if counting is None:
@@ -208,7 +211,7 @@ class Model:
     # -- fitting -------------------------------------------------------------------------------
     def fit(
         self,
-        log: ClickLog,
+        log: ClickLog | StoredLog,
         method: Method | None = None,
         *,
         start: Model | None = None,
@@ -217,13 +220,14 @@ class Model:
         progress: bool | None = None,
         impossible: Impossible = "raise",
         intervals: bool = True,
+        checkpoint: Any = None,
     ) -> Self:
         """Estimate every coin from a log.
 
         Parameters
         ----------
-        log : ClickLog
-            From `read_log`.
+        log : ClickLog or StoredLog
+            From `read_log`, or from `open_log` for a log that stays on disk.
         method : EM or Gradient, optional
             How to estimate; `EM()` by default.
         start : Model, optional
@@ -241,6 +245,10 @@ class Model:
         intervals : bool
             Work out how sure every row is, for `estimates` and `judgments`. Without it a fit with
             fixed priors is faster; learned priors take that work anyway.
+        checkpoint : path of a folder, optional
+            For stored logs: where the fit keeps its parts and its progress. A fit that was killed
+            goes on from there when it is started again with the same settings. Without it, a
+            folder beside the log is used for as long as it is needed.
 
         Returns
         -------
@@ -248,20 +256,80 @@ class Model:
         """
         from gecasmo.model.fitting import fit_model
 
-        fit_model(self, log, method, start, features, threads, progress, impossible, intervals)
+        fit_model(
+            self,
+            log,
+            method,
+            start,
+            features,
+            threads,
+            progress,
+            impossible,
+            intervals,
+            checkpoint,
+        )
+        return self
+
+    def update(
+        self,
+        log: ClickLog,
+        decay: float = 0.98,
+        *,
+        method: Method | None = None,
+        threads: int | None = None,
+        progress: bool | None = None,
+        impossible: Impossible = "raise",
+        intervals: bool = True,
+    ) -> Self:
+        """Merge a new log into a fitted model, such as yesterday's, instead of fitting it again.
+
+        What the model knows counts as a prior of what is new. docs/updates.md says how close that
+        comes to a fit of all logs together.
+
+        Parameters
+        ----------
+        log : ClickLog
+            The new pages only.
+        decay : float
+            What the past counts now: above 0 and at most 1. With 0.98 a day, a page counts half
+            after 34 days.
+        method : EM, optional
+            How to climb, from where the model stands.
+        threads, progress, impossible
+            As for `fit`; only new pages can be impossible.
+        intervals : bool
+            Work out how sure every row is. Without it the next update takes expected flips for
+            seen ones, so that the past counts more than it should.
+
+        Returns
+        -------
+        The model itself.
+        """
+        from gecasmo.model.updating import update_model
+
+        update_model(self, log, decay, method, threads, progress, impossible, intervals)
         return self
 
     @property
     def is_fitted(self) -> bool:
         return self.states_ is not None
 
-    def states(self) -> dict[str, FormState]:
+    def states(self, whole: bool = True) -> dict[str, FormState]:
+        """The state of every coin's form.
+
+        Tables whose rows are in files are read into memory, unless `whole=False`.
+        """
         if self.states_ is None:
             raise NotFittedError(
                 f"This {self.name} has no probabilities yet: fit it with .fit(log), or give them "
                 f"with {self.name}.with_values(...)."
             )
-        return self.states_
+        if not whole or not any(isinstance(s, PartedTable) for s in self.states_.values()):
+            return self.states_
+        return {
+            coin: state.whole()[0] if isinstance(state, PartedTable) else state
+            for coin, state in self.states_.items()
+        }
 
     @property
     def history(self) -> pl.DataFrame:
@@ -338,37 +406,75 @@ class Model:
 
         return estimate_frame(self, coin, None if rows is None else as_frame(rows, coin), level)
 
-    def log_likelihood(self, log: ClickLog, *, impossible: Impossible = "raise") -> Floats:
-        """The natural logarithm of the probability of each session's signals."""
+    def log_likelihood(
+        self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"
+    ) -> Floats:
+        """The natural logarithm of the probability of each session's signals.
+
+        Of a stored log a number for each stored page, in the order of its partitions.
+        """
         from gecasmo.model.answers import session_log_likelihood
 
         return session_log_likelihood(self, log, impossible)
 
-    def score(self, log: ClickLog, *, impossible: Impossible = "raise") -> float:
+    def score(self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise") -> float:
         """The mean log-likelihood per session (weighted if the log is)."""
         from gecasmo.model.answers import mean_log_likelihood
 
         return mean_log_likelihood(self, log, impossible)
 
     def predict_conditional_clicks(
-        self, log: ClickLog, *, impossible: Impossible = "raise", frame: bool = False
+        self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise", frame: bool = False
     ) -> Any:
         """P(click) of each shown result given the signals above it, in the order of the rows.
 
-        With `frame=True` a data frame that also names the coins whose row was never fitted.
+        With `frame=True` a data frame that also names the coins whose row was never fitted. A large
+        stored log is better served by `predict`, which writes them to Parquet.
         """
         from gecasmo.model.answers import conditional_clicks
 
         return conditional_clicks(self, log, impossible, frame)
 
-    def predict_clicks(self, log: ClickLog, *, frame: bool = False) -> Any:
+    def predict_clicks(self, log: ClickLog | StoredLog, *, frame: bool = False) -> Any:
         """P(click) of each shown result when no click is known, in the order of the rows."""
         from gecasmo.model.answers import marginal_clicks
 
         return marginal_clicks(self, log, frame)
 
+    def predict(
+        self,
+        log: ClickLog | StoredLog,
+        path: Any,
+        *,
+        kind: Literal["conditional", "marginal"] = "conditional",
+        impossible: Impossible = "raise",
+    ) -> Predicted:
+        """Write P(click) of each shown result to Parquet, of a stored log with bounded memory.
+
+        Parameters
+        ----------
+        log : ClickLog or StoredLog
+        path : where to
+            A name that ends in .parquet is one file; any other becomes a folder with a file for
+            each partition of the log.
+        kind : "conditional" or "marginal"
+            Given the signals above each result, or when no click is known.
+        impossible : "raise", "drop" or "floor"
+            What to do with pages of probability zero, for conditional clicks.
+
+        Returns
+        -------
+        Predicted
+            Where they are, and how many. The columns are those that say which result it is,
+            `unseen` (the coins whose row was never fitted), `probability`, and `weight` if the
+            pages have weights.
+        """
+        from gecasmo.model.predicting import predict_to
+
+        return predict_to(self, log, path, kind, impossible)
+
     def expected_counts(
-        self, log: ClickLog, *, augmentation: Augmentation = "minimal"
+        self, log: ClickLog | StoredLog, *, augmentation: Augmentation = "minimal"
     ) -> dict[str, pl.DataFrame]:
         """Per coin: key columns with expected `heads` and `tails` on this log."""
         from gecasmo.model.answers import count_frames
@@ -398,17 +504,28 @@ class Model:
 
         return sampled_frame(self, log, seed)
 
-    def simulate(self, pages: Any, *, seed: int = 0, truth: bool = False) -> Any:
-        """Signals of simulated users on given pages (a ClickLog or a data frame).
+    def simulate(self, pages: Any, *, seed: int = 0, truth: bool = False, path: Any = None) -> Any:
+        """Signals of simulated users on given pages (a log or a data frame).
 
-        Returns a ClickLog; with `truth=True` also a frame with what was hidden, as `decode`.
+        Returns a ClickLog; with `truth=True` also a frame with what was hidden, as `decode`. For a
+        stored log, `path` says where the simulated one is to be stored, and that is returned; pages
+        that were folded are shown as often as they occurred.
         """
+        from gecasmo.model.simulating import simulate_stored
         from gecasmo.model.stories import simulate
 
+        if is_stored(pages):
+            return simulate_stored(self, pages, path, seed, truth)
+        if path is not None:
+            raise ClickLogError(
+                "simulate(path=...) is for stored logs; write others with .write()."
+            )
         log = pages if isinstance(pages, ClickLog) else read_log(pages, click=None)
         return simulate(self, log, seed, truth)
 
-    def evaluate(self, log: ClickLog, *, impossible: Impossible = "raise") -> Evaluation:
+    def evaluate(
+        self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"
+    ) -> Evaluation:
         """Log-likelihood and perplexities of this model on a log; prints as a table."""
         from gecasmo.evaluation import evaluate
 
@@ -428,11 +545,14 @@ class Model:
         return judge(self, **options)
 
     # -- keeping -------------------------------------------------------------------------------
-    def save(self, path: Any) -> None:
-        """Write the model to one file, as data only; `gecasmo.load(path)` reads it back."""
+    def save(self, path: Any, *, folder: bool = False) -> None:
+        """Write the model to one file, as data only; `gecasmo.load(path)` reads it back.
+
+        With `folder=True` the same is written as a folder, to which a cluster can add parts.
+        """
         from gecasmo.model.saving import save_model
 
-        save_model(self, path)
+        save_model(self, path, folder)
 
     def copy(self) -> Self:
         """An independent model with the same forms and the same fit."""

@@ -12,7 +12,9 @@ from gecasmo.encoding import Rows
 from gecasmo.encoding.matching import match
 from gecasmo.errors import ModelError
 from gecasmo.forms import Fixed, Table
+from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.answers import coin_probability
+from gecasmo.model.streaming import routed, whole_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -27,12 +29,17 @@ def estimate_frame(
     """Key columns, probability, spread, low, high, trials and what each estimate rests on."""
     if not 0 < level < 1:
         raise ModelError(f"level={level!r}: the level of an interval lies between 0 and 1.")
-    states = model.states()
+    states = model.states(whole=False)
     if coin not in states:
         raise ModelError(
             f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
         )
     form, state = model.forms[coin], states[coin]
+    if isinstance(state, PartedTable):
+        if rows is None:
+            return estimate_frame(whole_view(model), coin, None, level)
+        if "query" in rows.columns:
+            return routed(model, coin, rows, lambda m, some: estimate_frame(m, coin, some, level))
     if rows is None:
         rows = _rows_of_fit(model, coin)
     keys = [key for key in model.keys[coin] if key in rows.columns]

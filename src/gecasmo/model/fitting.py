@@ -36,6 +36,7 @@ from gecasmo.forms.priors import Grouping
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
+from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.impossible import FLOOR, find_impossible, refuse
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.solving import solve
@@ -64,7 +65,7 @@ class FitReport:
 
 def fit_model(
     model: Model,
-    log: ClickLog,
+    log: ClickLog | StoredLog,
     method: Method | None,
     start: Model | None,
     features: Mapping[str, Any] | None,
@@ -72,13 +73,23 @@ def fit_model(
     progress: bool | None,
     impossible: Impossible,
     intervals: bool = True,
+    checkpoint: Any = None,
 ) -> None:
     """Fit `model` in place; it keeps its old fit if anything goes wrong."""
     method = EM() if method is None else method
     if not hasattr(method, "solve") or isinstance(method, type):
         raise ModelError(f"method={method!r}: a method is an object such as EM(max_iter=50).")
-    if not isinstance(log, ClickLog):
-        raise ClickLogError("fit() takes a ClickLog: gecasmo.read_log(source) makes one.")
+    is_stored = isinstance(log, StoredLog)
+    if not isinstance(log, ClickLog) and not is_stored:
+        raise ClickLogError(
+            "fit() takes a ClickLog, which gecasmo.read_log(source) makes, or a StoredLog, which "
+            "gecasmo.open_log(path) opens."
+        )
+    if checkpoint is not None and not is_stored:
+        raise ModelError(
+            "checkpoint= is for stored logs (ClickLog.ingest makes one); a fit in memory can be "
+            "gone on with by start=model."
+        )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to fit: the log has no results.")
     if impossible not in ("raise", "drop", "floor"):
@@ -89,6 +100,21 @@ def fit_model(
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     if features is not None and not isinstance(features, Mapping):
         raise ModelError('features are given by coin: features={"attraction": frame}.')
+    if isinstance(log, StoredLog):
+        from gecasmo.model.fitting_parts import fit_stored
+        from gecasmo.model.parts import Settings
+
+        fit_stored(
+            model,
+            log,
+            Settings(method, start, impossible),
+            features=features,
+            threads=threads,
+            progress=progress,
+            intervals=intervals,
+            checkpoint=checkpoint,
+        )
+        return
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
     log, held_out = _set_apart(log, method)
@@ -173,7 +199,7 @@ class Builder:
             for (name, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
         ]
         self.typical = _typical(model, encoded)
-        begin = None if self.start is None else self._begin(coins)
+        begin = None if self.start is None else self.begin(coins)
         constant = 0.0
         if missing is not None:
             constant = float(np.log(FLOOR) * self.log.weight[self.log.page[missing]].sum())
@@ -186,7 +212,7 @@ class Builder:
             begin,
         )
 
-    def _begin(self, coins: list[Coin]) -> list[Any]:
+    def begin(self, coins: list[Coin]) -> list[Any]:
         """Start at another model's probabilities, row by row."""
         by_form: dict[int, Any] = {}
         begin = []

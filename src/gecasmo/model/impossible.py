@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
@@ -19,6 +20,47 @@ if TYPE_CHECKING:
 
 FLOOR = 1e-8
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many sessions there were, how many were kept, and what these have; tallies add up."""
+
+    n_sessions: int = 0
+    n_kept: int = 0
+    n_results: int = 0
+    n_results_kept: int = 0
+    weight: float = 0.0  # of the sessions that are kept
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.n_sessions + other.n_sessions,
+            self.n_kept + other.n_kept,
+            self.n_results + other.n_results,
+            self.n_results_kept + other.n_results_kept,
+            self.weight + other.weight,
+        )
+
+    def tell(self, name: str, stacklevel: int = 3) -> None:
+        """Warn of sessions that were left out, if there are any."""
+        if self.n_kept < self.n_sessions:
+            warnings.warn(
+                f"{self.n_sessions - self.n_kept:,} of {self.n_sessions:,} sessions are impossible "
+                f"under {name} and were left out.",
+                GecasmoWarning,
+                stacklevel=stacklevel,
+            )
+
+    def require_some(self, name: str) -> None:
+        """Refuse a mean over nothing."""
+        if self.n_results and not self.n_kept:
+            raise ImpossibleSessionError(
+                f"All {self.n_sessions:,} sessions are impossible under {name}."
+            )
+        if not self.weight > 0 or not self.n_results_kept:
+            raise ClickLogError(
+                "There is nothing to evaluate: the log has no results, or all its pages weigh 0."
+            )
 
 
 class Filtered:
@@ -56,26 +98,25 @@ class Filtered:
             _refuse(model, log, self.is_impossible)
         if impossible == "drop":
             self.kept[log.page[self.is_impossible]] = False
-        if impossible == "drop" and warn:
-            warnings.warn(
-                f"{int((~self.kept).sum()):,} of {log.n_sessions:,} sessions are impossible under "
-                f"{model.name} and were left out.",
-                GecasmoWarning,
-                stacklevel=4,
-            )
+        if warn:
+            self.tally.tell(model.name, stacklevel=5)
         self.probability = np.where(self.is_impossible, FLOOR, self.probability)
+
+    @property
+    def tally(self) -> Tally:
+        """How many sessions are left."""
+        log = self.log
+        return Tally(
+            log.n_sessions,
+            int(self.kept.sum()),
+            log.n_results,
+            int(self.kept[log.page].sum()),
+            float(log.weight[self.kept].sum()),
+        )
 
     def require_some(self) -> None:
         """Refuse a mean over nothing."""
-        log = self.log
-        if log.n_results and not self.kept.any():
-            raise ImpossibleSessionError(
-                f"All {log.n_sessions:,} sessions are impossible under {self.model.name}."
-            )
-        if not log.weight[self.kept].sum() > 0 or not self.kept[log.page].any():
-            raise ClickLogError(
-                "There is nothing to evaluate: the log has no results, or all its pages weigh 0."
-            )
+        self.tally.require_some(self.model.name)
 
 
 def find_impossible(

@@ -44,7 +44,7 @@ class PageRun:
         counting: bool = False,
     ) -> None:
         self.model, self.log, self.kernel = model, log, kernel
-        self.states = model.states() if states is None else states
+        self.states = model.states(whole=False) if states is None else states
         self.threads = threads or default_threads()
         if encoded is None:
             lifted = kernel in LIFTED_KERNELS

@@ -1,21 +1,21 @@
 """Save a model as data and load it again: JSON and Parquet in one zip file, no code.
 
-    manifest.json    format, version, SHA-256 of every other part
+    manifest.json    format, version, SHA-256 of every other part; see saved_files.py
     model.json       name, automaton, keys, forms, how the fit went, the program's text
     tables/N.parquet one frame per coin and part
     parts/N          weights of networks (safetensors), classifiers (skops)
     features/N.parquet  features that did not come from the log
+    parted/N/part-I.parquet  rows of coin N whose queries are in part I, if its table is in parts
 
 The program's text is kept to be looked at; nothing that is read is ever run.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,32 +25,25 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
-from gecasmo.files import whole_file
 from gecasmo.forms import Form, FormState
+from gecasmo.forms.parted_files import PartFile, part_name
+from gecasmo.forms.parted_table import PartedTable
 from gecasmo.forms.registry import FORMS, form_named
 from gecasmo.model.automaton_model import AutomatonModel
 from gecasmo.model.fitting import FitReport
+from gecasmo.model.saved_files import Members, Saved, as_json, open_saved, write_folder, write_zip
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
-FORMAT = "gecasmo model"
-VERSION = 1
 
-
-def save_model(model: Model, path: Any) -> None:
-    """Write a model to `path`, whole or not at all."""
-    parts = _parts(model)
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()},
-    }
-    with whole_file(path, SavedModelError) as temporary:
-        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
-            _write(archive, "manifest.json", _json(manifest))
-            for name, data in parts.items():
-                _write(archive, name, data)
+def save_model(model: Model, path: Any, folder: bool = False) -> None:
+    """Write a model to `path`, as a file or as a folder, whole or not at all."""
+    members = _members(model)
+    if folder:
+        write_folder(members, path)
+    else:
+        write_zip(members, path)
 
 
 def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
@@ -58,18 +51,18 @@ def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
 
     Parameters
     ----------
-    path : path of the file
+    path : path of the file, or of the folder
     modules : dict, optional
         By coin, the `torch.nn.Module` whose weights the file holds. Only needed for networks that
         are not a row of well-known layers, since a file never contains code.
     """
-    parts = _read(Path(path))
+    saved = open_saved(Path(path).expanduser())
     try:
-        data = json.loads(parts["model.json"])
+        data = json.loads(saved.small["model.json"])
         unknown = [n for n in modules or {} if n not in {coin["name"] for coin in data["coins"]}]
         if unknown:
             raise SavedModelError(f"It has no coin '{unknown[0]}', for which a module was given.")
-        return _rebuild(data, parts, modules or {})
+        return _rebuild(data, saved, modules or {})
     except SavedModelError as error:
         raise SavedModelError(f"{path} cannot be loaded. {error}") from None
     except ModelError as error:
@@ -82,9 +75,10 @@ def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
         ) from None
 
 
-def _parts(model: Model) -> dict[str, bytes]:
-    states = model.states()
-    tables: dict[str, bytes] = {}
+def _members(model: Model) -> Members:
+    states = model.states(whole=False)
+    members = Members()
+    tables = members.small
     coins = []
     for number, (name, form) in enumerate(model.forms.items()):
         kind = type(form).__name__
@@ -97,7 +91,10 @@ def _parts(model: Model) -> dict[str, bytes]:
         if shared is not None and states[shared] is not states[name]:
             shared = None
         # Coins that share a form share its state, which one of them keeps.
-        data, saved = form.to_data(states[name]) if shared is None else ({}, {})
+        state, parted = states[name], None
+        if shared is None:
+            state, parted = _in_parts(state, number, members)
+        data, saved = form.to_data(state) if shared is None else ({}, {})
         files = {}
         for part, content in saved.items():
             if isinstance(content, bytes):
@@ -107,7 +104,7 @@ def _parts(model: Model) -> dict[str, bytes]:
                 files[part] = f"tables/{number}_{part}.parquet"
                 tables[files[part]] = _parquet(content)
         counts = None
-        if model.report_ is not None:
+        if model.report_ is not None and name in model.report_.counts and parted is None:
             counts = f"tables/{number}_counts.parquet"
             table = model.report_.counts[name]
             tables[counts] = _parquet(pl.DataFrame({"tails": table[0], "heads": table[1]}))
@@ -121,6 +118,7 @@ def _parts(model: Model) -> dict[str, bytes]:
                 "counts": counts,
                 "shared_with": shared,
                 "features": _features(model, name, tables),
+                **({} if parted is None else {"parted": parted}),
             }
         )
     described = {
@@ -131,7 +129,20 @@ def _parts(model: Model) -> dict[str, bytes]:
         "coins": coins,
         "fit": _report_to_data(model.report_),
     }
-    return {"model.json": _json(described), **tables}
+    members.small = {"model.json": as_json(described), **tables}
+    return members
+
+
+def _in_parts(state: Any, coin: int, members: Members) -> tuple[Any, list[dict[str, Any]] | None]:
+    """Of a table in parts what its rows have in common, and the list of its files."""
+    if not isinstance(state, PartedTable):
+        return state, None
+    files = []
+    for number, file in enumerate(state.files):
+        name = part_name(coin, number)
+        members.parts[name] = (state.source, file)
+        files.append(replace(file, name=name).to_data())
+    return state.like, files
 
 
 def _features(model: Model, coin: str, tables: dict[str, bytes]) -> str | None:
@@ -146,9 +157,8 @@ def _features(model: Model, coin: str, tables: dict[str, bytes]) -> str | None:
     return name
 
 
-def _rebuild(
-    data: dict[str, Any], parts: dict[str, bytes], modules: Mapping[str, Any]
-) -> AutomatonModel:
+def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) -> AutomatonModel:
+    parts = opened.small
     automaton = automaton_json.from_data(data["automaton"])
     automaton_json.check_probabilities(automaton)
     forms: dict[str, Form] = {}
@@ -165,6 +175,8 @@ def _rebuild(
             _check_module(coin, modules)
             given = {"module": modules[name]} if name in modules else {}
             forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            if coin.get("parted") is not None:
+                states[name] = _parted(forms[name], states[name], coin["parted"], opened)
         keys[name] = tuple(coin["declared_keys"])
         if coin["counts"] is not None:
             table = _frame(parts, coin["counts"])
@@ -186,6 +198,15 @@ def _rebuild(
     model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
     return model
+
+
+def _parted(form: Any, like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
+    """A table in parts, which are looked at when they are needed."""
+    files = [PartFile.from_data(data) for data in listed]
+    for file in files:
+        if opened.parts.get(file.name) != file.sha256:
+            raise SavedModelError(f"{file.name} is not there, or not what was saved.")
+    return PartedTable(form, like, files, opened.source)
 
 
 def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
@@ -222,11 +243,7 @@ def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> Fi
     return FitReport(**{**data, "history": [Record(*r) for r in data["history"]]}, counts=counts)
 
 
-# -- the file ----------------------------------------------------------------------------------
-def _json(data: Any) -> bytes:
-    return json.dumps(data, ensure_ascii=True, indent=1).encode()
-
-
+# -- members -----------------------------------------------------------------------------------
 def _parquet(frame: pl.DataFrame) -> bytes:
     if not frame.columns:
         frame = pl.DataFrame({"*rows*": np.zeros(len(frame))})
@@ -235,50 +252,9 @@ def _parquet(frame: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def _frame(parts: dict[str, bytes], name: str) -> pl.DataFrame:
+def _frame(parts: Mapping[str, bytes], name: str) -> pl.DataFrame:
     return pl.read_parquet(io.BytesIO(parts[name]))
 
 
-def _part(parts: dict[str, bytes], name: str) -> pl.DataFrame | bytes:
+def _part(parts: Mapping[str, bytes], name: str) -> pl.DataFrame | bytes:
     return _frame(parts, name) if name.endswith(".parquet") else parts[name]
-
-
-def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
-    # A fixed date, so that the same model always gives the same file.
-    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    archive.writestr(entry, data)
-
-
-def _read(path: Path) -> dict[str, bytes]:
-    if path.is_dir():
-        raise SavedModelError(f"{path} is a folder, not a saved gecasmo model.")
-    if not path.is_file():
-        raise SavedModelError(f"There is no file {path}.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if "manifest.json" not in archive.namelist():
-                raise SavedModelError(f"{path} is not a saved gecasmo model.")
-            parts = {name: archive.read(name) for name in archive.namelist()}
-        manifest = json.loads(parts.pop("manifest.json"))
-        is_ours = manifest["format"] == FORMAT
-        version = int(manifest["version"])
-        expected = dict(manifest["sha256"])
-    except SavedModelError:
-        raise
-    except Exception as error:
-        raise SavedModelError(
-            f"{path} is not a saved gecasmo model, or it is damaged ({error})."
-        ) from None
-    if not is_ours:
-        raise SavedModelError(f"{path} is not a saved gecasmo model.")
-    if version > VERSION:
-        raise SavedModelError(
-            f"{path} was written by a newer gecasmo (format {version}; this one reads up to "
-            f"{VERSION}). Upgrade gecasmo to load it."
-        )
-    found = {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
-    wrong = [name for name in sorted({*found, *expected}) if found.get(name) != expected.get(name)]
-    if wrong:
-        raise SavedModelError(f"{path} is damaged: {', '.join(wrong)} is not what was saved.")
-    return parts

@@ -13,8 +13,6 @@ import polars as pl
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.learning import Beliefs
-from gecasmo.estimation.information import row_information, with_errors
-from gecasmo.estimation.problem import Evaluation
 
 # Rounds in which forms may find a better prior.
 MOST_ROUNDS = 20
@@ -33,16 +31,23 @@ def solve(
 
     A prior is fixed while the objective climbs, so every round is monotone by itself.
     """
-    beliefs = Beliefs(problem, typical) if isinstance(method, EM) else None
-    rounds = _Rounds(problem, method, show, beliefs)
-    solution = rounds.run()
+    return solve_with(problem, method, show, Beliefs(problem, typical), intervals)
+
+
+def solve_with(
+    problem: Any, method: Any, show: Any, beliefs: Any, intervals: bool = True
+) -> Solution:
+    """Solve a problem, wherever its rows are; `beliefs` is what can be learned about them."""
+    is_em = isinstance(method, EM)
+    learns = is_em and beliefs.learns
+    solution = _Rounds(problem, method, show, beliefs, learns).run()
     if solution.interrupted:
         return solution
     if not solution.converged:
         _tell_untuned(problem, method)
     # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
     polish = solution.converged and problem.held_out is None
-    best = with_errors(problem, solution.best, polish)
+    best = beliefs.with_errors(solution.best, polish)
     if best.objective > solution.best.objective:
         solution.n_evaluations += 1
         last = solution.history[-1]
@@ -51,8 +56,8 @@ def solve(
         )
     solution.best = best
     # Who asks for a number of steps gets these and nothing else.
-    is_wanted = solution.converged or (isinstance(method, EM) and method.tol > 0)
-    if beliefs is not None and is_wanted and (intervals or beliefs.learns):
+    is_wanted = solution.converged or (is_em and method.tol > 0)
+    if is_em and is_wanted and (intervals or learns):
         try:
             # The objective is what was climbed, the likelihood that of the reported probabilities.
             solution.best = replace(beliefs.summed_up(best), objective=best.objective)
@@ -84,9 +89,9 @@ def _quiet(is_quiet: bool) -> Iterator[None]:
 class _Rounds:
     """Climbs, with priors learned in between."""
 
-    def __init__(self, problem: Problem, method: Any, show: Any, beliefs: Beliefs | None) -> None:
-        self.problem, self.method, self.show, self.beliefs = problem, method, show, beliefs
-        self.learns = beliefs is not None and beliefs.learns
+    def __init__(self, problem: Any, method: Any, show: Any, beliefs: Any, learns: bool) -> None:
+        self.problem, self.method, self.show = problem, method, show
+        self.beliefs, self.learns = beliefs, learns
 
     def run(self) -> Solution:
         is_rough = self.learns and 0 < self.method.tol < _ROUGH
@@ -118,7 +123,7 @@ class _Rounds:
             solution = self._again(self.method, solution.best.states, solution)
         return solution
 
-    def _again(self, method: Any, states: list[Any], before: Solution) -> Solution:
+    def _again(self, method: Any, states: Any, before: Solution) -> Solution:
         """Go on from other states."""
         self.problem.given_start = states
         following: Solution = method.solve(self.problem, self.show)
@@ -134,10 +139,10 @@ class _Rounds:
         following.n_evaluations += before.n_evaluations
         return following
 
-    def _better(self, best: Evaluation) -> list[Any] | None:
+    def _better(self, best: Any) -> Any:
         """The states with better priors, or None if all are content."""
-        states = _tuned(self.problem, best)
-        if self.beliefs is None or not self.learns:
+        states = self.beliefs.tuned(best)
+        if not self.learns:
             return states
         learned = self.beliefs.learn(best)
         if states is None or learned is None:
@@ -148,11 +153,11 @@ class _Rounds:
         ]
 
 
-def _tell_untuned(problem: Problem, method: Any) -> None:
+def _tell_untuned(problem: Any, method: Any) -> None:
     """Say which priors were left as they began, unless the method has said that it did not end."""
     if isinstance(method, EM) and method.tol > 0:
         return
-    forms = [problem.coins[tie[0]] for tie in problem.ties]
+    forms = problem.coins
     spreads = [coin.name for coin in forms if getattr(coin.form, "learns_prior", False)]
     if spreads and not isinstance(method, EM):
         warnings.warn(
@@ -169,21 +174,3 @@ def _tell_untuned(problem: Problem, method: Any) -> None:
             GecasmoWarning,
             stacklevel=5,
         )
-
-
-def _tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
-    """The states with better priors, or None if all are content."""
-    states = list(best.states)
-    is_changed = False
-    for tie in problem.ties:
-        coin = problem.coins[tie[0]]
-        tune = getattr(coin.form, "tuned", None)
-        if tune is None:
-            continue
-        tails, heads = problem.counts(tie, best)
-        information = row_information(problem, best, tie)
-        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
-        is_changed |= state is not best.states[tie[0]]
-        for number in tie:
-            states[number] = state
-    return states if is_changed else None

@@ -98,7 +98,7 @@ def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: s
 def convergence_data(model: Model) -> pl.DataFrame:
     """Iteration, round, seconds, and per page: log-likelihood, objective and its gap to the best of
     the round."""
-    model.states()
+    model.states(whole=False)
     if model.report_ is None:
         raise NotFittedError(
             f"This {model.name} was not fitted here (its probabilities were given, or come from "

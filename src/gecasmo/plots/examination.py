@@ -64,7 +64,7 @@ def examination(
         For models without such a coin: fit simulated users so often (20, say) to have intervals.
         It takes as long as so many fits, so there are none by default.
     """
-    model.states()
+    model.states(whole=False)
     chosen = _COIN if coin is None else coin
     keys = model.keys.get(chosen)
     if keys is not None and set(keys) == {"rank", "last_click"}:

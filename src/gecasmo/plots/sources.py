@@ -56,7 +56,7 @@ def calibration_frame(source: Any, log: ClickLog | None) -> pl.DataFrame:
 
 def wanted_log(model: Model, log: Any) -> ClickLog:
     """The log that a chart of a model needs, or a message that it does."""
-    model.states()
+    model.states(whole=False)
     if not isinstance(log, ClickLog):
         got = "none was given" if log is None else f"not {type(log).__name__}"
         raise ClickLogError(

@@ -18,7 +18,7 @@ from gecasmo.estimation.beliefs.integrated import integrated
 from gecasmo.estimation.beliefs.prior import learned
 from gecasmo.estimation.beliefs.rows import believed, likelihoods_of, precision_of, widened
 from gecasmo.estimation.beliefs.shared import Shared
-from gecasmo.estimation.information import small_ties
+from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Table, TableState
 from gecasmo.forms.priors import Grouping, Priors, group_rows
@@ -26,7 +26,7 @@ from gecasmo.forms.priors import Grouping, Priors, group_rows
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Priors are learned from the pages of some queries if there are many more.
-_PAGES = 50_000
+PAGES = 50_000
 _TOLERANCE = 0.02
 
 
@@ -68,7 +68,7 @@ class Beliefs:
     def learn(self, best: Evaluation) -> list[Any] | None:
         """The states under better priors, or None if all are as good as they get."""
         learners = [learner for learner in self.learners if learner.grouping is not None]
-        n_buckets, _ = self.problem.expectation.sample(_PAGES)
+        n_buckets, _ = self.problem.expectation.sample(PAGES)
         likelihoods = likelihoods_of(
             self.problem.expectation,
             self.problem.weights(best.states),
@@ -90,30 +90,39 @@ class Beliefs:
             states[learner.number] = learner.form.with_prior(state, after, grouping)
         return None if settled else states
 
+    def tuned(self, best: Evaluation) -> list[Any] | None:
+        """The states with better priors of forms that tune their own, or None if all are
+        content."""
+        return tuned(self.problem, best)
+
+    def with_errors(self, best: Evaluation, polish: bool) -> Evaluation:
+        """The end of a fit, with the covariance of coefficients where forms can hold one."""
+        return with_errors(self.problem, best, polish)
+
     def summed_up(self, best: Evaluation) -> Evaluation:
         """The posterior mean and standard deviation of every row; counts belong to these means.
 
         Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
         """
-        shared = Shared(self.problem, best.states, self._with_rows(best))
+        shared = Shared(self.problem, best.states, self.with_rows(best))
         covariance = shared.covariance(best)
         if any(getattr(state, "priors", None) is not None for state in best.states):
             # Shared coins first: rows lean on them.
-            n_buckets, factor = self.problem.expectation.sample(_PAGES)
-            with_beliefs = self._believed(best, shared.rows, n_buckets)
+            n_buckets, factor = self.problem.expectation.sample(PAGES)
+            with_beliefs = self.believed(best, shared.rows, n_buckets)
             moved = integrated(self.problem, best, with_beliefs, shared.rows, n_buckets, factor)
             best = self.problem.evaluate(moved)
-        states = self._believed(best, shared.rows, N_BUCKETS)
+        states = self.believed(best, shared.rows, N_BUCKETS)
         return self._widened(self.problem.evaluate(states), shared, covariance)
 
     def spread_out(self, best: Evaluation) -> list[Any]:
         """The states with the spreads of all rows as this problem alone tells them."""
-        shared = Shared(self.problem, best.states, self._with_rows(best))
+        shared = Shared(self.problem, best.states, self.with_rows(best))
         covariance = shared.covariance(best)
-        states = self._believed(best, shared.rows, N_BUCKETS)
+        states = self.believed(best, shared.rows, N_BUCKETS)
         return self._widened(self.problem.evaluate(states), shared, covariance).states
 
-    def _believed(self, best: Evaluation, rows: list[int], n_buckets: int) -> list[Any]:
+    def believed(self, best: Evaluation, rows: list[int], n_buckets: int) -> list[Any]:
         """The states with the posterior means and deviations of the rows of some coins."""
         chosen = {n: best.states[n] for n in rows}
         forms = {n: self.problem.coins[n].form for n in rows}
@@ -121,7 +130,7 @@ class Beliefs:
         found = believed(self.problem.expectation, weights, chosen, forms, n_buckets)
         return [found.get(number, state) for number, state in enumerate(best.states)]
 
-    def _with_rows(self, best: Evaluation) -> set[int]:
+    def with_rows(self, best: Evaluation) -> set[int]:
         """Coins with rows by query or document, with many rows, or with a prior that is learned;
         others are shared by pages."""
         few = {tie[0] for tie in small_ties(self.problem, best.states)}

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.encoding.apart import Apart, is_by_page, take_apart
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.beliefs.few_rows import grid_of_few
 from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
 from gecasmo.estimation.beliefs.polynomials import (
     Polynomials,
@@ -39,7 +40,9 @@ Integers = NDArray[np.int64]
 
 N_POINTS = 32
 # Pages are taken apart a few at a time, which bounds the memory that takes.
-_RESULTS_AT_ONCE = 400_000
+_RESULTS_AT_ONCE = 120_000
+# Fewer are not worth compiling.
+_FEW_PLACES = 20_000
 _WORTH_A_THREAD, _FEWEST_PIECES = 50_000, 4
 
 
@@ -174,7 +177,9 @@ def _places(
     else:
         alone = found.exact != 0  # what the polynomial says is not to be said again
         heads, tails = np.where(alone, 0.0, heads), np.where(alone, 0.0, tails)
-    weight = expectation.encoded.weight[apart.pages[apart.page_of(array)]]
+    weight = expectation.encoded.weight[apart.pages]
+    if not is_by_page(expectation.encoded, array):
+        weight = np.repeat(weight, apart.lengths)
     return _Places(apart.rows[array], heads, tails, weight, found.exact, found.coefficients)
 
 
@@ -196,18 +201,24 @@ def _joined(parts: list[_Places]) -> _Places:
 
 
 def _multiply(places: _Places, one: Asked, into: RowLikelihood) -> None:
-    """Multiply what all places say of each row; rows that are not here are left alone."""
-    n_rows = len(into)
-    start = np.zeros(n_rows + 1, np.int64)
+    """Multiply what all places say of each row; rows that are not here are left alone.
+
+    Other threads do the same for other rows of `into`.
+    """
+    if not len(places.rows):
+        return
+    if len(places.rows) < _FEW_PLACES:
+        grid_of_few(places, one.probability, one.prior, one.wanted, into)
+        return
+    first = int(places.rows.min())
+    start = np.zeros(int(places.rows.max()) - first + 2, np.int64)
     order = np.empty(len(places.rows), np.int64)
-    _call(group_by_row, places.rows, n_rows, start, order)
-    wanted = one.wanted & (np.diff(start) > 0)
-    into.known[wanted] = True  # other threads set other rows
+    _call(group_by_row, places.rows, first, start, order)
     _call(
         row_grid,
-        *[0, n_rows, start, order, places.heads, places.tails, places.weight],
-        *[places.exact, places.coefficients, one.probability, one.prior, wanted],
-        *[into.low, into.step, into.values],
+        *[first, start, order, places.heads, places.tails, places.weight],
+        *[places.exact, places.coefficients, one.probability, one.prior, one.wanted],
+        *[into.known, into.low, into.step, into.values],
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.estimation.beliefs.few_rows import moments_of_few
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.kernels.row_grid import row_moments
 from gecasmo.kernels.running import default_threads, run_jobs
@@ -15,6 +16,9 @@ from gecasmo.kernels.static import static_kernel
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+# Fewer are not worth compiling.
+_FEW_ROWS = 5_000
 
 
 class Moments(NamedTuple):
@@ -38,8 +42,11 @@ class Moments(NamedTuple):
 
 def row_moments_of(likelihood: RowLikelihood, rows: Integers, prior: Floats) -> Moments:
     """The moments of some rows; `prior` is `[heads or tails, row]` for just these."""
-    moments = np.zeros((8, len(rows)))
-    pieces = 1 if len(rows) < 5_000 else 2 * default_threads()
+    if len(rows) < _FEW_ROWS:
+        given = (likelihood.low, likelihood.step, likelihood.values)
+        return Moments(*moments_of_few(rows, *given, prior))
+    moments = np.empty((8, len(rows)))
+    pieces = 1 if default_threads() == 1 else 2 * default_threads()
     cuts = np.linspace(0, len(rows), pieces + 1).astype(int)
     jobs = [
         [int(a), int(b), rows, likelihood.low, likelihood.step, likelihood.values, prior, moments]

@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import Apart
 from gecasmo.estimation.expectation import Expectation
+from gecasmo.kernels.row_grid import gather_columns
+from gecasmo.kernels.static import static_kernel
 
 Floats = NDArray[np.float64]
 
 # `bucket >> _ONE_TABLE` is 0 for every bucket there can be.
 _ONE_TABLE = 62
+# Fewer are not worth compiling.
+_FEW_PLACES = 20_000
 
 
 def run_apart(
@@ -53,6 +57,16 @@ def weights_apart(
     """The weights of all coins, a column for every place."""
     plans = expectation.encoded.plan.coins
     return [
-        w if plan.scope == "global" else np.ascontiguousarray(w[:, apart.rows[plan.codes]])
+        w if plan.scope == "global" else _columns(w, apart.rows[plan.codes])
         for plan, w in zip(plans, weights, strict=True)
     ]
+
+
+def _columns(table: Floats, rows: NDArray[np.uint32]) -> Floats:
+    """These columns of a table of two lines."""
+    if len(rows) < _FEW_PLACES:
+        return np.take(table, rows, axis=1)
+    out = np.empty((2, len(rows)))
+    arguments = (rows, table, out)
+    static_kernel(gather_columns, arguments)(*arguments)
+    return out

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.estimation.beliefs.few_rows import repeats
 from gecasmo.estimation.beliefs.pages import run_apart
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.kernels.row_grid import repeats_on_pages
+from gecasmo.kernels.row_grid import find_repeats
 from gecasmo.kernels.static import static_kernel
 
 Floats = NDArray[np.float64]
@@ -28,6 +29,8 @@ MOST_DEGREES = 16
 # be more results than this, each place speaks for itself, as if flips were independent.
 MOST_RESULTS = 30_000
 _RESULTS_AT_ONCE = 2_000_000
+# Fewer are not worth compiling.
+_FEW_PLACES = 20_000
 
 
 @dataclass
@@ -51,8 +54,10 @@ def polynomials(
     if plan.scope == "page":  # flipped once, before the first result
         return None
     rows = apart.rows[plan.codes]
+    if per_result <= 1 and not _may_repeat(apart, plan.codes):
+        return None
     page = apart.page_of(plan.codes)
-    times, is_first = _times(apart, plan.codes)
+    times, is_first = repeats(apart.obs_start, rows)
     is_several = per_result * times > 1
     n_several = np.bincount(page[is_first & is_several], minlength=apart.n_pages)
     most = n_several * apart.lengths * (per_result * _largest(times, page, apart.n_pages) + 1)
@@ -111,14 +116,15 @@ def flips_on_a_path(expectation: Expectation, coin: int) -> tuple[int, int]:
     return max(start, default=0), sum(per_lag.values())
 
 
-def _times(apart: Apart, array: int) -> tuple[Integers, NDArray[np.bool_]]:
-    """How often the row at each place stands on its page, and whether this is the first time."""
+def _may_repeat(apart: Apart, array: int) -> bool:
+    """Whether it is worth a closer look if a page has a row twice."""
     rows = apart.rows[array]
-    times = np.ones(len(rows), np.int64)
-    is_first = np.ones(len(rows), np.bool_)
-    arguments = (apart.obs_start, rows, times, is_first)
-    static_kernel(repeats_on_pages, arguments)(*arguments)
-    return times, is_first
+    if len(rows) < _FEW_PLACES:
+        return True
+    found = np.zeros(1, np.bool_)
+    arguments = (apart.obs_start, rows, found)
+    static_kernel(find_repeats, arguments)(*arguments)
+    return bool(found[0])
 
 
 def _fitted(

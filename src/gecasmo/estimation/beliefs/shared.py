@@ -21,6 +21,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import FormState, TableState
+from gecasmo.forms.evidence import informed_evidence
 
 Floats = NDArray[np.float64]
 Tie = tuple[int, ...]
@@ -42,7 +43,8 @@ class Shared:
         self.ties = [t for t in small_ties(problem, states) if not rows & set(t)]
         self.rows = sorted(rows)
         self.sizes = [len(self._form(tie).vector(states[tie[0]])) for tie in self.ties]
-        self.held = np.zeros(self.size)  # the information on each number, all others held
+        # The information on each number, all others held, of a part of the log.
+        self.held, self.factor = np.zeros(self.size), 1.0
 
     @property
     def size(self) -> int:
@@ -62,6 +64,7 @@ class Shared:
             information[:, place] = (at.shared - there.shared) / _STEP
             for number in self.rows:
                 touched[number][:, place] = (at.rows[number] - there.rows[number]) / _STEP
+        self.held, self.factor = np.diag(information).copy(), factor
         for number in self.rows:
             # Rows answer to what moves them, and take that much information away.
             precision = self._precision(states, number, at, n_buckets)
@@ -105,12 +108,16 @@ class Shared:
     ) -> dict[int, TableState]:
         """The shared tables, with how sure their rows are."""
         found = {}
+        held = self.by_coin(self.held)
         for number, deviation in self.spreads(states, covariance).items():
             state = states[number]
             if isinstance(state, TableState):
                 slope = state.probability * (1 - state.probability)
                 spread = np.minimum(slope * deviation, np.sqrt(slope))
-                found[number] = replace(state, spread=spread, centre=state.probability)
+                evidence = informed_evidence(state, held[number], self.factor)
+                found[number] = replace(
+                    state, spread=spread, centre=state.probability, evidence=evidence
+                )
         return found
 
     def spreads(self, states: Sequence[FormState], covariance: Floats) -> dict[int, Floats]:

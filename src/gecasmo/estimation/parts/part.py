@@ -37,18 +37,25 @@ class Part:
     groups: dict[int, Integers] = field(default_factory=dict)
 
 
+_KINDS = ("probability", "following", "centre", "spread")
+
+
 @dataclass(frozen=True)
 class Point:
-    """Where the local coins of one part stand, and where an EM step takes them; by coin."""
+    """Where the local coins of one part stand, and where an EM step takes them; by coin.
+
+    At the end of a fit also what is believed of each row, mean and standard deviation.
+    """
 
     probability: Mapping[int, Floats]
     following: Mapping[int, Floats]
+    centre: Mapping[int, Floats] = field(default_factory=dict)
     spread: Mapping[int, Floats] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Floats]:
         """All arrays by name, as they are stored."""
         named: dict[str, Floats] = {}
-        for kind in ("probability", "following", "spread"):
+        for kind in _KINDS:
             for coin, values in getattr(self, kind).items():
                 named[f"{kind}{coin}"] = values
         return named
@@ -56,7 +63,7 @@ class Point:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Floats]) -> Point:
         """The point of such arrays."""
-        kinds: dict[str, dict[int, Floats]] = {"probability": {}, "following": {}, "spread": {}}
+        kinds: dict[str, dict[int, Floats]] = {kind: {} for kind in _KINDS}
         for name, values in arrays.items():
             kind = next(k for k in kinds if name.startswith(k))
             kinds[kind][int(name.removeprefix(kind))] = values

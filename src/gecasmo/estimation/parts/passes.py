@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.estimation.beliefs.rows import believed, precision_of, row_answers, widened
+from gecasmo.estimation.beliefs.shared import slope_change
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.part import Part, Point, Points
 from gecasmo.estimation.parts.tasks import Answer, Recipe, SharedCounts, Task
@@ -56,6 +58,51 @@ def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
         {number: state.probability for number, state in following.items()},
     )
     return point, answered(part, states, counts, distance, lengths)
+
+
+def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
+    """What is believed of every row, also in view of where shared coins may be instead."""
+    expectation, forms = part.problem.expectation, dict(_forms(part))
+    states = local_states(part, points, task)
+    found = believed(expectation, weights_of(part, states, task), states, forms)
+    weights = weights_of(part, found, task)
+    counts = expectation.run(weights)
+    extra = {number: np.zeros(len(state.probability)) for number, state in found.items()}
+    precision = {number: precision_of(state) for number, state in found.items()}
+    for place in range(task.extra["n_directions"]):
+        moved = list(weights)
+        for number, index in part.index.items():
+            shared = task.extra[f"weights.{place}.{number}"]
+            moved[number] = np.ascontiguousarray(shared[:, index])
+        there = expectation.run(moved)
+        for number, state in found.items():
+            slopes = slope_change(there, counts, number, state.probability)
+            shifts = task.extra[f"shifts.{number}"][:, [place]]
+            answers = row_answers(state, slopes, precision[number], shifts)
+            extra[number] += answers[:, 0] ** 2
+    wide = {number: widened(state, extra[number]) for number, state in found.items()}
+    probability = {number: state.probability for number, state in wide.items()}
+    point = Point(
+        probability,
+        probability,
+        {number: np.asarray(state.centre) for number, state in wide.items()},
+        {number: np.asarray(state.spread) for number, state in wide.items()},
+    )
+    return point, answered(part, wide, counts)
+
+
+def finished(part: Part, points: Points, task: Task) -> tuple[dict[int, TableState], Counts]:
+    """The local coins at the point of a task, with what is believed of them, and the counts of all
+    coins there."""
+    states = local_states(part, points, task)
+    counts = part.problem.expectation.run(weights_of(part, states, task))
+    point = points[task.recipe.of]
+    for number in states:
+        if number in point.spread:
+            states[number] = replace(
+                states[number], centre=point.centre[number], spread=point.spread[number]
+            )
+    return states, counts
 
 
 def answered(
@@ -190,4 +237,4 @@ def _heads_and_tails(counts: Counts, number: int) -> tuple[Floats, Floats]:
 
 
 Work = Callable[[Part, Points, Task], tuple[Point | None, Answer]]
-WORKS: dict[str, Work] = {"evaluate": evaluate}
+WORKS: dict[str, Work] = {"evaluate": evaluate, "believe": believe}

@@ -124,11 +124,13 @@ class PartedProblem:
         states = everything.begin(generator)
         return [states[n] for n in self.shared]
 
-    def evaluate(self, states: PartedStates, ahead: bool = False) -> PartedEvaluation:
-        """Run one pass at these states."""
+    def evaluate(
+        self, states: PartedStates, ahead: bool = False, **options: Any
+    ) -> PartedEvaluation:
+        """Run one pass at these states; `options` say what else parts are to do."""
         point = PointName(f"p{self._n_points}", self._forgotten)
         self._n_points += 1
-        answer = self.run(states, point.name, ahead=ahead)
+        answer = self.run(states, point.name, ahead=ahead, **options)
         tables = [answer.counts[number].table for number in self.shared]
         log_likelihood = -math.inf if answer.n_impossible else answer.log_likelihood
         penalty = self.driver.penalty(states.shared)
@@ -145,19 +147,16 @@ class PartedProblem:
 
     def run(self, states: PartedStates, name: str = "", **options: Any) -> Answer:
         """Let the parts do something at these states."""
-        weights = self.driver.weights(states.shared)
         forget = tuple(self._forgotten)
-        task = Task(
-            recipe=states.recipe,
-            name=name,
-            shared=dict(zip(self.shared, weights, strict=True)),
-            priors=states.priors,
-            forget=forget,
-            **options,
-        )
-        answer = self.parts.run(task)
+        answer = self.parts.run(self.task(states, name, forget=forget, **options))
         del self._forgotten[: len(forget)]
         return answer
+
+    def task(self, states: PartedStates, name: str = "", **options: Any) -> Task:
+        """A task at these states."""
+        weights = self.driver.weights(states.shared)
+        shared = dict(zip(self.shared, weights, strict=True))
+        return Task(states.recipe, name, shared, states.priors, **options)
 
     def maximise(self, at: PartedEvaluation) -> PartedStates:
         """The M-step. That of local coins has been made where they are."""

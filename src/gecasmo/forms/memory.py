@@ -1,0 +1,111 @@
+"""What a form remembers of logs that are gone, so that a new one can be merged in.
+
+`form.memory(state, counts, decay)` makes such a memory. An update climbs the likelihood of the new
+log plus what the memory says; see docs/updates.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.matching import match
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError
+from gecasmo.forms.protocol import Floats, Form, FormState
+
+Integers = NDArray[np.int64]
+
+
+class Memory(Protocol):
+    """The past of one form, decayed, during one update."""
+
+    @property
+    def form(self) -> Form:
+        """The form that climbs; it leaves its prior as it is."""
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether the prior was learned from logs."""
+
+    def begin(self, rows: Rows) -> FormState:
+        """The state to climb from, on the rows of the new log, with the past as its prior."""
+
+    def known(self, state: FormState) -> Floats:
+        """The information of the past on each entry of the form's vector, all else held."""
+
+    def pull(self, state: FormState) -> Floats:
+        """How the past pulls at where it stands: the slope of what it says by its own place."""
+
+    def moved(self, state: FormState, moves: Floats) -> FormState:
+        """The state with the past, and with it all it says, moved by so much in its vector."""
+
+    def alone(self, state: FormState) -> FormState:
+        """A state of the climb with the past taken out: what the new log says by itself."""
+
+    def merged(
+        self, state: FormState, alone: FormState | None, counts: Floats
+    ) -> tuple[FormState, Floats]:
+        """The end of the climb on old and new rows, and the expected tails and heads of these.
+
+        `alone` has the spreads of what the new log says by itself, if they were asked for.
+        """
+
+
+class Union:
+    """Old rows, and after them the rows that only a new log has.
+
+    `found` has the place of each row of the new log among the old ones, or -1; `place` the place
+    among all.
+    """
+
+    def __init__(self, old: Rows, new: Rows) -> None:
+        self.old, self.new = old, new
+        if "result" in new.keys:
+            raise ModelError(
+                "rows by 'result' are numbers of shown results, which mean nothing in another log"
+            )
+        if not new.keys:
+            self.found = np.zeros(len(new), np.int64) if len(old) else np.full(len(new), -1)
+        else:
+            self.found = match(new.frame, old.frame, new.keys)
+        self.is_new = self.found < 0
+        fresh = len(old) + np.cumsum(self.is_new) - 1
+        self.place: Integers = np.where(self.is_new, fresh, self.found)
+
+    def rows(self) -> Rows:
+        """All of them."""
+        if not self.is_new.any():
+            return self.old
+        n = len(self.old) + int(self.is_new.sum())
+        chosen = pl.Series(np.flatnonzero(self.is_new))
+        columns = [
+            _joined(self.old.frame[key], self.new.frame[key].gather(chosen))
+            for key in self.new.keys
+        ]
+        return Rows(self.new.keys, columns, n)
+
+    def of_old(self, per_row: Any, otherwise: float) -> Any:
+        """For each row of the new log what its old row has."""
+        wide = np.concatenate([per_row, np.full((*per_row.shape[:-1], 1), otherwise)], axis=-1)
+        return wide[..., self.found]
+
+    def widened(self, per_row: Any, otherwise: float) -> Any:
+        """Values of old rows as values of all."""
+        more = int(self.is_new.sum())
+        fill = np.full((*per_row.shape[:-1], more), otherwise, dtype=per_row.dtype)
+        return np.concatenate([per_row, fill], axis=-1)
+
+
+def _joined(old: pl.Series, new: pl.Series) -> pl.Series:
+    """One column of two; ids of one kind may come as different types."""
+    textual = (pl.Categorical, pl.Enum)
+    if old.dtype != new.dtype and (old.dtype in textual or new.dtype in textual):
+        old, new = old.cast(pl.String), new.cast(pl.String)
+    if old.dtype == pl.Null:
+        old = old.cast(new.dtype)
+    frames = [old.alias("").to_frame(), new.alias("").to_frame()]
+    return pl.concat(frames, how="vertical_relaxed").to_series()

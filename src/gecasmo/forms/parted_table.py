@@ -1,0 +1,316 @@
+"""A table whose rows live in files, part by part: the state of a coin with more rows than memory.
+
+All rows of a query are in one part, whose number is the first bits of the query's hash. Every part
+is an ordinary table in a file; whatever is asked is asked of the parts that it is about.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms.parted_files import (
+    FolderSource,
+    PartFile,
+    Source,
+    part_name,
+    read_frame,
+    write_frame,
+)
+from gecasmo.forms.protocol import Floats
+from gecasmo.forms.table import Table, TableState
+from gecasmo.forms.table_file import from_data, to_data
+from gecasmo.logs.hashing import hash_values
+
+Integers = NDArray[np.int64]
+
+# Columns of expected counts in a part file, beside those of a saved table.
+TAILS, HEADS = "*counted tails*", "*counted heads*"
+# So many rows at most are kept in memory from one question to the next.
+_CACHED_ROWS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A part that was read: its rows as an ordinary state, and their expected tails and heads."""
+
+    state: TableState
+    counts: Floats
+
+
+class PartedTable:
+    """The state of a `Table` whose rows are in files.
+
+    Parameters
+    ----------
+    form : the table
+    like : a state of it; what all rows have in common is taken from there, its rows are not
+    files : a file for each part, in their order
+    source : where these files are
+    """
+
+    def __init__(
+        self, form: Table, like: TableState, files: Sequence[PartFile], source: Source
+    ) -> None:
+        n_parts = len(files)
+        if n_parts < 1 or n_parts & (n_parts - 1):
+            raise ModelError(f"A table has 1, 2, 4, 8, ... parts, not {n_parts}.")
+        if "query" not in like.rows.keys:
+            raise ModelError("Only a table by query can be kept in parts.")
+        self.form = form
+        self.files = tuple(files)
+        self.source = source
+        self.like = _without_rows(like)
+        self._read: OrderedDict[int, Counted] = OrderedDict()
+
+    @classmethod
+    def open(
+        cls, folder: Any, form: Table, like: TableState, files: Sequence[PartFile]
+    ) -> PartedTable:
+        """The table in a folder that `write_part` has filled."""
+        return cls(form, like, files, FolderSource(Path(folder).expanduser()))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return self.like.rows.keys
+
+    @property
+    def n_parts(self) -> int:
+        return len(self.files)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(file.n_rows for file in self.files)
+
+    @property
+    def n_given(self) -> int:
+        """How many rows were given, not estimated."""
+        return sum(file.n_given for file in self.files)
+
+    def __repr__(self) -> str:
+        return f"PartedTable({self.n_rows:,} rows by {', '.join(self.keys)}, {self.n_parts} parts)"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_read": OrderedDict()}
+
+    # -- rows ----------------------------------------------------------------------------------
+    def part(self, number: int) -> tuple[TableState, Floats]:
+        """The rows of a part as an ordinary state, and their expected tails and heads."""
+        if number not in self._read:
+            self._read[number] = self._assembled([number])
+        self._read.move_to_end(number)
+        while len(self._read) > 1 and sum(map(_n_rows, self._read.values())) > _CACHED_ROWS:
+            self._read.popitem(last=False)
+        found = self._read[number]
+        return found.state, found.counts
+
+    def parts(self) -> Iterator[tuple[TableState, Floats]]:
+        """All parts, one after the other."""
+        for number in range(self.n_parts):
+            found = self._assembled([number])
+            yield found.state, found.counts
+
+    def between(self, first: int, last: int) -> tuple[TableState, Floats]:
+        """The parts from `first` up to but not including `last`, as one."""
+        if last == first + 1:
+            return self.part(first)
+        found = self._assembled(range(first, last))
+        return found.state, found.counts
+
+    def whole(self) -> tuple[TableState, Floats]:
+        """All rows in memory, which costs as much memory as they take."""
+        return self.between(0, self.n_parts)
+
+    def _assembled(self, numbers: Sequence[int]) -> Counted:
+        frames = [read_frame(self.source, self.files[number]) for number in numbers]
+        frame = frames[0] if len(frames) == 1 else pl.concat(frames)
+        where = self.source.where(self.files[numbers[0]].name)
+        data, others = to_data(self.form, self.like)
+        lost = {*self.keys, "probability", TAILS, HEADS} - set(frame.columns)
+        if self.like.priors is not None:
+            lost |= {"*group*"} - set(frame.columns)
+        if lost:
+            raise SavedModelError(f"{where} lacks {', '.join(sorted(lost))}.")
+        try:
+            _, state = from_data(type(self.form), data, {**others, "table": frame})
+        except ModelError as problem:
+            raise SavedModelError(f"{where} makes no sense ({problem}).") from None
+        return Counted(state, frame.select(TAILS, HEADS).to_numpy().T.copy())
+
+    # -- answers -------------------------------------------------------------------------------
+    def predict(self, rows: Rows) -> Floats:
+        """The probability of each row, also of rows never seen."""
+        (found,) = self._asked(rows, lambda state, some: (self.form.predict(state, some),))
+        return np.asarray(found, np.float64)
+
+    def known(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which rows are there."""
+        (found,) = self._asked(rows, lambda state, some: (self.form.known(state, some),))
+        return np.asarray(found, bool)
+
+    def unseen(self, rows: Rows) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
+        """What is believed of rows that the fit had no part of."""
+        mean, spread, told = self._asked(rows, self.form.unseen)
+        return mean, spread, told
+
+    def summary(self) -> str:
+        """A few words for `print(model)`."""
+        words = f"{self.n_rows:,} rows in {self.n_parts:,} parts"
+        if self.n_rows:
+            words += f", mean {sum(file.total for file in self.files) / self.n_rows:.4f}"
+        priors = self.like.priors
+        if priors is None:
+            return words
+        mean, strength = priors.mean, priors.strength
+        if len(mean) == 1:
+            return f"{words}; prior mean {mean[0]:.3f}, worth {strength[0]:.3g} flips"
+        return f"{words}; {len(mean):,} priors of mean {mean.min():.3f} to {mean.max():.3f}"
+
+    def penalty(self) -> float:
+        """What the rows add to the objective."""
+        return sum(self.form.penalty(state) for state, _ in self.parts())
+
+    def remarks(self) -> list[str]:
+        """What a user should know about a finished fit."""
+        idle = [number for number, file in enumerate(self.files) if file.n_idle]
+        if not idle or np.any(np.add(*self.like.pseudo) > 0) or self.like.priors is not None:
+            return []
+        state, counts = self.part(idle[0])
+        never = counts.sum(axis=0) <= 0
+        if state.is_fixed is not None:
+            never &= ~state.is_fixed
+        row = state.rows.frame.row(int(np.argmax(never)))
+        return [
+            f"{sum(file.n_idle for file in self.files):,} of {self.n_rows:,} rows were never "
+            f"flipped and, without pseudo-counts, keep their start value {self.form.start:g} "
+            f"(first: {dict(zip(self.keys, row, strict=True))})"
+        ]
+
+    def _asked(self, rows: Rows, ask: Callable[[TableState, Rows], Any]) -> list[Any]:
+        """Answers of the parts that rows belong to, in the order of the rows."""
+        answers: list[Any] | None = None
+        for number, places in self.routed(rows.frame["query"]):
+            chosen = pl.Series(places)
+            some = Rows(
+                self.keys, [rows.frame[key].gather(chosen) for key in self.keys], len(places)
+            )
+            for column, found in enumerate(given := ask(self.part(number)[0], some)):
+                if answers is None:
+                    answers = [None] * len(given)
+                if found is None:
+                    continue
+                if answers[column] is None:
+                    answers[column] = np.empty(len(rows), found.dtype)
+                elif found.dtype.kind == "U":  # texts may be longer than those of parts before
+                    wide = np.promote_types(answers[column].dtype, found.dtype)
+                    answers[column] = answers[column].astype(wide)
+                answers[column][places] = found
+        if answers is None:  # no rows at all
+            return list(ask(self.like, Rows(self.keys, rows.frame.get_columns(), 0)))
+        return answers
+
+    def routed(self, query: pl.Series) -> Iterator[tuple[int, Integers]]:
+        """The parts that rows of these queries belong to, each with the places of its rows."""
+        part = part_of(query, self.n_parts)
+        order = np.argsort(part, kind="stable")
+        numbers, starts = np.unique(part[order], return_index=True)
+        for number, places in zip(numbers, np.split(order, starts[1:]), strict=False):
+            yield int(number), places
+
+
+def part_of(query: pl.Series, n_parts: int) -> Integers:
+    """The part that the rows of each query are in."""
+    if n_parts == 1 or not len(query):
+        return np.zeros(len(query), np.int64)
+    distinct = query.unique(maintain_order=True)
+    shift = np.uint64(64 - (n_parts.bit_length() - 1))
+    part = (hash_values(distinct) >> shift).astype(np.int64)
+    if len(distinct) == len(query):
+        return part
+    known = pl.DataFrame([distinct.alias("query"), pl.Series("part", part)])
+    joined = (
+        query.alias("query")
+        .to_frame()
+        .join(known, on="query", how="left", maintain_order="left", nulls_equal=True)
+    )
+    return joined["part"].to_numpy().astype(np.int64)
+
+
+def write_part(
+    folder: Any, coin: int, part: int, form: Table, state: TableState, counts: Floats
+) -> PartFile:
+    """Write the rows of a coin in one part, whole or not at all.
+
+    Parameters
+    ----------
+    folder : that of the model; the file is `parted/<coin>/part-<part>.parquet` in it
+    coin, part : their numbers
+    form, state : the table with the rows of this part, as if there were no others
+    counts : their expected tails and heads
+    """
+    frame = to_data(form, state)[1]["table"]
+    frame = frame.with_columns(pl.Series(TAILS, counts[0]), pl.Series(HEADS, counts[1]))
+    name = part_name(coin, part)
+    sha256, size = write_frame(folder, name, frame)
+    n_given = 0 if state.is_fixed is None else int(state.is_fixed.sum())
+    is_idle = counts.sum(axis=0) <= 0
+    if state.is_fixed is not None:
+        is_idle &= ~state.is_fixed
+    p = state.probability
+    ends = (float(p.min()), float(p.max())) if len(p) else (1.0, 0.0)
+    return PartFile(name, sha256, size, len(p), float(p.sum()), *ends, n_given, int(is_idle.sum()))
+
+
+def split_table(
+    folder: Any, coin: int, form: Table, state: TableState, counts: Floats | None, n_parts: int
+) -> PartedTable:
+    """Put a table that is in memory into files."""
+    if counts is None:
+        counts = np.zeros((2, len(state.rows)))
+    part = part_of(state.rows.frame["query"], n_parts)
+    files = []
+    for number in range(n_parts):
+        rows = np.flatnonzero(part == number)
+        some = _some_rows(state, rows)
+        files.append(write_part(folder, coin, number, form, some, counts[:, rows]))
+    return PartedTable.open(folder, form, state, files)
+
+
+def _some_rows(state: TableState, places: Integers) -> TableState:
+    """A state of these rows only."""
+
+    def of(values: Any) -> Any:
+        return None if values is None else values[..., places]
+
+    frame = state.rows.frame
+    chosen = pl.Series(places)
+    columns = [frame[key].gather(chosen) for key in state.rows.keys]
+    grouping = state.grouping
+    return replace(
+        state,
+        rows=Rows(state.rows.keys, columns, len(places)),
+        probability=of(state.probability),
+        is_fixed=of(state.is_fixed),
+        pseudo=of(state.pseudo) if isinstance(state.pseudo, np.ndarray) else state.pseudo,
+        spread=of(state.spread),
+        centre=of(state.centre),
+        evidence=of(state.evidence),
+        grouping=None if grouping is None else replace(grouping, number=of(grouping.number)),
+    )
+
+
+def _without_rows(state: TableState) -> TableState:
+    return _some_rows(state, np.zeros(0, np.int64))
+
+
+def _n_rows(found: Counted) -> int:
+    return len(found.state.rows)

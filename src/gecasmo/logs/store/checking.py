@@ -1,0 +1,232 @@
+"""From a batch of a table, as its source has it, to checked runs of results.
+
+What a value can be is checked here, where file and row are known; what shows only when all rows of
+a page are together is found when partitions are put together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.logs.checks import note_repeated_sessions, note_varying
+from gecasmo.logs.faults import Faults
+from gecasmo.logs.ids import check_ids
+from gecasmo.logs.nested import Unrolled, note_misplaced_lists, unroll
+from gecasmo.logs.notes import Notebook
+from gecasmo.logs.pages import (
+    PageOf,
+    first_rows,
+    number_by_first_appearance,
+    values_of_pages,
+)
+from gecasmo.logs.roles import Roles
+from gecasmo.logs.store.layout import Layout
+from gecasmo.logs.store.pieces import WEIGHT, Integers, Piece, hash_of_runs
+from gecasmo.logs.values import check_clicks, check_ranks, check_weights
+
+T = TypeVar("T")
+
+
+def needed_columns(roles: Roles, layout: Layout) -> list[str]:
+    """The columns of the source that have to be read, each once."""
+    names = [name for columns in roles.columns.values() for name in columns]
+    return list(dict.fromkeys([*names, *layout.kept]))
+
+
+def piece_of_table(
+    table: pl.DataFrame, roles: Roles, layout: Layout, faults: Faults, first_page: int
+) -> Piece:
+    """Check a batch of a table.
+
+    Parameters
+    ----------
+    table
+        Some rows of the source.
+    roles
+        Which column plays which part, settled.
+    layout
+        Which columns are kept.
+    faults
+        Where faults are noted; they are raised.
+    first_page
+        How many pages came before, for pages without an id.
+
+    Returns
+    -------
+    Piece
+
+    Raises
+    ------
+    ClickLogError
+        With every fault found.
+    """
+    table = table.select(needed_columns(roles, layout))
+    if not layout.nested:
+        return _Checker(table, None, roles, layout, faults).long()
+    note_misplaced_lists(table, roles, faults)
+    unrolled = unroll(table, faults)
+    with faults.naming_rows(unrolled.row_of_result):
+        return _Checker(unrolled.results, unrolled, roles, layout, faults).nested(first_page)
+
+
+class _Checker:
+    def __init__(
+        self,
+        table: pl.DataFrame,
+        unrolled: Unrolled | None,
+        roles: Roles,
+        layout: Layout,
+        faults: Faults,
+    ) -> None:
+        self.table, self.unrolled, self.roles = table, unrolled, roles
+        self.layout, self.faults = layout, faults
+        self.notebook = Notebook()
+
+    def long(self) -> Piece:
+        session, query = self._read("session", check_ids), self._read("query", check_ids)
+        results, has_rank_0 = self._results()
+        weight = self._read("weight", check_weights)
+        self.faults.raise_if_any()
+        assert session is not None
+        starts = _run_starts([column for column in (session, query) if column is not None])
+        lengths = np.diff(np.append(starts, self.table.height)).astype(np.int64)
+        runs = [session.gather(starts).alias("session")]
+        if query is not None:
+            runs.append(query.gather(starts).alias("query"))
+            self._note_several_queries(runs[0], runs[1])
+        if weight is not None:
+            results.append(pl.Series("weight", weight))
+        results += [self.table[name] for name in self.layout.kept]
+        self.faults.raise_if_any()
+        return Piece(
+            pl.DataFrame(runs),
+            pl.DataFrame(results),
+            lengths,
+            hash_of_runs(runs[-1]),
+            self.notebook,
+            has_rank_0,
+        )
+
+    def nested(self, first_page: int) -> Piece:
+        assert self.unrolled is not None
+        pages = self.unrolled.pages
+        n_pages = len(self.unrolled.rows)
+        session, query = self._read("session", check_ids), self._read("query", check_ids)
+        if session is None:
+            session = pl.Series(np.arange(first_page, first_page + n_pages, dtype=np.int64))
+        else:
+            with self.faults.naming_rows(self.unrolled.row_of_page):
+                note_repeated_sessions(session, self.roles.title("session"), self.faults)
+        results, has_rank_0 = self._results()
+        weight = self._read("weight", check_weights)
+        self.faults.raise_if_any()
+        runs = []
+        if self.layout.carries_session:
+            runs.append(session.alias("session"))
+        if query is not None:
+            runs.append(self._a_page(query, "query", session).alias("query"))
+        if weight is not None:
+            weights = self._a_page(pl.Series(WEIGHT, weight), "weight", session)
+            runs.append(weights.fill_null(1.0))
+        runs += [pages[name] for name in self.layout.kept if name in pages.columns]
+        results += [self.table[name] for name in self.layout.kept if name not in pages.columns]
+        self.faults.raise_if_any()
+        lengths = np.bincount(self.unrolled.page, minlength=n_pages).astype(np.int64)
+        key = next(c for c in runs if c.name == ("query" if query is not None else "session"))
+        hashes = hash_of_runs(key)
+        return Piece(
+            pl.DataFrame(runs), pl.DataFrame(results), lengths, hashes, self.notebook, has_rank_0
+        )
+
+    def _read(self, role: str, check: Callable[[pl.Series, str, Faults], T]) -> T | None:
+        """Check the column of a role; where it has one value a page, a page at a time."""
+        names = list(self.roles.columns[role])
+        if not names:
+            return None
+        title = self.roles.title(role)
+        if self._is_of_pages(role):
+            assert self.unrolled is not None
+            with self.faults.naming_rows(self.unrolled.row_of_page):
+                return check(self._column(self.unrolled.pages, role), title, self.faults)
+        return check(self._column(self.table, role), title, self.faults)
+
+    def _is_of_pages(self, role: str) -> bool:
+        if self.unrolled is None:
+            return False
+        return all(name in self.unrolled.pages.columns for name in self.roles.columns[role])
+
+    def _column(self, table: pl.DataFrame, role: str) -> pl.Series:
+        names = list(self.roles.columns[role])
+        if self.roles.is_struct(role):
+            return table.select(pl.struct(names)).to_series()
+        return table[names[0]]
+
+    def _results(self) -> tuple[list[pl.Series], bool]:
+        doc = self._read("doc", check_ids)
+        columns = [] if doc is None else [doc.alias("doc")]
+        read = self._read("rank", check_ranks)
+        has_rank_0 = False
+        if read is not None:
+            rank = np.where(read[1], read[0], 1).astype(np.int32)
+            has_rank_0 = bool(len(rank)) and int(rank.min()) == 0
+            columns.append(pl.Series("rank", rank))
+        clicks = self._read("click", check_clicks)
+        clicked = np.zeros(self.table.height, np.bool_) if clicks is None else clicks.clicked
+        if clicks is not None and clicks.numbers is not None:
+            self._note_numbers_of_clicks(clicks.numbers)
+        columns.append(pl.Series("click", clicked))
+        return columns, has_rank_0
+
+    def _note_numbers_of_clicks(self, numbers: NDArray[np.float64]) -> None:
+        again = np.flatnonzero(numbers > 1)
+        if len(again):
+            self.notebook.add(
+                "results clicked more than once",
+                len(again),
+                f"{self.roles.title('click')} has numbers of clicks; each above 0 is a click",
+                (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
+            )
+
+    def _note_several_queries(self, session: pl.Series, query: pl.Series) -> None:
+        """Pages with several queries; the rest of the page may be far away, in another batch."""
+        page, firsts = number_by_first_appearance(session)
+        if len(firsts) < len(page):
+            self._note_varying("query", query, page, session.gather(firsts))
+
+    def _note_varying(
+        self, role: str, values: pl.Series, page: PageOf, sessions: pl.Series
+    ) -> None:
+        fault = f"{self.roles.title(role)}: {{}} with more than one {role}"
+        advice = ""
+        if role == "query":
+            names = [*self.roles.columns["session"], *self.roles.columns["query"]]
+            quoted = ", ".join(f'"{name}"' for name in names)
+            advice = f"; if a session covers several searches, try session=[{quoted}]"
+        everywhere = np.ones(len(page), np.bool_)
+        note_varying(values, page, everywhere, sessions, fault, self.faults, advice)
+
+    def _a_page(self, values: pl.Series, role: str, sessions: pl.Series) -> pl.Series:
+        """A value a page; a nested source may also have a list of them, all the same."""
+        if self._is_of_pages(role):
+            return values
+        assert self.unrolled is not None
+        page = self.unrolled.page
+        self._note_varying(role, values, page, sessions)
+        return values_of_pages(values, first_rows(page, len(sessions)))
+
+
+def _run_starts(columns: list[pl.Series]) -> Integers:
+    """Where a row is not like the row before it."""
+    if len(columns[0]) == 0:
+        return np.zeros(0, np.int64)
+    is_start = np.zeros(len(columns[0]), np.bool_)
+    is_start[0] = True
+    for column in columns:
+        run = column.rle_id().to_numpy()
+        is_start[1:] |= run[1:] != run[:-1]
+    return np.flatnonzero(is_start).astype(np.int64)

@@ -1,0 +1,149 @@
+"""What an ingest has done so far, so that another process can go on after it was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gecasmo.errors import ClickLogError
+from gecasmo.logs.store.writing import sync_folder, telling_full_disk, write_json
+
+VERSION = 1
+_NAME = "ingest.json"
+
+
+def signature(paths: Sequence[Path]) -> list[list[Any]]:
+    """What tells whether files are still the same: name, size and time of the last change."""
+    found = []
+    for path in paths:
+        about = path.stat()
+        found.append([str(path.absolute()), about.st_size, about.st_mtime_ns])
+    return found
+
+
+class Journal:
+    """The working folder of an ingest.
+
+    Parameters
+    ----------
+    target
+        Where the log is to be; the working folder is beside it.
+    """
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.folder = target.with_name(f"{target.name}.part")
+        self.spill = self.folder / "spill"
+        self.log = self.folder / "log"
+        self.done = self.folder / "done"
+        self.content: dict[str, Any] = {}
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others from working here at the same time."""
+        with telling_full_disk(self.folder):
+            self.folder.mkdir(exist_ok=True)
+        lock = self.folder / "lock"
+        with lock.open("w") as file:
+            if os.name == "posix":
+                import fcntl
+
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError:
+                    raise ClickLogError(
+                        f"{self.target}: another process is ingesting it at the moment."
+                    ) from None
+            yield
+
+    def begin(self, inputs: list[list[Any]] | None, wishes: dict[str, Any], resume: bool) -> bool:
+        """Go on with what is there, or start anew.
+
+        Parameters
+        ----------
+        inputs
+            The signature of the input files; None for what cannot be read again.
+        wishes
+            What was asked for.
+        resume
+            Whether to go on with what is there.
+
+        Returns
+        -------
+        bool
+            Whether there is something to go on with.
+
+        Raises
+        ------
+        ClickLogError
+            When input files or wishes are not those of the ingest that began here.
+        """
+        before = self._read()
+        new = {"version": VERSION, "inputs": inputs, "wishes": wishes}
+        if resume and before is not None and inputs is not None and before["inputs"] is not None:
+            self._refuse_change(before, new)
+            self.content = before
+            return True
+        self._clear()
+        self.content = new
+        self.save()
+        return False
+
+    def save(self, **changes: Any) -> None:
+        """Write down what is known by now."""
+        self.content |= changes
+        write_json(self.folder / _NAME, self.content)
+
+    def publish(self) -> None:
+        """Move the finished log to its place, and remove everything else."""
+        with telling_full_disk(self.target):
+            old = self.target.with_name(f"{self.target.name}.old")
+            if self.target.exists():
+                shutil.rmtree(old, ignore_errors=True)
+                self.target.replace(old)
+            self.log.replace(self.target)
+            sync_folder(self.target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _read(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.folder / _NAME).read_text())
+        except (OSError, ValueError):
+            return None
+        return found if found.get("version") == VERSION else None
+
+    def _clear(self) -> None:
+        for folder in (self.spill, self.log, self.done):
+            shutil.rmtree(folder, ignore_errors=True)
+        with telling_full_disk(self.folder):
+            for folder in (self.spill, self.log, self.done):
+                folder.mkdir()
+
+    def _refuse_change(self, before: dict[str, Any], new: dict[str, Any]) -> None:
+        how = "; to start anew, pass resume=False"
+        there = {name: rest for name, *rest in before["inputs"]}
+        now = {name: rest for name, *rest in new["inputs"]}
+        for name in [*there, *now]:
+            if name not in now or name not in there:
+                what = "is gone" if name not in now else "is new"
+                raise ClickLogError(
+                    f"{name} {what} since the ingest into {self.target} began, which can then not "
+                    f"go on{how}."
+                )
+            if there[name] != now[name]:
+                raise ClickLogError(
+                    f"{name} was changed since the ingest into {self.target} began, which can "
+                    f"then not go on{how}."
+                )
+        for name, value in new["wishes"].items():
+            if before["wishes"].get(name) != value:
+                raise ClickLogError(
+                    f"{self.target}: an ingest began here with {name}="
+                    f"{before['wishes'].get(name)!r}, and cannot go on with {value!r}{how}."
+                )

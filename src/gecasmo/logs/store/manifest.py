@@ -1,0 +1,103 @@
+"""The first file of a stored log: what is in it, and how its parts should look."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gecasmo.errors import ClickLogError
+
+NAME = "manifest.json"
+FORMAT = "gecasmo stored log"
+VERSION = 1
+_SUMS = ("sessions", "pages", "results", "queries", "docs", "clicks", "weight")
+_NEEDED = {
+    "format": str,
+    "version": int,
+    "columns": dict,
+    "has_query": bool,
+    "folded": bool,
+    "notes": list,
+    "partitions": list,
+    **dict.fromkeys(_SUMS[:-1], int),
+    "weight": float,
+}
+
+
+def sums_of(partitions: list[dict[str, Any]]) -> dict[str, Any]:
+    """The counts of all partitions together."""
+    sums: dict[str, Any] = {
+        name: sum(int(each[name]) for each in partitions) for name in _SUMS[:-1]
+    }
+    sums["weight"] = float(sum(each["weight"] for each in partitions))
+    return sums
+
+
+def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """Read and check a manifest.
+
+    Parameters
+    ----------
+    path
+        The folder of the stored log.
+
+    Returns
+    -------
+    manifest : dict
+    fingerprint : str
+        Tells whether it is the same log.
+
+    Raises
+    ------
+    ClickLogError
+        When there is no stored log, or it cannot be read by this version.
+    """
+    file = path / NAME
+    if not path.exists():
+        raise ClickLogError(f"{path}: there is no such stored log.{_unfinished(path)}")
+    if not file.is_file():
+        raise ClickLogError(
+            f"{path} is no stored log: it has no {NAME}.{_unfinished(path)} "
+            "Stored logs are made by `gecasmo ingest` and ClickLog.ingest."
+        )
+    data = file.read_bytes()
+    try:
+        manifest = json.loads(data)
+    except ValueError as problem:
+        raise ClickLogError(f"{file} is damaged: it is not JSON ({problem}).") from None
+    _check(manifest, file)
+    return manifest, hashlib.sha256(data).hexdigest()
+
+
+def _check(manifest: Any, file: Path) -> None:
+    if not isinstance(manifest, Mapping) or manifest.get("format") != FORMAT:
+        raise ClickLogError(f"{file} does not describe a stored log.")
+    if manifest.get("version") != VERSION:
+        raise ClickLogError(
+            f"{file} is of version {manifest.get('version')!r}, and this gecasmo reads version "
+            f"{VERSION}; a newer gecasmo may read it."
+        )
+    for name, kind in _NEEDED.items():
+        if not isinstance(manifest.get(name), kind):
+            raise ClickLogError(f"{file} is damaged: it lacks {name!r}, or what it says is odd.")
+    partitions = manifest["partitions"]
+    n = len(partitions)
+    if n == 0 or n & (n - 1):
+        raise ClickLogError(f"{file} is damaged: {n} is no number of partitions.")
+    try:
+        sums = sums_of(partitions)
+        sound = all(sums[name] == manifest[name] for name in sums)
+        sound = sound and all(isinstance(each["files"], Mapping) for each in partitions)
+    except (KeyError, TypeError, ValueError):
+        sound = False
+    if not sound:
+        raise ClickLogError(f"{file} is damaged: its partitions do not add up.")
+
+
+def _unfinished(path: Path) -> str:
+    if path.with_name(f"{path.name}.part").exists():
+        return " Its ingest has not finished; run the same again, and it goes on."
+    return ""

@@ -1,0 +1,180 @@
+"""`StoredLog`: a click log on disk, larger than memory, a partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.errors import ClickLogError
+from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.notes import Note
+from gecasmo.logs.store.manifest import read_manifest
+from gecasmo.logs.store.partition_files import checked_file, folder_of, read_partition
+from gecasmo.logs.store.summary import html_summary, text_summary
+
+
+class StoredLog:
+    """A click log in a folder on disk; made by `ClickLog.ingest`, opened by `open_log`.
+
+    All pages of a query are in one partition: that of number i holds the pages whose hash has i as
+    its first bits (without queries, the hash is that of the session). Partitions, and the pages
+    in them, are in order of the hash.
+
+    Parameters
+    ----------
+    path
+        The folder.
+
+    Attributes
+    ----------
+    path : Path
+        The folder.
+    n_sessions : int
+        Pages of the source.
+    n_pages, n_results : int
+        Pages and results that are stored; fewer than in the source where equal pages are folded.
+    total_weight : float
+        The weight of all pages.
+    columns : list of str
+        Names of the columns: the roles first, then all others.
+    has_query : bool
+        Whether the log says which query each page answers.
+    is_folded : bool
+        Whether equal pages are held once, with a weight.
+    n_queries, n_pairs : int
+        Different queries, and pairs of a query and a document.
+    n_partitions : int
+        A power of two.
+    partition_pages, partition_results : ndarray of int64
+        Pages and results of each partition.
+    bytes : int
+        What the log takes on the disk.
+    fingerprint : str
+        Tells whether it is the same log.
+    notes : tuple of Note
+        What was met in the source and what was done about it.
+
+    Raises
+    ------
+    ClickLogError
+        When there is no stored log, or its manifest is damaged.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path).expanduser()
+        manifest, self.fingerprint = read_manifest(self.path)
+        self._partitions = manifest["partitions"]
+        self.columns: list[str] = list(manifest["columns"])
+        self.dtypes: dict[str, str] = dict(manifest["columns"])
+        self.n_sessions: int = manifest["sessions"]
+        self.n_pages: int = manifest["pages"]
+        self.n_results: int = manifest["results"]
+        self.n_queries: int = manifest["queries"]
+        self.n_pairs: int = manifest["docs"]
+        self.n_clicks: int = manifest["clicks"]
+        self.total_weight: float = manifest["weight"]
+        self.has_query: bool = manifest["has_query"]
+        self.is_folded: bool = manifest["folded"]
+        self.notes = tuple(
+            Note(note["kind"], note["count"], note["what"], tuple(note["examples"]))
+            for note in manifest["notes"]
+        )
+
+    def __len__(self) -> int:
+        return self.n_sessions
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self._partitions)
+
+    @property
+    def partition_pages(self) -> NDArray[np.int64]:
+        return np.array([each["pages"] for each in self._partitions], np.int64)
+
+    @property
+    def partition_results(self) -> NDArray[np.int64]:
+        return np.array([each["results"] for each in self._partitions], np.int64)
+
+    @property
+    def bytes(self) -> int:
+        return sum(int(f["bytes"]) for each in self._partitions for f in each["files"].values())
+
+    def partition(self, number: int) -> ClickLog:
+        """Read a partition.
+
+        Parameters
+        ----------
+        number
+            Which one, from 0.
+
+        Returns
+        -------
+        ClickLog
+            Its pages, in order of the hash of their query; of one query, in order of the source. A
+            page weighs as much as all those of the source that it stands for. Pages are called
+            number * 2**32, number * 2**32 + 1, ... unless the log keeps the ids of its sessions.
+
+        Raises
+        ------
+        ClickLogError
+            When a file of it is cut off or was changed.
+        """
+        entry = self._entry(number)
+        folder = folder_of(self.path, number)
+        return read_partition(folder, number, entry, self.columns, list(self.notes))
+
+    def partitions(self) -> Iterator[ClickLog]:
+        """Read all partitions, one after the other."""
+        return (self.partition(number) for number in range(self.n_partitions))
+
+    def check(self, number: int | None = None) -> None:
+        """Check that the files of a partition (by default: of all) are what was written.
+
+        Raises
+        ------
+        ClickLogError
+            Naming the first file that is cut off or was changed.
+        """
+        for each in range(self.n_partitions) if number is None else (number,):
+            for name, about in self._entry(each)["files"].items():
+                checked_file(folder_of(self.path, each), name, about)
+
+    def _entry(self, number: int) -> dict[str, Any]:
+        if not 0 <= number < self.n_partitions:
+            raise ClickLogError(
+                f"{self.path}: there is no partition {number}; they are numbered from 0 to "
+                f"{self.n_partitions - 1}."
+            )
+        entry: dict[str, Any] = self._partitions[number]
+        return entry
+
+    def __repr__(self) -> str:
+        return text_summary(self)
+
+    def _repr_html_(self) -> str:
+        return html_summary(self)
+
+
+def open_log(path: str | Path) -> StoredLog:
+    """Open a log that `ClickLog.ingest` or `gecasmo ingest` has stored on disk.
+
+    Parameters
+    ----------
+    path
+        Its folder, such as "big.gclog".
+
+    Returns
+    -------
+    StoredLog
+        Nothing of it is in memory yet.
+
+    Raises
+    ------
+    ClickLogError
+        When there is no stored log, or its manifest is damaged.
+    """
+    return StoredLog(path)

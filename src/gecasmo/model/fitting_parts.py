@@ -1,0 +1,292 @@
+"""Fit a model to a log that stays on disk, part by part."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.compiler.symmetry import has_exchangeable_states
+from gecasmo.encoding import Rows
+from gecasmo.errors import CheckpointError, GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.estimation import EM, Solution
+from gecasmo.estimation.parts.beliefs import PartedBeliefs
+from gecasmo.estimation.parts.disk import DiskParts, PartFiles
+from gecasmo.estimation.parts.passes import finished
+from gecasmo.estimation.parts.problem import PartedProblem
+from gecasmo.estimation.parts.shared_rows import SharedRows
+from gecasmo.estimation.parts.storing import take_down
+from gecasmo.estimation.parts.tasks import Task
+from gecasmo.forms import FormState, TableState
+from gecasmo.forms.parted_files import PartFile
+from gecasmo.forms.parted_table import PartedTable, write_part
+from gecasmo.kernels.running import default_threads, using_threads
+from gecasmo.logs.store.sizes import check_disk
+from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.fit_folder import FitFolder, identity_of
+from gecasmo.model.fitting import Builder, FitReport
+from gecasmo.model.parts import (
+    Settings,
+    blueprint_of,
+    build_part,
+    driver_coins,
+    first_priors,
+    local_coins,
+)
+from gecasmo.model.progress import progress_bar
+from gecasmo.model.sampling import sample_of
+from gecasmo.model.solving import solve_with
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+# Points that exist at once, two numbers of 8 bytes a row each, and the table that is written.
+_POINTS, _ROW_BYTES = 3, 16
+
+
+def fit_stored(
+    model: Model,
+    log: StoredLog,
+    settings: Settings,
+    *,
+    features: Mapping[str, Any] | None,
+    threads: int | None,
+    progress: bool | None,
+    intervals: bool,
+    checkpoint: Any,
+) -> None:
+    """Fit `model` in place to a stored log; it keeps its old fit if anything goes wrong."""
+    if not isinstance(settings.method, EM):
+        raise ModelError(
+            f"{type(settings.method).__name__} needs all pages in memory; a stored log is fitted "
+            "by EM(...)."
+        )
+    began = time.perf_counter()
+    work = model.with_features(**features) if features else model
+    identity = identity_of(
+        work,
+        log,
+        method=settings.method,
+        start=settings.start,
+        impossible=settings.impossible,
+        intervals=intervals,
+    )
+    folder = FitFolder(checkpoint, log.path, identity)
+    with progress_bar(model.name, progress) as show, using_threads(threads):
+        fit = _StoredFit(work, log, settings, folder, threads)
+        solution = fit.solve(show, intervals)
+        states = fit.states(solution.best)
+    model.features_ = work.features_
+    model.states_ = states
+    model.report_ = fit.report(solution)
+    model.report_.seconds = time.perf_counter() - began
+    model.kept_ = folder  # rows are read from there
+    folder.clear("parts", "points", "journal")
+    for coin, form in model.forms.items():
+        _remark(coin, form, states[coin], model.report_)
+
+
+class _StoredFit:
+    """One fit of a stored log."""
+
+    def __init__(
+        self,
+        model: Model,
+        log: StoredLog,
+        settings: Settings,
+        folder: FitFolder,
+        threads: int | None,
+    ) -> None:
+        self.model, self.log, self.settings = model, log, settings
+        self.folder, self.threads = folder, threads
+        self.local = local_coins(model, log.has_query)
+        self.files = PartFiles(folder.path / "parts")
+        self.shared = {
+            number: SharedRows(coin)
+            for number, coin in enumerate(model.forms)
+            if number not in self.local
+        }
+        if not folder.words.get("built"):
+            self._build()
+        else:
+            self._find_shared_rows()
+        self.rows = {number: shared.rows() for number, shared in self.shared.items()}
+        self.problem = self._problem()
+        self.sample = sample_of(model, log, settings, self.problem, self.rows)
+
+    # -- parts ---------------------------------------------------------------------------------
+    def _build(self) -> None:
+        """Encode all partitions for the model."""
+        numbers: list[int] = []
+        weight, n_dropped, n_floored = 0.0, 0, 0
+        for number in range(self.log.n_partitions):
+            pages = self.log.partition(number)
+            if not pages.n_results:
+                continue
+            built = build_part(self.model, number, pages, self.local, self.settings)
+            n_dropped += built.n_dropped
+            n_floored += built.n_floored
+            part = built.placed(self.shared)
+            if not part.problem.expectation.encoded.n_results:
+                continue
+            stored = take_down(part)
+            n_bytes = self.files.write(stored)
+            if not numbers:
+                n_rows = sum(len(part.problem.coins[n].rows) for n in self.local)
+                self._check_disk(n_bytes, n_rows, pages.n_sessions)
+            numbers.append(number)
+            weight += part.problem.n_pages
+        if not numbers:
+            raise ImpossibleSessionError(
+                f"All pages are impossible under {self.model.name}: nothing is left to fit."
+            )
+        for number, shared in self.shared.items():
+            _write_rows(self.folder, number, shared.rows())
+        self.folder.note(
+            built=True, parts=numbers, weight=weight, n_dropped=n_dropped, n_floored=n_floored
+        )
+
+    def _check_disk(self, n_bytes: int, n_rows: int, n_pages: int) -> None:
+        """Refuse a fit that would fill the disk, as far as the first part tells."""
+        share = self.log.n_pages / max(n_pages, 1)
+        needs = {
+            "the pages of the fit": int(share * n_bytes),
+            "its parameters on the way": int(share * n_rows * _ROW_BYTES * _POINTS),
+            "its parameters at the end": int(share * n_rows * _ROW_BYTES * 3),
+        }
+        advice = "Name a folder on a larger disk with checkpoint=."
+        check_disk(self.folder.path, needs, advice=advice, error=CheckpointError)
+
+    def _find_shared_rows(self) -> None:
+        for number in self.shared:
+            self.shared[number].add(_read_rows(self.folder, number))
+
+    def _problem(self) -> PartedProblem:
+        words = self.folder.words
+        n_rows = {number: len(rows) for number, rows in self.rows.items()}
+        blueprint = blueprint_of(self.model, self.settings.method.augmentation)
+        self.parts = DiskParts(self.folder.path, words["parts"], blueprint, n_rows, self.threads)
+        problem = PartedProblem(
+            self.parts,
+            driver_coins(self.model, self.local, self.rows),
+            self.local,
+            words["weight"],
+            has_exchangeable_states(self.model.structure.traced),
+            first_priors(self.model, self.local),
+        )
+        start = self.settings.start
+        if start is not None:
+            build: Any = Builder(self.model, None, self.settings.method, start, 1, "raise")  # type: ignore[arg-type]
+            problem.driver.given_start = build.begin(problem.driver.coins)
+        return problem
+
+    # -- solution ------------------------------------------------------------------------------
+    def solve(self, show: Any, intervals: bool) -> Solution:
+        beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
+        return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
+
+    def states(self, best: Any) -> dict[str, FormState]:
+        """The states of all forms; rows of local coins go to files."""
+        task = self.problem.task(best.states)
+        files = self._written(task)
+        likely = self.sample.sample.settled(best)
+        shared = iter(best.states.shared)
+        states: dict[str, FormState] = {}
+        for number, (coin, form) in enumerate(self.model.forms.items()):
+            if number in self.local:
+                like: Any = likely.states[number]
+                states[coin] = PartedTable.open(
+                    self.folder.path / "rows",
+                    form,  # type: ignore[arg-type]
+                    like,
+                    [files[part][number] for part in range(self.log.n_partitions)],
+                )
+            else:
+                states[coin] = next(shared)
+        return states
+
+    def _written(self, task: Task) -> list[dict[int, PartFile]]:
+        numbers = range(self.log.n_partitions)
+        threads = self.threads or default_threads()
+        with ThreadPoolExecutor(max_workers=threads) as pool:
+            calls = [pool.submit(copy_context().run, self._write, n, task) for n in numbers]
+            return [call.result() for call in calls]
+
+    def _write(self, number: int, task: Task) -> dict[int, PartFile]:
+        if number not in self.folder.words["parts"]:
+            empty = {n: self.sample.nothing(n) for n in self.local}
+            return {n: self._write_rows(number, n, s, np.zeros((2, 0))) for n, s in empty.items()}
+        part = self.parts.part(number)
+        points = self.parts.points(number, {task.recipe.of})
+        states, counts = finished(part, points, task)
+        return {
+            n: self._write_rows(number, n, state, counts.tables[n]) for n, state in states.items()
+        }
+
+    def _write_rows(self, part: int, number: int, state: TableState, counts: Any) -> PartFile:
+        form: Any = list(self.model.forms.values())[number]
+        return write_part(self.folder.path / "rows", number, part, form, state, counts)
+
+    def report(self, solution: Solution) -> FitReport:
+        best: Any = solution.best
+        names = list(self.model.forms)
+        counts = {
+            names[number]: table
+            for number, table in zip(self.problem.shared, best.driver.counts.tables, strict=True)
+        }
+        words = self.folder.words
+        return FitReport(
+            history=solution.history,
+            converged=solution.converged,
+            interrupted=solution.interrupted,
+            n_sessions=self.log.n_sessions,
+            total_weight=words["weight"],
+            n_dropped=words["n_dropped"],
+            n_floored=words["n_floored"],
+            n_evaluations=solution.n_evaluations,
+            objective=best.objective,
+            log_likelihood=best.log_likelihood,
+            counts=counts,
+        )
+
+
+def _write_rows(folder: FitFolder, number: int, rows: Rows) -> None:
+    """Keep the rows of a shared coin, for a fit that is gone on with."""
+    own = folder.path / "shared"
+    own.mkdir(exist_ok=True)
+    columns = [] if not rows.keys else rows.frame.get_columns()
+    columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
+    if columns:
+        pl.DataFrame(columns).write_ipc(own / f"{number}.arrow")
+    folder.note(**{f"rows{number}": [list(rows.keys), len(rows), list(rows.attached)]})
+
+
+def _read_rows(folder: FitFolder, number: int) -> Rows:
+    keys, n_rows, attached = folder.words[f"rows{number}"]
+    if not keys and not attached:
+        return Rows((), (), n_rows)
+    frame = pl.read_ipc(folder.path / "shared" / f"{number}.arrow")
+    return Rows(
+        keys,
+        [frame[key] for key in keys],
+        n_rows,
+        {name: frame[f"*{name}*"].alias(name) for name in attached},
+    )
+
+
+def _remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
+    """Tell what a user should know about a finished fit."""
+    if isinstance(state, PartedTable):
+        told = state.remarks()
+    else:
+        tails, heads = report.counts[coin]
+        remarks = getattr(form, "remarks", None)  # other people's may lack it
+        told = remarks(state, heads, tails) if remarks else []
+    for remark in told:
+        warnings.warn(f"The coin '{coin}': {remark}.", GecasmoWarning, stacklevel=5)

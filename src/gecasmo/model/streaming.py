@@ -1,0 +1,187 @@
+"""Answers for logs and models that are larger than memory: a partition of the log at a time.
+
+A stored log has all pages of a query in one partition, and a parted table all rows of a query in
+one part, both by the first bits of the query's hash. So a partition needs few parts, and with these
+in memory every answer is the ordinary one. This is the one place that brings the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.errors import ClickLogError, ImpossibleSessionError
+from gecasmo.forms.parted_table import PartedTable
+from gecasmo.logs import ClickLog
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+Floats = NDArray[np.float64]
+Answer = TypeVar("Answer")
+
+
+@runtime_checkable
+class Partitioned(Protocol):
+    """A log in partitions by query, such as a `StoredLog`."""
+
+    @property
+    def n_partitions(self) -> int: ...
+
+    def partition(self, number: int) -> ClickLog: ...
+
+
+def is_stored(log: Any) -> TypeGuard[Partitioned]:
+    """Whether a log comes partition by partition."""
+    return not isinstance(log, ClickLog) and isinstance(log, Partitioned)
+
+
+def in_memory(log: Any) -> ClickLog:
+    """The log, if it is one in memory."""
+    if isinstance(log, ClickLog):
+        return log
+    if is_stored(log):
+        raise ClickLogError(
+            "This question has an answer for every result, which a stored log has too many of. Ask "
+            "partition by partition: for pages in log.partitions()."
+        )
+    raise ClickLogError(
+        f"A ClickLog is wanted, not {type(log).__name__}: read_log(source) makes one."
+    )
+
+
+def parted_coins(model: Model) -> dict[str, PartedTable]:
+    """The coins of a fitted model whose rows are in files."""
+    states = model.states(whole=False)
+    return {coin: state for coin, state in states.items() if isinstance(state, PartedTable)}
+
+
+def counts_of(model: Model, coin: str) -> Floats | None:
+    """The expected tails and heads of all rows of a coin, if the model was fitted.
+
+    Those of a parted table come from its files and cost the memory that they take.
+    """
+    if model.report_ is None:
+        return None
+    state = model.states(whole=False)[coin]
+    if isinstance(state, PartedTable):
+        return state.whole()[1]
+    return model.report_.counts.get(coin)
+
+
+def part_view(model: Model, number: int, n_partitions: int, last: int | None = None) -> Model:
+    """The model with only those rows in memory that a partition of a log can meet.
+
+    Parameters
+    ----------
+    number, n_partitions : which partition of how many
+    last : the partition after the last one, for several neighbouring ones
+    """
+    parted = parted_coins(model)
+    if not parted:
+        return model
+    assert model.states_ is not None
+    # Copies share the kernels, which are made once.
+    twin = model.copy()
+    twin._structures, twin._libraries = model._both_structures(), model._libraries
+    states, counts = dict(model.states_), {}
+    for coin, table in parted.items():
+        wanted = _overlap(number, last or number + 1, n_partitions, table.n_parts)
+        states[coin], counts[coin] = table.between(*wanted)
+    twin.states_ = states
+    if model.report_ is not None:
+        twin.report_ = replace(model.report_, counts={**model.report_.counts, **counts})
+    return twin
+
+
+def whole_view(model: Model) -> Model:
+    """The model with all rows in memory, which costs what they take."""
+    return part_view(model, 0, 1)
+
+
+def _overlap(first: int, last: int, n_partitions: int, n_parts: int) -> tuple[int, int]:
+    """The parts that hold what is in these partitions."""
+    return first * n_parts // n_partitions, -(-last * n_parts // n_partitions)
+
+
+def views(model: Model, log: Partitioned) -> Iterator[tuple[Model, ClickLog]]:
+    """Every partition of a log with what the model needs for it."""
+    for number in range(log.n_partitions):
+        yield part_view(model, number, log.n_partitions), log.partition(number)
+
+
+def over_partitions(
+    model: Model, log: Partitioned, ask: Callable[[Model, ClickLog], Answer]
+) -> Iterator[Answer]:
+    """An ordinary answer for every partition of a log that is not empty."""
+    n_asked = 0
+    for number in range(log.n_partitions):
+        pages = log.partition(number)
+        if not pages.n_sessions:
+            continue
+        n_asked += 1
+        try:
+            yield ask(part_view(model, number, log.n_partitions), pages)
+        except ImpossibleSessionError as error:
+            where = getattr(log, "path", "the log")
+            raise ImpossibleSessionError(f"In partition {number} of {where}: {error}") from None
+    if not n_asked:
+        raise ClickLogError("There is nothing to answer: the log has no pages.")
+
+
+def routed(
+    model: Model, coin: str, rows: pl.DataFrame, ask: Callable[[Model, pl.DataFrame], pl.DataFrame]
+) -> pl.DataFrame:
+    """An ordinary answer about rows of a parted coin, asked part by part, in their order."""
+    table = parted_coins(model)[coin]
+    order = []
+    answers = []
+    for number, places in table.routed(rows["query"]):
+        order.append(places)
+        answers.append(ask(part_view(model, number, table.n_parts), rows[pl.Series(places)]))
+    if not answers:
+        return ask(part_view(model, 0, table.n_parts), rows)
+    back = np.argsort(np.concatenate(order), kind="stable")
+    return pl.concat(answers, how="vertical_relaxed")[pl.Series(back)]
+
+
+def some_partitions(
+    model: Model, log: Partitioned, n_pages: int, seed: int = 0
+) -> tuple[Model, ClickLog]:
+    """About so many pages, all pages of random queries, with the model that answers for them.
+
+    Which query is in which partition is as good as random, so neighbouring partitions will do.
+    """
+    first = int(np.random.default_rng(seed).integers(log.n_partitions))
+    chosen = [log.partition(first)]
+    last = first + 1
+    while sum(part.n_sessions for part in chosen) < n_pages and last - first < log.n_partitions:
+        if last < log.n_partitions:
+            chosen.append(log.partition(last))
+            last += 1
+        else:
+            first -= 1
+            chosen.insert(0, log.partition(first))
+    return part_view(model, first, log.n_partitions, last), joined(chosen)
+
+
+def joined(logs: list[ClickLog]) -> ClickLog:
+    """Several logs with different sessions as one."""
+    if len(logs) == 1:
+        return logs[0]
+    starts = np.cumsum([0, *(log.n_sessions for log in logs)])
+    pages = [log.page.astype(np.int64) + start for log, start in zip(logs, starts, strict=False)]
+    by_page = [log.page_columns for log in logs]
+    return ClickLog(
+        pl.concat([log.to_frame().select(log.columns) for log in logs]),
+        np.concatenate(pages).astype(np.uint32),
+        pl.concat([log.sessions for log in logs]),
+        np.concatenate([log.weight for log in logs]),
+        pages=None if any(p is None for p in by_page) else pl.concat(by_page),  # type: ignore[type-var]
+        notes=logs[0].notes,
+    )

@@ -1,0 +1,260 @@
+"""Merge a new log into a fitted model: what is known goes on as a prior of what is new.
+
+Nothing here knows a model, and nothing a form: a form that can be updated has a `memory`
+(forms/memory.py) that turns the past into a prior of the rows of the new log, and adds both up in
+the end. docs/updates.md has the mathematics.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError
+from gecasmo.estimation import EM, Problem, Solution
+from gecasmo.estimation.beliefs.counted import priors_from_counts
+from gecasmo.estimation.beliefs.learning import Beliefs
+from gecasmo.estimation.beliefs.together import directions_of
+from gecasmo.forms.memory import Memory
+from gecasmo.forms.protocol import columns_of
+from gecasmo.kernels.running import using_threads
+from gecasmo.logs import ClickLog
+from gecasmo.model.fitting import Builder, FitReport
+from gecasmo.model.progress import progress_bar
+from gecasmo.model.solving import solve
+
+if TYPE_CHECKING:
+    from gecasmo.estimation import Method
+    from gecasmo.model.base import Impossible, Model
+
+# Rounds in which priors may be learned anew.
+MOST_ROUNDS = 5
+# Moves of the past as a whole, until they are shorter than this in its standard deviations.
+_MOVES, _NEAR = 6, 0.05
+
+
+def update_model(
+    model: Model,
+    log: ClickLog,
+    decay: float,
+    method: Method | None,
+    threads: int | None,
+    progress: bool | None,
+    impossible: Impossible,
+    intervals: bool = True,
+) -> None:
+    """Update `model` in place; it stays as it is if anything goes wrong."""
+    method = _checked(model, log, decay, method, impossible, threads)
+    began = time.perf_counter()
+    memories = _memories(model, decay)
+    twin = model.copy()
+    twin.forms = {coin: memory.form for coin, memory in memories.items()}
+    build = Builder(twin, log, method, None, threads, impossible)
+    problem = build.problem()
+    problem.given_start = _begin(problem, memories)
+    is_summed_up = intervals or any(memory.is_learned for memory in memories.values())
+    with progress_bar(model.name, progress) as show, using_threads(threads):
+        _move_past(problem, method, show, memories)
+        solution = solve(problem, method, show, {}, is_summed_up)
+        for _ in range(MOST_ROUNDS):
+            states = _with_learned_priors(problem, solution, memories)
+            if states is None:
+                break
+            problem.given_start = states
+            solution = _joined(solution, solve(problem, method, show, {}, is_summed_up))
+        alone = _alone(problem, solution, memories) if intervals else None
+    _keep(model, memories, problem, solution, alone, decay, build)
+    assert model.report_ is not None
+    model.report_.seconds = time.perf_counter() - began
+
+
+def _checked(
+    model: Model, log: Any, decay: Any, method: Any, impossible: Any, threads: int | None
+) -> EM:
+    method = EM() if method is None else method
+    if not isinstance(method, EM):
+        raise ModelError(
+            f"update(method={method!r}): an update climbs with EM; for other methods fit again, "
+            "with fit(log, method, start=model)."
+        )
+    is_number = isinstance(decay, (int, float, np.number)) and not isinstance(decay, bool)
+    if not (is_number and 0 < decay <= 1):
+        raise ModelError(
+            f"decay={decay!r}: a number above 0 and at most 1 is wanted, what the past counts now."
+        )
+    if not isinstance(log, ClickLog):
+        raise ClickLogError("update() takes a ClickLog: gecasmo.read_log(source) makes one.")
+    if log.n_results == 0:
+        raise ClickLogError("There is nothing to learn: the log has no results.")
+    if impossible not in ("raise", "drop", "floor"):
+        raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+    if threads is not None and threads < 1:
+        raise ModelError(f"threads={threads}: at least one is needed.")
+    model.states()  # says so if there is none
+    if model.report_ is None:
+        raise ModelError(
+            f"This {model.name} has probabilities but no log behind them, so nothing says how much "
+            "they are worth against a new one: fit(log, start=model) goes on from them."
+        )
+    return replace(method, restarts=1)  # there is one place to start from
+
+
+def _memories(model: Model, decay: float) -> dict[str, Memory]:
+    """What each coin remembers; coins that share a form remember together."""
+    assert model.report_ is not None
+    memories: dict[str, Memory] = {}
+    by_form: dict[int, Memory] = {}
+    for coin, form in model.forms.items():
+        remember = getattr(form, "memory", None)
+        again = "Fit again instead, on old and new pages: fit(log, start=model)."
+        if remember is None:
+            raise ModelError(
+                f"The form {form!r} of '{coin}' cannot be updated: it does not tell what its past "
+                f"is worth. {again}"
+            )
+        if columns_of(form) and id(form) in by_form:
+            memories[coin] = by_form[id(form)]
+            continue
+        try:
+            memory = remember(model.states()[coin], model.report_.counts[coin], decay)
+        except ModelError as error:
+            raise ModelError(f"The coin '{coin}' cannot be updated: {error}. {again}") from None
+        memories[coin] = by_form[id(form)] = memory
+    return memories
+
+
+def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
+    firsts = [problem.coins[tie[0]] for tie in problem.ties]
+    return problem.shared([memories[coin.name].begin(coin.rows) for coin in firsts])
+
+
+def _move_past(problem: Problem, method: EM, show: Any, memories: dict[str, Memory]) -> None:
+    """Let the past move as a whole where it left shared coins and rows open together."""
+    names = [problem.coins[tie[0]].name for tie in problem.ties]
+    firsts = [tie[0] for tie in problem.ties]
+    best = method.solve(problem, show).best
+    alone = [memories[name].alone(best.states[n]) for name, n in zip(names, firsts, strict=True)]
+    directions, held = directions_of(problem, replace(best, states=problem.shared(alone)))
+    if not directions:
+        return
+    own = {n: memories[problem.coins[n].name] for n in firsts}
+    # How much more the past knows of shared coins than the new log, all else held.
+    ratio = sum(float(own[n].known(best.states[n]).sum()) for n in held)
+    ratio /= max(sum(float(i.sum()) for i in held.values()), 1e-300)
+    gone = np.zeros(len(directions))
+    for _ in range(_MOVES):
+        slopes = [
+            sum(float(own[n].pull(best.states[n]) @ moves) for n, moves in d.moves.items())
+            for d in directions
+        ]
+        steps = np.array(slopes) - ratio * gone
+        steps /= ratio + np.array([direction.information for direction in directions])
+        if np.abs(steps).max() * np.sqrt(ratio) < _NEAR:
+            break
+        gone += steps
+        states = list(best.states)
+        for n in firsts:
+            moves = [s * d.moves[n] for s, d in zip(steps, directions, strict=True) if n in d.moves]
+            if moves:
+                states[n] = own[n].moved(states[n], np.sum(moves, axis=0))
+        problem.given_start = problem.shared([states[n] for n in firsts])
+        best = method.solve(problem, show).best
+    problem.given_start = best.states
+
+
+def _with_learned_priors(
+    problem: Problem, solution: Solution, memories: dict[str, Memory]
+) -> list[Any] | None:
+    """The states under priors learned from old and new evidence; None if all are content."""
+    best = solution.best
+    if not solution.converged or solution.interrupted:
+        return None  # a prior can only be judged at the optimum
+    by_tie = []
+    for tie in problem.ties:
+        state = best.states[tie[0]]
+        memory: Any = memories[problem.coins[tie[0]].name]
+        if memory.is_learned:
+            state = memory.learned(state, problem.counts(tie, best), priors_from_counts)
+        by_tie.append(state)
+    if all(state is best.states[tie[0]] for state, tie in zip(by_tie, problem.ties, strict=True)):
+        return None
+    return problem.shared(by_tie)
+
+
+def _joined(before: Solution, after: Solution) -> Solution:
+    """A climb and the one that followed it, as one history."""
+    done = before.history[-1]
+    later = [
+        record._replace(
+            iteration=record.iteration + done.iteration,
+            seconds=record.seconds + done.seconds,
+            round=record.round + done.round,
+        )
+        for record in after.history
+    ]
+    return replace(
+        after,
+        history=before.history + later,
+        n_evaluations=before.n_evaluations + after.n_evaluations,
+    )
+
+
+def _alone(
+    problem: Problem, solution: Solution, memories: dict[str, Memory]
+) -> dict[str, Any] | None:
+    """What the new log says by itself, where the climb ended: the states, with spreads."""
+    best = solution.best
+    if solution.interrupted:
+        return None
+    firsts = [tie[0] for tie in problem.ties]
+    states = problem.shared([memories[problem.coins[n].name].alone(best.states[n]) for n in firsts])
+    states = Beliefs(problem).spread_out(replace(best, states=states))
+    return {coin.name: state for coin, state in zip(problem.coins, states, strict=True)}
+
+
+def _keep(
+    model: Model,
+    memories: dict[str, Memory],
+    problem: Problem,
+    solution: Solution,
+    alone: dict[str, Any] | None,
+    decay: float,
+    build: Builder,
+) -> None:
+    before, best = model.report_, solution.best
+    assert before is not None
+    states: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
+    for tie in problem.ties:
+        name = problem.coins[tie[0]].name
+        own = problem.counts(tie, best)
+        by_itself = None if alone is None else alone[name]
+        state, _ = memories[name].merged(best.states[tie[0]], by_itself, own)
+        for number in tie:
+            coin = problem.coins[number].name
+            states[coin] = state
+            counts[coin] = best.counts.tables[number]
+            if len(tie) == 1:
+                _, counts[coin] = memories[name].merged(best.states[number], by_itself, own)
+        remarks = getattr(model.forms[name], "remarks", None)
+        tails, heads = counts[name] if len(tie) == 1 else own
+        for remark in remarks(state, heads, tails) if remarks else ():
+            warnings.warn(f"The coin '{name}': {remark}.", GecasmoWarning, stacklevel=4)
+    model.states_ = {coin: states[coin] for coin in model.forms}
+    model.report_ = FitReport(
+        history=solution.history,
+        converged=solution.converged,
+        interrupted=solution.interrupted,
+        n_sessions=before.n_sessions + build.log.n_sessions,
+        total_weight=decay * before.total_weight + problem.n_pages,
+        n_dropped=before.n_dropped + build.n_dropped,
+        n_floored=before.n_floored + build.n_floored,
+        n_evaluations=solution.n_evaluations,
+        objective=best.objective,
+        log_likelihood=decay * before.log_likelihood + best.log_likelihood,
+        counts={coin: counts[coin] for coin in model.forms},
+    )

@@ -1,0 +1,193 @@
+"""A Spark data frame as a click log: which columns, which partitions, and what must hold for the
+log as a whole."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gecasmo.errors import ClickLogError
+from gecasmo.logs.faults import Faults
+from gecasmo.logs.roles import Given, Roles
+from gecasmo.model.base import Model
+from gecasmo.spark.cutting import NUMBERED, Reading, check_parts
+from gecasmo.spark.needs import require_frame
+from gecasmo.spark.shipping import columns_read
+from gecasmo.spark.telling import hearing, quiet
+
+# Results in a partition, unless the user says how many partitions there are to be.
+RESULTS_IN_PART = 10_000_000
+_RESULTS_ON_A_PAGE = 10
+
+# The columns of `cut`.
+PIECES = "part int, piece binary"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data frame that can be read as a log."""
+
+    frame: Any
+    reading: Reading
+    columns: dict[str, tuple[str, ...]]
+    n_rows: int
+
+    @property
+    def has_query(self) -> bool:
+        return bool(self.columns["query"])
+
+    def cuts(self) -> Any:
+        """A data frame of pieces as bytes, with the number of the partition they belong to."""
+        reading = self.reading
+
+        def cut(batches: Any) -> Any:
+            pyarrow = importlib.import_module("pyarrow")
+            for number, piece in reading.cut(batches):
+                yield pyarrow.RecordBatch.from_pydict(
+                    {
+                        "part": pyarrow.array([number], pyarrow.int32()),
+                        "piece": pyarrow.array([piece], pyarrow.binary()),
+                    }
+                )
+
+        with quiet():
+            return self.frame.mapInArrow(cut, PIECES)
+
+    def pieces(self) -> Any:
+        """An RDD with the partitions of the log, each in pieces as bytes.
+
+        Number i of the hash is partition i of Spark, so that nothing has to be looked up.
+        """
+        pairs = self.cuts().rdd.map(lambda row: (row[0], bytes(row[1])))
+        return pairs.partitionBy(self.reading.n_parts, int).values()
+
+
+def open_source(
+    dataframe: Any,
+    roles: dict[str, Given],
+    model: Model,
+    partitions: int | None,
+    *,
+    check: bool = True,
+    keep: Sequence[str] = (),
+) -> Source:
+    """Find out how a data frame is to be read, and check what partitions cannot see.
+
+    Parameters
+    ----------
+    dataframe : Spark data frame with one row a result, or one a page with lists
+    roles : columns by role, as for `read_log`
+    model : for whom it is read; columns that it does not ask for are left behind
+    partitions : how many; by default so many that one has about ten million results
+    check : look for sessions with several queries, which takes a shuffle of all sessions
+    keep : other columns that are wanted
+    """
+    require_frame(dataframe)
+    frame, reading, columns, is_nested = _planned(dataframe, roles, model, keep)
+    with hearing(), quiet():
+        found = _looked_over(frame, roles)
+        if check:
+            _check_sessions(frame, roles, is_nested, columns)
+    if not found["rows"]:
+        raise ClickLogError("The Spark data frame cannot be read as a click log: it has no rows.")
+    if partitions is None:
+        n_results = found["rows"] * (_RESULTS_ON_A_PAGE if is_nested else 1)
+        context = dataframe.sparkSession.sparkContext
+        wanted = max(context.defaultParallelism, -(-n_results // RESULTS_IN_PART))
+        partitions = min(2**16, 1 << (wanted - 1).bit_length())
+    shift = 1 if found.get("lowest") == 0 else 0
+    reading = replace(reading, n_parts=check_parts(partitions), shift=shift)
+    return Source(frame, reading, columns, found["rows"])
+
+
+def _planned(
+    dataframe: Any, given: dict[str, Given], model: Model, keep: Sequence[str]
+) -> tuple[Any, Reading, dict[str, tuple[str, ...]], bool]:
+    """Check the columns by an empty table of the same types, and leave out what nobody reads."""
+    import polars as pl
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    with quiet():
+        empty: Any = pl.from_arrow(to_arrow_schema(dataframe.schema).empty_table())
+    roles = Roles(given)
+    is_nested = roles.is_nested(empty.schema)
+    faults = Faults("the Spark data frame")
+    roles.settle(empty.schema, is_nested, faults)
+    if not is_nested and given["rank"] is None:
+        faults.add("rank: rows of a Spark data frame have no order, so a column must tell the rank")
+    faults.raise_if_any()
+    by = roles.columns["query"] or roles.columns["session"]
+    if not by:
+        raise ClickLogError(
+            "The Spark data frame has neither query nor session, by which pages could be put into "
+            "partitions: name a column, query=... or session=..."
+        )
+    used = [name for names in roles.columns.values() for name in names]
+    wanted = {*used, *columns_read(model), *keep}
+    # What has the name of a role without playing it would be left out with a note.
+    frame = dataframe.select([f"`{n}`" for n in dataframe.columns if n in wanted])
+    first = ("session", "rank", "doc", "click")
+    order = [name for role in first for name in roles.columns[role]]
+    if not roles.columns["session"]:
+        given = {**given, "session": NUMBERED}
+    reading = Reading(given, tuple(by), tuple(dict.fromkeys(order)), 1)
+    return frame, reading, roles.columns, is_nested
+
+
+def _looked_over(frame: Any, given: dict[str, Given]) -> dict[str, Any]:
+    """How many rows there are, and the lowest rank of all; one look at all rows."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, NumericType
+
+    asked = [F.count(F.lit(1)).alias("rows")]
+    rank = given["rank"]
+    types = {field.name: field.dataType for field in frame.schema.fields}
+    if isinstance(rank, str) and rank in types:
+        kind, column = types[rank], F.col(f"`{rank}`")
+        if isinstance(kind, NumericType):
+            asked.append(F.min(column).alias("lowest"))
+        elif isinstance(kind, ArrayType) and isinstance(kind.elementType, NumericType):
+            asked.append(F.min(F.array_min(column)).alias("lowest"))
+    found: dict[str, Any] = frame.agg(*asked).first().asDict()
+    return found
+
+
+def _check_sessions(
+    frame: Any, given: dict[str, Given], is_nested: bool, columns: dict[str, tuple[str, ...]]
+) -> None:
+    """Refuse sessions that are on pages of several queries: their parts would not be seen
+    together by any partition."""
+    from pyspark.sql import functions as F
+
+    roles = Roles(given)
+    session, query = columns["session"], columns["query"]
+    if not (session and query) or set(query) <= set(session):
+        return
+    keys = [F.col(f"`{name}`") for name in session]
+    column = F.col(f"`{query[0]}`")
+    if is_nested:
+        bad = F.col("*n*") > 1
+        grouped = frame.groupBy(*keys).agg(F.count(F.lit(1)).alias("*n*"))
+    else:
+        bad = F.col("*a*") != F.col("*b*")
+        grouped = frame.groupBy(*keys).agg(F.min(column).alias("*a*"), F.max(column).alias("*b*"))
+    first = grouped.where(bad).first()
+    if first is None:
+        return
+    shown = ", ".join(repr(value) for value in list(first)[: len(session)])
+    faults = Faults("the Spark data frame")
+    if is_nested:
+        faults.add(
+            f"{roles.title('session')}: some values occur on more than one row, such as {shown}; "
+            "a row is a page, and a page is a session"
+        )
+    else:
+        quoted = ", ".join(f'"{name}"' for name in (*session, *query))
+        faults.add(
+            f"{roles.title('query')}: sessions with more than one query, such as {shown} with "
+            f"{first['*a*']!r} and {first['*b*']!r}; if a session covers several searches, try "
+            f"session=[{quoted}]"
+        )
+    faults.raise_if_any()
