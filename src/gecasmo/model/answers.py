@@ -221,8 +221,11 @@ def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
         if plan.scope == "global":
             unseen[coin] = np.full(log.n_results, bool(is_new.all()))
         else:
-            codes = encoded.codes[plan.codes]
-            unseen[coin] = is_new[codes[pages if plan.scope == "page" else places]]
+            if plan.scope == "page":
+                rows_used = encoded.page_rows(plan.codes)[pages]
+            else:
+                rows_used = encoded.rows_at(plan.codes, pages, places)
+            unseen[coin] = is_new[rows_used]
     return unseen
 
 

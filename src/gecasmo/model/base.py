@@ -29,7 +29,7 @@ from gecasmo.model.streaming import in_memory, is_stored
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
-    from gecasmo.judgments import Judgments
+    from gecasmo.judgments import Judgments, PartedJudgments
     from gecasmo.logs.store import StoredLog
     from gecasmo.model.fitting import FitReport
     from gecasmo.model.predicting import Predicted
@@ -538,7 +538,7 @@ class Model:
 
         return Plots(self)
 
-    def judgments(self, **options: Any) -> Judgments:
+    def judgments(self, **options: Any) -> Judgments | PartedJudgments:
         """Graded judgments of pairs; `gecasmo.judgments.judge` explains the options."""
         from gecasmo.judgments import judge
 

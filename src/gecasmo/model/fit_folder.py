@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,12 +35,9 @@ class FitFolder:
 
     def __init__(self, path: Any, beside: Path, identity: str) -> None:
         self.is_kept = path is not None
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
-        if path is None:
-            self._temporary = _temporary_folder(beside)
-            self.path = Path(self._temporary.name)
-        else:
-            self.path = Path(path).expanduser()
+        self.path = _temporary_folder(beside) if path is None else Path(path).expanduser()
+        if not self.is_kept:
+            weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
         self.words: dict[str, Any] = {"fit": identity}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -99,11 +97,9 @@ def identity_of(model: Model, log: StoredLog, **settings: Any) -> str:
     return hashlib.sha256(json.dumps(described, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def _temporary_folder(log: Path) -> tempfile.TemporaryDirectory[str]:
+def _temporary_folder(log: Path) -> Path:
     """Beside the log, where there is room for such things; else where the system wants it."""
     try:
-        return tempfile.TemporaryDirectory(
-            prefix=f".{log.name}.fit-", dir=log.parent, ignore_cleanup_errors=True
-        )
+        return Path(tempfile.mkdtemp(prefix=f".{log.name}.fit-", dir=log.parent))
     except OSError:
-        return tempfile.TemporaryDirectory(prefix="gecasmo-fit-", ignore_cleanup_errors=True)
+        return Path(tempfile.mkdtemp(prefix="gecasmo-fit-"))

@@ -78,6 +78,9 @@ def fit_stored(
         intervals=intervals,
     )
     folder = FitFolder(checkpoint, log.path, identity)
+    if folder.words.get("done"):
+        _take_over(model, folder)
+        return
     with progress_bar(model.name, progress) as show, using_threads(threads):
         fit = _StoredFit(work, log, settings, folder, threads)
         solution = fit.solve(show, intervals)
@@ -87,9 +90,22 @@ def fit_stored(
     model.report_ = fit.report(solution)
     model.report_.seconds = time.perf_counter() - began
     model.kept_ = folder  # rows are read from there
-    folder.clear("parts", "points", "journal")
+    if folder.is_kept:
+        model.save(folder.path / "model", folder=True)
+        folder.note(done=True)
+    folder.clear("parts", "points", "journal", "shared")
     for coin, form in model.forms.items():
         _remark(coin, form, states[coin], model.report_)
+
+
+def _take_over(model: Model, folder: FitFolder) -> None:
+    """Give the model the fit that was finished in this folder."""
+    from gecasmo.model.saving import load
+
+    done = load(folder.path / "model")
+    model.states_, model.report_ = done.states_, done.report_
+    model.features_, model.kept_ = done.features_, folder
+    folder.clear("parts", "points", "journal", "shared")
 
 
 class _StoredFit:
@@ -202,7 +218,7 @@ class _StoredFit:
             if number in self.local:
                 like: Any = likely.states[number]
                 states[coin] = PartedTable.open(
-                    self.folder.path / "rows",
+                    self.folder.path / "model",
                     form,  # type: ignore[arg-type]
                     like,
                     [files[part][number] for part in range(self.log.n_partitions)],
@@ -231,7 +247,7 @@ class _StoredFit:
 
     def _write_rows(self, part: int, number: int, state: TableState, counts: Any) -> PartFile:
         form: Any = list(self.model.forms.values())[number]
-        return write_part(self.folder.path / "rows", number, part, form, state, counts)
+        return write_part(self.folder.path / "model", number, part, form, state, counts)
 
     def report(self, solution: Solution) -> FitReport:
         best: Any = solution.best

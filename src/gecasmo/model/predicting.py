@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import GecasmoError, ModelError
-from gecasmo.files import whole_file
+from gecasmo.files import scratch_folder, whole_file
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import conditional_frame, marginal_clicks
 from gecasmo.model.impossible import Filtered, Tally
@@ -87,35 +85,22 @@ def _write_folder(frames: Iterator[pl.DataFrame], target: Path) -> int:
     """A file for each partition, in a folder that appears when all are there."""
     if target.exists():
         raise GecasmoError(f"{target} is there already: choose another name, or remove it.")
-    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
-    try:
-        fresh.mkdir()
+    with scratch_folder(target) as fresh:
         n_results = _write_pieces(frames, fresh)
         fresh.rename(target)
-    except OSError as problem:
-        raise _refused(target, problem) from problem
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
     return n_results
 
 
 def _write_file(frames: Iterator[pl.DataFrame], target: Path) -> int:
     """One file, put together from a file for each partition without reading any of them whole."""
-    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}.pieces")
-    try:
-        fresh.mkdir()
+    with scratch_folder(target) as fresh, whole_file(target) as temporary:
         n_results = _write_pieces(frames, fresh)
         pieces = sorted(fresh.iterdir())
-        with whole_file(target) as temporary:
-            if len(pieces) == 1:
-                pieces[0].rename(temporary)
-            else:
-                # Row groups as large as a partition would have to be held in memory.
-                pl.scan_parquet(pieces, glob=False).sink_parquet(temporary, row_group_size=250_000)
-    except OSError as problem:
-        raise _refused(target, problem) from problem
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        if len(pieces) == 1:
+            pieces[0].rename(temporary)
+        else:
+            # Row groups as large as a partition would have to be held in memory.
+            pl.scan_parquet(pieces, glob=False).sink_parquet(temporary, row_group_size=250_000)
     return n_results
 
 
@@ -125,9 +110,3 @@ def _write_pieces(frames: Iterator[pl.DataFrame], folder: Path) -> int:
         frame.write_parquet(folder / f"part-{number:05d}.parquet")
         n_results += len(frame)
     return n_results
-
-
-def _refused(target: Path, problem: OSError) -> GecasmoError:
-    if not target.absolute().parent.is_dir():
-        return GecasmoError(f"{target} cannot be written: there is no folder {target.parent}.")
-    return GecasmoError(f"{target} cannot be written: {problem.strerror or problem}.")

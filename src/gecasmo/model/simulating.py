@@ -62,13 +62,23 @@ def _seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
-def _chunks(log: ClickLog, is_folded: bool) -> Iterator[ClickLog]:
-    """A partition in pieces, each page as often as it occurred."""
+def unfolded(log: ClickLog) -> ClickLog:
+    """Each page as often as its weight says, if all weights are whole numbers."""
+    sessions, has_weights = _sessions(log, True)
+    return repeated(log, sessions, has_weights)
+
+
+def _sessions(log: ClickLog, is_folded: bool) -> tuple[NDArray[np.int64], bool]:
+    """Each session as often as it occurred, and whether there are other weights to be kept."""
     repeats = np.ones(log.n_sessions, np.int64)
     if is_folded and np.all(log.weight == np.round(log.weight)):
         repeats = log.weight.astype(np.int64)
-    has_weights = not np.array_equal(repeats, log.weight)
-    sessions = np.repeat(np.arange(log.n_sessions), repeats)
+    return np.repeat(np.arange(log.n_sessions), repeats), not np.array_equal(repeats, log.weight)
+
+
+def _chunks(log: ClickLog, is_folded: bool) -> Iterator[ClickLog]:
+    """A partition in pieces, each page as often as it occurred."""
+    sessions, has_weights = _sessions(log, is_folded)
     ends = np.cumsum(log.lengths[sessions])
     borders = np.searchsorted(ends, np.arange(_AT_A_TIME, ends[-1:].sum(), _AT_A_TIME))
     for chosen in np.split(sessions, borders):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Answer = TypeVar("Answer")
+ModelOrNone = TypeVar("ModelOrNone", "Model", "Model | None")
 
 
 @runtime_checkable
@@ -91,7 +92,7 @@ def part_view(model: Model, number: int, n_partitions: int, last: int | None = N
     twin._structures, twin._libraries = model._both_structures(), model._libraries
     states, counts = dict(model.states_), {}
     for coin, table in parted.items():
-        wanted = _overlap(number, last or number + 1, n_partitions, table.n_parts)
+        wanted = overlap(number, last or number + 1, n_partitions, table.n_parts)
         states[coin], counts[coin] = table.between(*wanted)
     twin.states_ = states
     if model.report_ is not None:
@@ -104,8 +105,8 @@ def whole_view(model: Model) -> Model:
     return part_view(model, 0, 1)
 
 
-def _overlap(first: int, last: int, n_partitions: int, n_parts: int) -> tuple[int, int]:
-    """The parts that hold what is in these partitions."""
+def overlap(first: int, last: int, n_partitions: int, n_parts: int) -> tuple[int, int]:
+    """From which part to before which one holds what is in partitions `first` to before `last`."""
     return first * n_parts // n_partitions, -(-last * n_parts // n_partitions)
 
 
@@ -151,8 +152,8 @@ def routed(
 
 
 def some_partitions(
-    model: Model, log: Partitioned, n_pages: int, seed: int = 0
-) -> tuple[Model, ClickLog]:
+    model: ModelOrNone, log: Partitioned, n_pages: int, seed: int = 0
+) -> tuple[ModelOrNone, ClickLog]:
     """About so many pages, all pages of random queries, with the model that answers for them.
 
     Which query is in which partition is as good as random, so neighbouring partitions will do.
@@ -167,6 +168,8 @@ def some_partitions(
         else:
             first -= 1
             chosen.insert(0, log.partition(first))
+    if model is None:
+        return None, joined(chosen)
     return part_view(model, first, log.n_partitions, last), joined(chosen)
 
 

@@ -18,7 +18,6 @@ from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.counted import priors_from_counts
 from gecasmo.estimation.beliefs.learning import Beliefs
-from gecasmo.estimation.beliefs.together import directions_of
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 # Rounds in which priors may be learned anew.
 MOST_ROUNDS = 5
-# Moves of the past as a whole, until they are shorter than this in its standard deviations.
-_MOVES, _NEAR = 6, 0.05
 
 
 def update_model(
@@ -58,7 +55,6 @@ def update_model(
     problem.given_start = _begin(problem, memories)
     is_summed_up = intervals or any(memory.is_learned for memory in memories.values())
     with progress_bar(model.name, progress) as show, using_threads(threads):
-        _move_past(problem, method, show, memories)
         solution = solve(problem, method, show, {}, is_summed_up)
         for _ in range(MOST_ROUNDS):
             states = _with_learned_priors(problem, solution, memories)
@@ -87,7 +83,10 @@ def _checked(
             f"decay={decay!r}: a number above 0 and at most 1 is wanted, what the past counts now."
         )
     if not isinstance(log, ClickLog):
-        raise ClickLogError("update() takes a ClickLog: gecasmo.read_log(source) makes one.")
+        raise ClickLogError(
+            "update() takes a ClickLog, the pages of a day or so: gecasmo.read_log(source) makes "
+            "one. For a log that does not fit into memory, fit again: fit(log, start=model)."
+        )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to learn: the log has no results.")
     if impossible not in ("raise", "drop", "floor"):
@@ -130,40 +129,6 @@ def _memories(model: Model, decay: float) -> dict[str, Memory]:
 def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
     firsts = [problem.coins[tie[0]] for tie in problem.ties]
     return problem.shared([memories[coin.name].begin(coin.rows) for coin in firsts])
-
-
-def _move_past(problem: Problem, method: EM, show: Any, memories: dict[str, Memory]) -> None:
-    """Let the past move as a whole where it left shared coins and rows open together."""
-    names = [problem.coins[tie[0]].name for tie in problem.ties]
-    firsts = [tie[0] for tie in problem.ties]
-    best = method.solve(problem, show).best
-    alone = [memories[name].alone(best.states[n]) for name, n in zip(names, firsts, strict=True)]
-    directions, held = directions_of(problem, replace(best, states=problem.shared(alone)))
-    if not directions:
-        return
-    own = {n: memories[problem.coins[n].name] for n in firsts}
-    # How much more the past knows of shared coins than the new log, all else held.
-    ratio = sum(float(own[n].known(best.states[n]).sum()) for n in held)
-    ratio /= max(sum(float(i.sum()) for i in held.values()), 1e-300)
-    gone = np.zeros(len(directions))
-    for _ in range(_MOVES):
-        slopes = [
-            sum(float(own[n].pull(best.states[n]) @ moves) for n, moves in d.moves.items())
-            for d in directions
-        ]
-        steps = np.array(slopes) - ratio * gone
-        steps /= ratio + np.array([direction.information for direction in directions])
-        if np.abs(steps).max() * np.sqrt(ratio) < _NEAR:
-            break
-        gone += steps
-        states = list(best.states)
-        for n in firsts:
-            moves = [s * d.moves[n] for s, d in zip(steps, directions, strict=True) if n in d.moves]
-            if moves:
-                states[n] = own[n].moved(states[n], np.sum(moves, axis=0))
-        problem.given_start = problem.shared([states[n] for n in firsts])
-        best = method.solve(problem, show).best
-    problem.given_start = best.states
 
 
 def _with_learned_priors(
@@ -230,20 +195,16 @@ def _keep(
     states: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     for tie in problem.ties:
-        name = problem.coins[tie[0]].name
-        own = problem.counts(tie, best)
-        by_itself = None if alone is None else alone[name]
-        state, _ = memories[name].merged(best.states[tie[0]], by_itself, own)
-        for number in tie:
-            coin = problem.coins[number].name
-            states[coin] = state
-            counts[coin] = best.counts.tables[number]
-            if len(tie) == 1:
-                _, counts[coin] = memories[name].merged(best.states[number], by_itself, own)
-        remarks = getattr(model.forms[name], "remarks", None)
-        tails, heads = counts[name] if len(tie) == 1 else own
-        for remark in remarks(state, heads, tails) if remarks else ():
-            warnings.warn(f"The coin '{name}': {remark}.", GecasmoWarning, stacklevel=4)
+        names = [problem.coins[number].name for number in tie]
+        by_itself = None if alone is None else alone[names[0]]
+        state, total = memories[names[0]].merged(
+            best.states[tie[0]], by_itself, problem.counts(tie, best)
+        )
+        for number, name in zip(tie, names, strict=True):
+            states[name] = state
+            # Coins that share a form have counts of their own, of the new rows.
+            counts[name] = total if len(tie) == 1 else best.counts.tables[number]
+        _tell(model, names, state, total)
     model.states_ = {coin: states[coin] for coin in model.forms}
     model.report_ = FitReport(
         history=solution.history,
@@ -258,3 +219,12 @@ def _keep(
         log_likelihood=decay * before.log_likelihood + best.log_likelihood,
         counts={coin: counts[coin] for coin in model.forms},
     )
+
+
+def _tell(model: Model, coins: list[str], state: Any, counts: Any) -> None:
+    """What a user should know about a form."""
+    remarks = getattr(model.forms[coins[0]], "remarks", None)
+    tails, heads = counts
+    for remark in remarks(state, heads, tails) if remarks else ():
+        which = " and ".join(f"'{coin}'" for coin in coins)
+        warnings.warn(f"The coin {which}: {remark}.", GecasmoWarning, stacklevel=5)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,15 @@ class Journal:
     def read(self, number: int, task: Task) -> Answer:
         """The answer to a task that was asked before."""
         try:
-            with np.load(self._path(number), allow_pickle=False) as arrays:
+            content = io.BytesIO(self._path(number).read_bytes())
+            with np.load(content, allow_pickle=False) as arrays:
                 words = json.loads(bytes(arrays["words"]))
                 counts = {
                     int(coin): SharedCounts(arrays[f"counts{coin}"], size)
                     for coin, size in words["counts"].items()
                 }
                 extra = {name: arrays[f"extra.{name}"] for name in words["extra"]}
-        except (OSError, ValueError, KeyError) as problem:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
             raise CheckpointError(
                 f"{self._path(number)} is damaged ({problem}). Remove the folder of this fit, and "
                 "fit again."

@@ -87,7 +87,7 @@ def take_down(part: Part) -> StoredPart:
     arrays |= {f"group.{number}": group for number, group in part.groups.items()}
     words = {
         "number": part.number,
-        "plan": [[*coin] for coin in encoded.plan.coins],
+        "plan": [coin._asdict() for coin in encoded.plan.coins],
         "encoded": numbers,
         "n_rows": [len(rows) for rows in encoded.rows],
         "keys": [list(rows.keys) for rows in encoded.rows],
@@ -105,7 +105,9 @@ def set_up(
 ) -> Part:
     """The part that was taken down; `n_rows` says how many rows shared coins have in all."""
     words, arrays = stored.words, stored.arrays
-    plan = Plan(tuple(CoinPlan(scope, codes, tuple(h)) for scope, codes, h in words["plan"]))
+    plan = Plan(
+        tuple(CoinPlan(**{**coin, "history": tuple(coin["history"])}) for coin in words["plan"])
+    )
     local = {number: (value, otherwise) for number, value, otherwise in words["begin"]}
     rows = [
         _KeptRows(keys, n, stored.rows, number) if number in local else Rows((), (), n)
