@@ -142,7 +142,7 @@ class Expectation:
         encoded = self.encoded
         return [
             *[first, last, encoded.bucket_start, encoded.obs_start, encoded.row_start],
-            *[encoded.obs, encoded.weight, *encoded.codes, *weights, *self.tables],
+            *[encoded.obs, encoded.weight, *encoded.codes_arguments(), *weights, *self.tables],
             *encoded.shifts,
             *[self.log_likelihood, self.n_impossible, self.careful, encoded.max_length],
         ]

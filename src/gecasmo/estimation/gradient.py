@@ -13,7 +13,7 @@ import numpy as np
 from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.estimation.minibatches import Batch, Batches
+from gecasmo.estimation.minibatches import Batch
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms.extras import extra
 from gecasmo.forms.networks.calling import one_thread, width
@@ -105,7 +105,6 @@ class _Descent:
         ]
         self.part_of = {n: number for number, tie in enumerate(problem.ties) for n in tie}
         self.optimizer = self._optimizer()
-        self.batches = Batches(problem.expectation.encoded, method.batch_size)
         self.history: list[Record] = []
         self.n_evaluations = 0
         self.began = time.perf_counter()
@@ -167,11 +166,11 @@ class _Descent:
         if self.optimizer is None:
             return True
         moved = [parameter for part in self.parts for parameter in part.parameters()]
-        n_results = self.method.batch_size * self.problem.expectation.encoded.max_length
-        with one_thread(n_results * width(moved)):
-            for pages in self.batches.shuffled(generator):
+        size = self.method.batch_size
+        with one_thread(size * self.problem.max_length * width(moved)):
+            for batch in self.problem.minibatches(size, generator):
                 try:
-                    loss = self._loss(self.batches.take(pages))
+                    loss = self._loss(batch)
                 except ImpossibleSessionError:
                     return False  # logits so far out that a probability is zero
                 if not torch.isfinite(loss):
@@ -185,7 +184,7 @@ class _Descent:
         """Minus the objective per page, as this batch shows it."""
         from gecasmo.estimation.autograd import differentiable_log_likelihood
 
-        whole = self.problem.expectation
+        whole = batch.of
         expectation = Expectation(
             batch.encoded, whole.library, whole.augmentation, whole.with_missing, threads=1
         )
@@ -202,8 +201,7 @@ class _Descent:
         else:
             given = {}
         # By the weight of an average batch: by its own, pages beside a heavy one would count less.
-        n_batches = max(1, -(-whole.encoded.n_pages // self.method.batch_size))
-        usual = float(whole.encoded.weight.sum()) / n_batches
+        usual = self.problem.encoded_weight / self.problem.n_minibatches(self.method.batch_size)
         total = differentiable_log_likelihood(expectation, logits, given) / max(usual, 1e-300)
         penalty = sum(part.penalty() for part in self.parts)
         return -(total + penalty / max(self.problem.n_pages, 1e-300))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,12 @@ Integers = NDArray[np.int64]
 
 
 class Batch(NamedTuple):
-    """An encoded log of some pages; `used[coin]` are the row numbers that its rows stand for."""
+    """An encoded log of some pages; `used[coin]` are the row numbers that its rows stand for, and
+    `of` is the E-step of all the pages that these were taken from."""
 
     encoded: EncodedLog
     used: list[Integers]
+    of: Any = None
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,18 @@ class Batches:
         by_page_shown = chain_places(whole.row_start, lengths, pages)
         start = np.concatenate([[0], np.cumsum(lengths[pages])]).astype(np.int64)
         codes, rows_of = [], []
-        for number, array in enumerate(whole.codes):
+        page = np.repeat(pages, lengths[pages])
+        for number in range(len(whole.codes)):
             plan = next(coin for coin in whole.plan.coins if coin.codes == number)
             if plan.scope == "page":
-                picked = array[pages]
+                picked = whole.page_rows(number)[pages]
             else:
                 # What clicks above decide is kept per page; the rest is shared by pages that
                 # show the same.
-                picked = array[by_pattern if plan.history else by_page_shown]
+                places = by_pattern if plan.history else by_page_shown
+                picked = whole.rows_at(number, page, places)
             distinct, renumbered = np.unique(picked, return_inverse=True)
-            codes.append(renumbered.astype(array.dtype))
+            codes.append(renumbered.astype(np.uint32))
             rows_of.append(distinct.astype(np.int64))
         used = [
             np.arange(len(rows)) if coin.codes < 0 else rows_of[coin.codes]
@@ -62,6 +66,9 @@ class Batches:
         bucket_start[0] = 0
         encoded = replace(
             whole,
+            plan=whole.plan.with_based(()),
+            first_rows=[np.zeros(0, np.uint32)] * len(codes),
+            bucket_rows=[np.zeros(0, np.int64)] * len(whole.rows),
             rows=[Rows((), (), len(numbers)) for numbers in used],
             codes=codes,
             obs=np.ascontiguousarray(whole.obs[by_pattern]),

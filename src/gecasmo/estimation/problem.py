@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.minibatches import Batch, Batches
 from gecasmo.estimation.steps import (
     Lengths,
     Move,
@@ -147,6 +148,27 @@ class Problem:
         for number in others:
             total = total + at.counts.tables[number]
         return total
+
+    # -- minibatches ---------------------------------------------------------------------------
+    @property
+    def max_length(self) -> int:
+        """Results of the longest page."""
+        return self.expectation.encoded.max_length
+
+    @property
+    def encoded_weight(self) -> float:
+        """What all pages weigh as they are encoded."""
+        return float(self.expectation.encoded.weight.sum())
+
+    def n_minibatches(self, size: int) -> int:
+        """How many batches of so many pages there are."""
+        return max(1, -(-self.expectation.encoded.n_pages // size))
+
+    def minibatches(self, size: int, generator: np.random.Generator) -> Iterator[Batch]:
+        """All pages in batches of about so many, drawn anew."""
+        batches = Batches(self.expectation.encoded, size)
+        for pages in batches.shuffled(generator):
+            yield batches.take(pages)._replace(of=self.expectation)
 
     # -- acceleration --------------------------------------------------------------------------
     def distance(self, a: Evaluation, b: Evaluation) -> float:

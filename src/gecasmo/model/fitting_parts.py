@@ -15,9 +15,10 @@ import polars as pl
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
 from gecasmo.errors import CheckpointError, GecasmoWarning, ImpossibleSessionError, ModelError
-from gecasmo.estimation import EM, Solution
+from gecasmo.estimation import EM, Coin, Solution
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.disk import DiskParts, PartFiles
+from gecasmo.estimation.parts.gathered import GatheredProblem
 from gecasmo.estimation.parts.passes import finished
 from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.estimation.parts.shared_rows import SharedRows
@@ -27,6 +28,7 @@ from gecasmo.forms import FormState, TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, write_part
 from gecasmo.kernels.running import default_threads, using_threads
+from gecasmo.logs import ClickLog
 from gecasmo.logs.store.sizes import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.fit_folder import FitFolder, identity_of
@@ -41,7 +43,7 @@ from gecasmo.model.parts import (
 )
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.sampling import sample_of
-from gecasmo.model.solving import solve_with
+from gecasmo.model.solving import solve_with, tell_untuned
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -62,10 +64,11 @@ def fit_stored(
     checkpoint: Any,
 ) -> None:
     """Fit `model` in place to a stored log; it keeps its old fit if anything goes wrong."""
-    if not isinstance(settings.method, EM):
+    validation = getattr(settings.method, "validation", None)
+    if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(
-            f"{type(settings.method).__name__} needs all pages in memory; a stored log is fitted "
-            "by EM(...)."
+            f"{type(settings.method).__name__}(validation={validation!r}): a stored log is not "
+            "split; give the pages to be judged by as a ClickLog."
         )
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
@@ -121,7 +124,9 @@ class _StoredFit:
     ) -> None:
         self.model, self.log, self.settings = model, log, settings
         self.folder, self.threads = folder, threads
-        self.local = local_coins(model, log.has_query)
+        # Other methods than EM move all parameters at once, and so have them all in memory.
+        self.is_em = isinstance(settings.method, EM)
+        self.local = local_coins(model, log.has_query) if self.is_em else []
         self.files = PartFiles(folder.path / "parts")
         self.shared = {
             number: SharedRows(coin)
@@ -133,8 +138,9 @@ class _StoredFit:
         else:
             self._find_shared_rows()
         self.rows = {number: shared.rows() for number, shared in self.shared.items()}
-        self.problem = self._problem()
-        self.sample = sample_of(model, log, settings, self.problem, self.rows)
+        n_rows = {number: len(rows) for number, rows in self.rows.items()}
+        blueprint = blueprint_of(model, settings.method.augmentation)
+        self.parts = DiskParts(folder.path, folder.words["parts"], blueprint, n_rows, threads)
 
     # -- parts ---------------------------------------------------------------------------------
     def _build(self) -> None:
@@ -183,34 +189,56 @@ class _StoredFit:
         for number in self.shared:
             self.shared[number].add(_read_rows(self.folder, number))
 
-    def _problem(self) -> PartedProblem:
-        words = self.folder.words
-        n_rows = {number: len(rows) for number, rows in self.rows.items()}
-        blueprint = blueprint_of(self.model, self.settings.method.augmentation)
-        self.parts = DiskParts(self.folder.path, words["parts"], blueprint, n_rows, self.threads)
-        problem = PartedProblem(
+    # -- solution ------------------------------------------------------------------------------
+    def solve(self, show: Any, intervals: bool) -> Solution:
+        if not self.is_em:
+            return self._solve_gathered(show)
+        self.problem = PartedProblem(
             self.parts,
             driver_coins(self.model, self.local, self.rows),
             self.local,
-            words["weight"],
-            has_exchangeable_states(self.model.structure.traced),
+            self.folder.words["weight"],
+            self._is_exchangeable,
             first_priors(self.model, self.local),
         )
-        start = self.settings.start
-        if start is not None:
-            build: Any = Builder(self.model, None, self.settings.method, start, 1, "raise")  # type: ignore[arg-type]
-            problem.driver.given_start = build.begin(problem.driver.coins)
-        return problem
-
-    # -- solution ------------------------------------------------------------------------------
-    def solve(self, show: Any, intervals: bool) -> Solution:
+        self.problem.driver.given_start = self._given_start(self.problem.driver.coins)
+        self.sample = sample_of(self.model, self.log, self.settings, self.problem, self.rows)
         beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
         return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
 
+    def _solve_gathered(self, show: Any) -> Solution:
+        """Let a method have all rows in memory, and the pages of the parts."""
+        coins = driver_coins(self.model, [], self.rows)
+        weight = self.folder.words["weight"]
+        problem = GatheredProblem(self.parts, coins, weight, self._is_exchangeable)
+        problem.given_start = self._given_start(coins)
+        validation = getattr(self.settings.method, "validation", None)
+        if validation is not None:
+            problem.held_out = self._builder(validation).problem()
+        tell_untuned(problem, self.settings.method)
+        return self.settings.method.solve(problem, show)
+
+    @property
+    def _is_exchangeable(self) -> bool:
+        return has_exchangeable_states(self.model.structure.traced)
+
+    def _given_start(self, coins: list[Coin]) -> list[Any] | None:
+        if self.settings.start is None:
+            return None
+        nothing: Any = None
+        return self._builder(nothing).begin(coins)
+
+    def _builder(self, log: ClickLog) -> Builder:
+        settings = self.settings
+        return Builder(
+            self.model, log, settings.method, settings.start, self.threads, settings.impossible
+        )
+
     def states(self, best: Any) -> dict[str, FormState]:
         """The states of all forms; rows of local coins go to files."""
-        task = self.problem.task(best.states)
-        files = self._written(task)
+        if not self.is_em:
+            return dict(zip(self.model.forms, best.states, strict=True))
+        files = self._written(self.problem.task(best.states))
         likely = self.sample.sample.settled(best)
         shared = iter(best.states.shared)
         states: dict[str, FormState] = {}
@@ -251,11 +279,9 @@ class _StoredFit:
 
     def report(self, solution: Solution) -> FitReport:
         best: Any = solution.best
-        names = list(self.model.forms)
-        counts = {
-            names[number]: table
-            for number, table in zip(self.problem.shared, best.driver.counts.tables, strict=True)
-        }
+        names = [coin for n, coin in enumerate(self.model.forms) if n not in self.local]
+        tables = best.driver.counts.tables if self.is_em else best.counts.tables
+        counts = dict(zip(names, tables, strict=True))
         words = self.folder.words
         return FitReport(
             history=solution.history,

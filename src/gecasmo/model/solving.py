@@ -44,7 +44,7 @@ def solve_with(
     if solution.interrupted:
         return solution
     if not solution.converged:
-        _tell_untuned(problem, method)
+        tell_untuned(problem, method)
     # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
     polish = solution.converged and problem.held_out is None
     best = beliefs.with_errors(solution.best, polish)
@@ -153,7 +153,7 @@ class _Rounds:
         ]
 
 
-def _tell_untuned(problem: Any, method: Any) -> None:
+def tell_untuned(problem: Any, method: Any) -> None:
     """Say which priors were left as they began, unless the method has said that it did not end."""
     if isinstance(method, EM) and method.tol > 0:
         return

@@ -83,15 +83,17 @@ class _Draws:
     high: Floats
     share_of_high: Floats
     hashes: Hashes
+    drawn: Floats | None = None  # the last weights: other rows stay as they are
 
     def weights(self, held: Floats, step: int) -> Floats:
-        """The weights of a coin with these rows drawn."""
+        """The weights of a coin with these rows drawn, good until the next draw."""
         by_chance = mix(self.hashes ^ np.uint64(step + 1)) / np.float64(2**64)
-        weights = held.copy()
-        weights[:, self.rows] = as_weights(
+        if self.drawn is None:
+            self.drawn = held.copy()
+        self.drawn[:, self.rows] = as_weights(
             np.where(by_chance < self.share_of_high, self.high, self.low)
         )
-        return weights
+        return self.drawn
 
 
 def _draws(
@@ -142,8 +144,10 @@ def _climbed(
     """Where EM takes the shared coins, as the mean of the last steps' logits."""
     states = list(states)
     total = dict.fromkeys(shared, 0.0)
+    weights = problem.weights(states)
     for step in range(_STEPS):
-        weights = problem.weights(states)
+        for number in shared:
+            weights[number] = as_weights(problem.coins[number].predict(states[number]))
         for number, own in weights_of_rows(step).items():
             weights[number] = own
         counts = problem.expectation.run(weights, n_buckets)

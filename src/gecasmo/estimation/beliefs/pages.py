@@ -32,7 +32,7 @@ def run_apart(
     careful = np.zeros(max(n_pages, 1), np.uint8)
     arguments = [
         *[0, n_pages, np.arange(n_pages + 1), apart.obs_start, apart.obs_start[:-1].copy()],
-        *[apart.obs, np.ones(n_pages), *apart.codes, *weights, *tables],
+        *[apart.obs, np.ones(n_pages), *apart.codes_arguments(), *weights, *tables],
         *[_ONE_TABLE] * len(weights),
         *[log_likelihood, n_impossible, careful, apart.max_length],
     ]

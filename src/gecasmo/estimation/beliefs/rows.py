@@ -16,6 +16,7 @@ from gecasmo.estimation.expectation import Expectation
 from gecasmo.forms import TableState
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 def likelihoods_of(
@@ -81,38 +82,50 @@ def beta_prior(state: TableState) -> Floats:
     return prior
 
 
-def group_shifts(state: TableState, slopes: Floats, precision: Floats) -> Floats:
+def group_shifts(
+    state: TableState, slopes: Floats, precision: Floats, read: Integers | None = None
+) -> Floats:
     """How far the means of learned priors move along with their rows, `[group, column]`.
 
     The smaller of a prior's pseudo-counts stays as it is: a Beta distribution of small numbers then
-    only changes its scale, which is just what shared coins may do to rows.
+    only changes its scale, which is just what shared coins may do to rows. `slopes` has a line for
+    every row, or for the rows `read`, those of others being 0.
     """
     if state.priors is None or state.grouping is None:
         return np.zeros((1, slopes.shape[1]))
     p, group = state.probability, state.grouping.number
     n_groups = state.grouping.n_groups
     size = np.maximum(np.bincount(group, minlength=n_groups), 1)
-    give = p * (1 - p)
-    echo = np.bincount(group, weights=give * _pull(state) / precision, minlength=n_groups) / size
+    give = p * (1 - p) / precision
+    echo = np.bincount(group, weights=give * _pull(state), minlength=n_groups) / size
+    if read is not None:
+        group, give = group[read], give[read]
     moved = [
-        np.bincount(group, weights=give * column / precision, minlength=n_groups) / size
-        for column in slopes.T
+        np.bincount(group, weights=give * column, minlength=n_groups) / size for column in slopes.T
     ]
     shifts: Floats = np.stack(moved, axis=1) / np.maximum(1 - echo, 0.05)[:, None]
     return shifts
 
 
-def row_answers(state: TableState, slopes: Floats, precision: Floats, shifts: Floats) -> Floats:
-    """How far rows' logits move when their slopes change by the columns of `slopes`.
+def row_answers(
+    state: TableState,
+    slopes: Floats,
+    precision: Floats,
+    shifts: Floats,
+    read: Integers | None = None,
+) -> Floats:
+    """How far rows' logits move when their slopes change by the columns of `slopes`; of all rows,
+    or of the rows `read`.
 
     The mean of a learned prior moves along with its rows, or it would hold a scale that nothing
     else holds.
     """
-    alone: Floats = slopes / precision[:, None]
+    chosen = slice(None) if read is None else read
+    alone: Floats = slopes / precision[chosen, None]
     if state.priors is None or state.grouping is None:
         return alone
-    along = _pull(state) / precision
-    return alone + along[:, None] * shifts[state.grouping.number]
+    along = (_pull(state) / precision)[chosen]
+    return alone + along[:, None] * shifts[state.grouping.number[chosen]]
 
 
 def _pull(state: TableState) -> Floats:

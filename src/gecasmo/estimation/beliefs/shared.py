@@ -24,6 +24,7 @@ from gecasmo.forms import FormState, TableState
 from gecasmo.forms.evidence import informed_evidence
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Tie = tuple[int, ...]
 
 # The covariance of a few coins is learned from this many pages, scaled up.
@@ -58,19 +59,19 @@ class Shared:
         states = list(best.states)
         at = self._slopes(states, n_buckets)
         information = np.zeros((self.size, self.size))
-        touched = {number: np.zeros((len(at.rows[number]), self.size)) for number in self.rows}
+        changes: dict[int, list[_Sparse]] = {number: [] for number in self.rows}
         for place in range(self.size):
             there = self._slopes(self.moved(states, np.eye(self.size)[place] * _STEP), n_buckets)
             information[:, place] = (at.shared - there.shared) / _STEP
             for number in self.rows:
-                touched[number][:, place] = (at.rows[number] - there.rows[number]) / _STEP
+                changes[number].append(at.rows[number].less(there.rows[number], _STEP))
         self.held, self.factor = np.diag(information).copy(), factor
         for number in self.rows:
             # Rows answer to what moves them, and take that much information away.
             precision = self._precision(states, number, at, n_buckets)
-            shifts = group_shifts(states[number], touched[number], precision)
-            answers = row_answers(states[number], touched[number], precision, shifts)
-            information -= touched[number].T @ answers
+            read, touched = _columns(changes[number])
+            shifts = group_shifts(states[number], touched, precision, read)
+            information -= touched.T @ row_answers(states[number], touched, precision, shifts, read)
         # More pages have more rows of the same kind, and say so much more.
         return _covariance(factor * (information + information.T) / 2)
 
@@ -161,11 +162,11 @@ class Shared:
     def _slopes(self, states: list[FormState], n_buckets: int) -> _Slopes:
         counts = self.problem.expectation.run(self.problem.weights(states), n_buckets)
         shared = [score_of(self.problem, states, tie, counts) for tie in self.ties]
-        rows = {}
+        rows, flips = {}, {}
         for number in self.rows:
             tails, heads = counts.tables[number]
-            rows[number] = heads - (heads + tails) * states[number].probability
-        flips = {number: counts.tables[number].sum(axis=0) for number in self.rows}
+            flips[number] = heads + tails
+            rows[number] = _Sparse.of(heads, flips[number], states[number].probability)
         return _Slopes(np.concatenate(shared), rows, flips)
 
     def _precision(
@@ -179,7 +180,7 @@ class Shared:
         there = self._slopes(moved, n_buckets)
         p = states[number].probability
         complete = at.flips[number] * p * (1 - p)
-        seen = (at.rows[number] - there.rows[number]) / _STEP
+        seen = at.rows[number].less(there.rows[number], _STEP).dense(len(p))
         a, b = states[number].pseudo
         precision: Floats = np.clip(seen, 1e-3 * complete, complete) + (a + b) * p * (1 - p) + 1e-9
         if states[number].is_fixed is not None:
@@ -194,11 +195,45 @@ def slope_change(counts: Counts, before: Counts, number: int, probability: Float
     return slope[:, None]
 
 
+class _Sparse(NamedTuple):
+    """Numbers of the rows `read`; those of all others are 0. A part of the log reads few rows."""
+
+    read: Integers
+    values: Floats
+
+    @classmethod
+    def of(cls, heads: Floats, flips: Floats, probability: Floats) -> _Sparse:
+        """The slopes of the likelihood by rows' logits."""
+        read = np.flatnonzero(flips)
+        return cls(read, heads[read] - flips[read] * probability[read])
+
+    def less(self, other: _Sparse, step: float) -> _Sparse:
+        """The difference to others, per step."""
+        if np.array_equal(self.read, other.read):
+            return _Sparse(self.read, (self.values - other.values) / step)
+        read, columns = _columns([self, other])
+        return _Sparse(read, (columns[:, 0] - columns[:, 1]) / step)
+
+    def dense(self, n_rows: int) -> Floats:
+        values = np.zeros(n_rows)
+        values[self.read] = self.values
+        return values
+
+
+def _columns(parts: Sequence[_Sparse]) -> tuple[Integers, Floats]:
+    """The rows that any of some numbers are of, and the numbers as columns."""
+    read = np.unique(np.concatenate([part.read for part in parts]))
+    columns = np.zeros((len(read), len(parts)))
+    for place, part in enumerate(parts):
+        columns[np.searchsorted(read, part.read), place] = part.values
+    return read, columns
+
+
 class _Slopes(NamedTuple):
     """Derivatives of the objective by shared vectors, and of the likelihood by rows' logits."""
 
     shared: Floats
-    rows: dict[int, Floats]
+    rows: dict[int, _Sparse]
     flips: dict[int, Floats]
 
 

@@ -21,6 +21,9 @@ from gecasmo.estimation.parts.storing import Blueprint, StoredPart, set_up
 from gecasmo.estimation.parts.tasks import Answer, Task, combined
 from gecasmo.kernels.running import default_threads
 
+# Parts that take no more than this in all stay in memory from one pass to the next.
+_KEPT_BYTES = 256 * 2**20
+
 
 class PartFiles:
     """The folder with the parts of a fit."""
@@ -39,6 +42,10 @@ class PartFiles:
                 stored.rows(number).write_ipc(path)
                 n_bytes += path.stat().st_size
             return n_bytes + write_arrays(own, stored.arrays, stored.words)
+
+    def n_bytes(self) -> int:
+        """What all parts take."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*.npy"))
 
     def read(self, number: int) -> StoredPart:
         """A part, most of it not yet read."""
@@ -79,6 +86,8 @@ class DiskParts:
         self.folder, self.numbers, self.blueprint = folder, numbers, blueprint
         self.n_rows, self.threads = n_rows, threads
         self.files = PartFiles(folder / "parts")
+        self._kept: dict[int, Part] = {}
+        self._is_small = self.files.n_bytes() <= _KEPT_BYTES
         self.journal = Journal(folder / "journal")
         self.n_passes = 0
 
@@ -91,16 +100,25 @@ class DiskParts:
             answer = self.journal.read(self.n_passes, task)
         else:
             with told_if_full(self.folder):
-                answer = combined(self._all_parts(task))
+                answer = self.ask(task)
                 self.journal.write(task, answer)
         self.n_passes += 1
         for name in task.forget:
             shutil.rmtree(self._point(name), ignore_errors=True)
         return answer
 
+    def ask(self, task: Task) -> Answer:
+        """Run one pass of which nothing is noted."""
+        return combined(self._all_parts(task))
+
     def part(self, number: int, threads: int = 1) -> Part:
-        """One part in memory."""
-        return set_up(self.files.read(number), self.blueprint, self.n_rows, threads)
+        """One part in memory; it is in the hands of one thread at a time."""
+        part = self._kept.get(number)
+        if part is None:
+            part = set_up(self.files.read(number), self.blueprint, self.n_rows, threads)
+            if self._is_small:
+                self._kept[number] = part
+        return part
 
     def points(self, number: int, names: set[str]) -> Points:
         """Some points of one part."""

@@ -1,0 +1,99 @@
+"""Methods that have all rows in memory, and forms that are no tables, over parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gecasmo import DBN, EM, PBM, ClickLog, Gradient, Logistic, Table, read_log
+from gecasmo.errors import ClickLogError, ModelError
+
+pytestmark = pytest.mark.usefixtures("plain_kernels")
+
+
+def frame(n: int = 60, seed: int = 1) -> pl.DataFrame:
+    rng = np.random.default_rng(seed)
+    query = rng.integers(0, 9, n)
+    doc = rng.permuted(np.tile(np.arange(4), (n, 1)), axis=1)[:, :3].ravel()
+    price = (doc + 1) * 1.5
+    return pl.DataFrame(
+        {
+            "session": np.repeat(np.arange(n), 3),
+            "query": np.repeat(query, 3),
+            "doc": doc,
+            "rank": np.tile([1, 2, 3], n),
+            "click": rng.random(3 * n) < 0.2 + 0.05 * price,
+            "price": price,
+            "device": np.repeat(np.where(rng.random(n) < 0.5, "phone", "desk"), 3),
+        }
+    )
+
+
+@pytest.fixture
+def both(tmp_path: Path) -> Any:
+    keep = ("price", "device")
+    stored = ClickLog.ingest(
+        frame(), tmp_path / "log.gclog", partitions=4, keep=keep, progress=False
+    )
+    return read_log(frame()), stored
+
+
+def close(a: Any, b: Any, tolerance: float = 1e-9) -> None:
+    for coin, here in a.parameters.items():
+        there = b.parameters[coin]
+        keys = [n for n in here.columns if n not in ("probability", "heads", "tails", "z")]
+        names = [n for n in here.columns if here[n].dtype.is_float()]
+        here, there = (f.sort([k for k in keys if k not in names]) for f in (here, there))
+        for name in names:
+            np.testing.assert_allclose(
+                here[name].to_numpy(), there[name].to_numpy(), rtol=tolerance, atol=tolerance
+            )
+
+
+def test_rows_by_document_span_the_parts(both: Any) -> None:
+    for forms in (
+        {"attraction": Table((1, 1), key="doc"), "satisfaction": Table((1, 1), key="doc")},
+        {"attraction": Table((1, 1)), "continuation": Table((2, 1), key="device")},
+    ):
+        method = EM(max_iter=9, tol=0)
+        a, b = (DBN(**{"satisfaction": Table((1, 1)), **forms}).fit(x, method) for x in both)
+        close(a, b)
+
+
+def test_coefficients_are_the_same(both: Any) -> None:
+    log, stored = both
+    forms = {"attraction": Logistic("price", "device", key="result"), "satisfaction": 0.4}
+    method = EM(max_iter=6, tol=0)
+    a, b = (DBN(**forms).fit(x, method) for x in (log, stored))
+    close(a, b, 1e-7)
+
+
+def test_rows_that_disagree_in_a_feature_are_refused(tmp_path: Path) -> None:
+    other = frame().with_columns(price=pl.col("price") + pl.col("query"))
+    stored = ClickLog.ingest(
+        other, tmp_path / "log.gclog", partitions=8, keep=("price",), progress=False
+    )
+    with pytest.raises(ClickLogError, match="price"):
+        DBN(attraction=Logistic("price", key="doc"), satisfaction=0.4).fit(stored)
+
+
+def test_gradient_descent_streams_the_pages(both: Any) -> None:
+    log, stored = both
+    fixed = Table((1, 1))
+    method = Gradient(epochs=30, lr=0.1, batch_size=20, seed=2)
+    a, b = (PBM(attraction=fixed).fit(x, method, intervals=False) for x in (log, stored))
+    # Batches differ, so only where both lead is the same.
+    assert b.report_.objective == pytest.approx(a.report_.objective, rel=0.01)
+    frame = b.parameters["attraction"]
+    assert frame.height == a.parameters["attraction"].height
+    assert b.score(log) == pytest.approx(b.report_.log_likelihood / len(log), rel=1e-9)
+
+
+def test_a_share_for_validation_is_refused(both: Any) -> None:
+    _, stored = both
+    with pytest.raises(ModelError, match="give the pages to be judged by"):
+        PBM().fit(stored, Gradient(validation=0.2))
