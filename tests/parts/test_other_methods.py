@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gecasmo import DBN, EM, PBM, ClickLog, Gradient, Logistic, Table, read_log
+from gecasmo import DBN, EM, PBM, ClickLog, Gradient, Logistic, Sum, Table, read_log
 from gecasmo.errors import ClickLogError, ModelError
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -97,3 +97,15 @@ def test_a_share_for_validation_is_refused(both: Any) -> None:
     _, stored = both
     with pytest.raises(ModelError, match="give the pages to be judged by"):
         PBM().fit(stored, Gradient(validation=0.2))
+
+
+@pytest.mark.filterwarnings("ignore::gecasmo.errors.ConvergenceWarning")
+def test_offsets_find_their_spread(both: Any) -> None:
+    forms = {
+        "attraction": Sum(Logistic("price"), key="doc"),
+        "satisfaction": Table((1, 1), key="doc"),
+    }
+    a, b = (DBN(**forms).fit(x, EM(max_iter=200), intervals=False) for x in both)
+    spreads = [m.states()["attraction"].spread for m in (a, b)]
+    assert spreads[0] != pytest.approx(DBN(**forms).forms["attraction"].spread or 1.0)
+    assert spreads[1] == pytest.approx(spreads[0], rel=1e-3)

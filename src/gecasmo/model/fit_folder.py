@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 import weakref
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,9 +93,17 @@ def identity_of(model: Model, log: StoredLog, **settings: Any) -> str:
         automaton_json.to_data(model.counting_structure.traced),
         {coin: [repr(form), list(model.keys[coin])] for coin, form in model.forms.items()},
         repr(features),
-        {name: repr(value) for name, value in settings.items()},
+        {name: _plain(value) for name, value in settings.items()},
     ]
     return hashlib.sha256(json.dumps(described, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def _plain(setting: Any) -> Any:
+    """What a setting says, without what merely watches the fit."""
+    if is_dataclass(setting):
+        compared = [field.name for field in fields(setting) if field.compare]
+        return {name: repr(getattr(setting, name)) for name in compared}
+    return repr(setting)
 
 
 def _temporary_folder(log: Path) -> Path:

@@ -15,7 +15,8 @@ from gecasmo.estimation.beliefs.integrated import integrated
 from gecasmo.estimation.beliefs.learning import PAGES, Beliefs
 from gecasmo.estimation.beliefs.rows import group_shifts, precision_of
 from gecasmo.estimation.beliefs.shared import Shared
-from gecasmo.estimation.information import with_errors
+from gecasmo.estimation.expectation import Counts
+from gecasmo.estimation.information import tuned, with_errors
 from gecasmo.estimation.parts.problem import (
     PartedEvaluation,
     PartedProblem,
@@ -91,8 +92,11 @@ class PartedBeliefs:
         return replace(best.states, priors=priors, shared=shared)
 
     def tuned(self, best: PartedEvaluation) -> PartedStates | None:
-        """The states with better priors of forms that tune their own; none can over parts."""
-        return None
+        """The states with better priors of forms that tune their own, or None if all are
+        content."""
+        view: Any = _DriverView(self.problem, best)
+        shared = tuned(view, best.driver)
+        return None if shared is None else replace(best.states, shared=shared)
 
     def with_errors(self, best: PartedEvaluation, polish: bool) -> PartedEvaluation:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
@@ -199,3 +203,23 @@ class PartedBeliefs:
             states=replace(best.states, shared=shared),
             driver=replace(best.driver, states=shared),
         )
+
+
+class _DriverView:
+    """The shared coins as a problem of their own, local ones being held where they are."""
+
+    def __init__(self, problem: PartedProblem, best: PartedEvaluation) -> None:
+        self.problem, self.best = problem, best
+        driver = problem.driver
+        self.coins, self.ties, self.expectation = driver.coins, driver.ties, self
+        self.counts, self.weights = driver.counts, driver.weights
+
+    def run(self, weights: list[Floats]) -> Counts:
+        """One pass at other weights of the shared coins."""
+        numbers = self.problem.shared
+        task = self.problem.task(self.best.states)
+        answer = self.problem.parts.run(
+            replace(task, shared=dict(zip(numbers, weights, strict=True)))
+        )
+        tables = [answer.counts[number].table for number in numbers]
+        return Counts(tables, answer.log_likelihood, answer.n_impossible)
