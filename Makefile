@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint format soak bench priors rivals clean
+.PHONY: help demo paper test lint format soak bench priors rivals features scale clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -47,8 +47,14 @@ bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest
 priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchmarks/results/priors.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.priors
 
-rivals: $(VENV)/dev ## logistic forms against CLAX, which gets an environment of its own (.clax)
+rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 20 minutes
+	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals
+
+features: $(VENV)/dev ## logistic forms against CLAX; writes benchmarks/results/features.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.features
+
+scale: $(VENV)/dev ## logs of 1M to 100M pages, out of core; writes benchmarks/results/scale.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.scale
 
 clean: ## remove what the commands above made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build

@@ -155,4 +155,6 @@ def encoded_bytes(encoded: EncodedLog) -> int:
     """What the arrays of an encoded log take."""
     page = [encoded.obs, encoded.obs_start, encoded.row_start, encoded.weight]
     page += [encoded.bucket_start, encoded.ranks, encoded.page_of_session]
-    return sum(array.nbytes for array in [*page, *encoded.codes])
+    arrays = [*page, *encoded.codes, *encoded.first_rows]
+    # Arrays that share their memory count once.
+    return sum({a.__array_interface__["data"][0]: a.nbytes for a in arrays if a.size}.values())

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from benchmarks.clax_environment import clax_python
 from benchmarks.linear_log import LinearLog, linear_log, log_likelihood, save_npz
 from benchmarks.machine import describe_machine, load_average
 from benchmarks.report import RESULTS
@@ -30,7 +31,6 @@ from gecasmo import DBN, EM, ClickLog, Logistic, read_log
 from gecasmo.estimation.problem import Problem
 
 ROOT = Path(__file__).parent
-CLAX = ROOT.parent / ".clax"
 TOLERANCE = 0.001
 SEEDS = (1, 2, 3)
 # How CLAX is run; see the report.
@@ -165,15 +165,8 @@ def _measure_gecasmo(train: LinearLog, held_out: LinearLog) -> dict[str, Any]:
 
 
 def _measure_clax(log: LinearLog, n_held_out: int) -> dict[str, Any]:
-    python = CLAX / "bin" / "python"
     try:
-        if not python.exists():
-            _say("CLAX: making its environment")
-            subprocess.run([sys.executable, "-m", "venv", str(CLAX)], check=True)
-            wanted = str(ROOT / "clax_requirements.txt")
-            subprocess.run(
-                [str(python), "-m", "pip", "install", "--quiet", "-r", wanted], check=True
-            )
+        python = clax_python(_say)
         with tempfile.TemporaryDirectory(prefix="gecasmo-benchmark-") as folder:
             source, target = Path(folder) / "log.npz", Path(folder) / "clax.json"
             save_npz(log, n_held_out, source)

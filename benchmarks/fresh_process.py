@@ -60,16 +60,16 @@ def _first_fit(model: str) -> dict[str, float]:
 def _memory(model: str, path: str) -> dict[str, float]:
     import gecasmo
 
-    after_import = _peak_megabytes()
+    after_import = peak_megabytes()
     began = time.perf_counter()
     log = gecasmo.read_log(path)
     read = time.perf_counter()
-    after_read = _peak_megabytes()
+    after_read = peak_megabytes()
     getattr(gecasmo, model)().fit(log, progress=False)
     return {
         "import_megabytes": after_import,
         "read_megabytes": after_read,
-        "fit_megabytes": _peak_megabytes(),
+        "fit_megabytes": peak_megabytes(),
         "read_seconds": read - began,
         "fit_seconds": time.perf_counter() - read,
     }
@@ -86,7 +86,7 @@ def _tiny_columns() -> dict[str, list[Any]]:
     }
 
 
-def _peak_megabytes() -> float:
+def peak_megabytes() -> float:
     status = Path("/proc/self/status")
     if status.exists():
         # What getrusage says on Linux includes the process that started this one.

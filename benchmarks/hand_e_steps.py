@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from benchmarks import hand_kernels
 from gecasmo.encoding import EncodedLog
+from gecasmo.kernels.plan import CoinPlan
 
 Floats = NDArray[np.float64]
 HeadsAndTails = tuple[Floats, Floats]
@@ -21,7 +22,7 @@ class HandEStep(ABC):
     def __init__(self, encoded: EncodedLog, weights: Sequence[Floats]) -> None:
         self.start = encoded.obs_start
         self.clicks = encoded.obs  # 0 is a skip and 1 a click, as the models have one signal
-        self.codes = [encoded.codes[coin.codes] for coin in encoded.plan.coins]
+        self.codes = [_row_numbers(encoded, coin) for coin in encoded.plan.coins]
         self.longest = encoded.max_length
         self.probability = [weight[1].copy() for weight in weights]
         self.heads = [np.zeros(weight.shape[1]) for weight in weights]
@@ -39,6 +40,15 @@ class HandEStep(ABC):
     def counts(self) -> list[HeadsAndTails]:
         """Per coin of the model."""
         return list(zip(self.heads, self.tails, strict=True))
+
+
+def _row_numbers(encoded: EncodedLog, coin: CoinPlan) -> NDArray[np.uint32]:
+    """The row of a coin at each result, as plain as hand-written kernels want it."""
+    if coin.codes < 0:
+        return np.zeros(0, np.uint32)
+    if coin.scope == "page":
+        return encoded.page_rows(coin.codes)
+    return encoded.result_rows(coin.codes, bool(coin.history))
 
 
 class HandDBN(HandEStep):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding import EncodedLog
+if TYPE_CHECKING:
+    from gecasmo.encoding import EncodedLog
 
 
 @numba.njit(nogil=True)
@@ -23,7 +25,7 @@ def streamed_arrays(
     encoded: EncodedLog, tables: Sequence[NDArray[np.float64]]
 ) -> list[NDArray[np.generic]]:
     """Row numbers, observations, page borders, and the tables of probabilities and counts."""
-    return [*encoded.codes, encoded.obs, encoded.obs_start, *tables]
+    return [*encoded.codes, *encoded.first_rows, encoded.obs, encoded.obs_start, *tables]
 
 
 def streaming(arrays: Sequence[NDArray[np.generic]]) -> Callable[[], None]:

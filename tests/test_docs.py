@@ -12,6 +12,7 @@ NEEDS = {
     "readers.md": (),
     "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
     "uncertainty.md": (),
+    "updates.md": (),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,3 +38,21 @@ def whole_file(
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def scratch_folder(path: Any, error: type[GecasmoError] = GecasmoError) -> Iterator[Path]:
+    """A folder beside `path` for what is to become part of it, removed when the block ends."""
+    target = Path(path).expanduser()
+    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}.pieces")
+    try:
+        folder.mkdir()
+        yield folder
+    except OSError as problem:
+        if not target.absolute().parent.is_dir():
+            raise error(
+                f"{target} cannot be written: there is no folder {target.parent}."
+            ) from None
+        raise error(f"{target} cannot be written: {problem.strerror or problem}.") from problem
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

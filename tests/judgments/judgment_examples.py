@@ -82,7 +82,7 @@ class Believer:
         tables = {"attraction": attraction, "satisfaction": satisfaction}
         return cls(tables, ("attraction", "satisfaction"))
 
-    def states(self) -> dict[str, Any]:
+    def states(self, whole: bool = True) -> dict[str, Any]:
         return {}
 
     def estimates(self, coin: str, rows: Any = None, *, level: float = 0.9) -> pl.DataFrame:

@@ -104,7 +104,7 @@ def test_nothing_is_written_elsewhere(warm) -> None:
 
 
 @pytest.mark.parametrize("damage", ["garbage", "truncate", "empty"])
-def test_damaged_files_do_no_harm(warm, tmp_path: Path, damage: str) -> None:
+def test_damaged_files_are_replaced(warm, tmp_path: Path, damage: str) -> None:
     import shutil
 
     folder = tmp_path / "cache"
@@ -116,9 +116,11 @@ def test_damaged_files_do_no_harm(warm, tmp_path: Path, damage: str) -> None:
         changed = {"garbage": b"\x80garbage" * 9, "truncate": data[: len(data) // 2], "empty": b""}
         path.write_bytes(changed[damage])
     said = run(folder, tmp_path)
-    kinds = [kind for kind, _ in said["warnings"]]
-    assert kinds == ["KernelCacheWarning"]
-    assert str(folder) in said["warnings"][0][1]
+    assert said["warnings"] == []
+    assert said["hits"] == 0
+    healed = run(folder, tmp_path)
+    assert healed["warnings"] == []
+    assert healed["hits"] == healed["kernels"]
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

@@ -301,7 +301,7 @@ def test_a_foreign_manifest(manifest: str, tmp_path: Path) -> None:
 def test_a_newer_version(saved: bytes, tmp_path: Path) -> None:
     data = rewrite(saved, tmp_path, lambda manifest, parts: manifest.update(version=99))
     message = refuse(data, tmp_path)
-    assert "was written by a newer gecasmo (format 99; this one reads up to 1)" in message
+    assert "was written by a newer gecasmo (format 99; this one reads up to 2)" in message
     assert "Upgrade gecasmo" in message
 
 
@@ -411,10 +411,10 @@ def test_nothing_is_saved_without_probabilities(tmp_path: Path) -> None:
 def test_nothing_half_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     dbn(0.1).save(tmp_path / "m")
     before = (tmp_path / "m").read_bytes()
-    from gecasmo.model import saving
+    from gecasmo.model import saved_files
 
     calls = []
-    write = saving._write
+    write = saved_files._write
 
     def fail(archive, name, data):
         calls.append(name)
@@ -422,7 +422,7 @@ def test_nothing_half_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             raise OSError("disk full")
         write(archive, name, data)
 
-    monkeypatch.setattr(saving, "_write", fail)
+    monkeypatch.setattr(saved_files, "_write", fail)
     with pytest.raises(SavedModelError, match="disk full"):
         dbn(0.2).save(tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == before

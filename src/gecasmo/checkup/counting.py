@@ -38,11 +38,6 @@ def rows_at_results(encoded: EncodedLog, coin: int) -> Integers:
     lengths = np.diff(encoded.obs_start)
     if plan.scope == "global":
         return np.zeros(encoded.n_results, np.int64)
-    codes: Integers = encoded.codes[plan.codes].astype(np.int64)
     if plan.scope == "page":
-        return np.repeat(codes, lengths)
-    if plan.history:
-        return codes
-    within = np.arange(encoded.n_results) - np.repeat(encoded.obs_start[:-1], lengths)
-    picked: Integers = codes[np.repeat(encoded.row_start, lengths) + within]
-    return picked
+        return np.repeat(encoded.page_rows(plan.codes).astype(np.int64), lengths)
+    return encoded.result_rows(plan.codes, bool(plan.history)).astype(np.int64)

@@ -21,15 +21,18 @@ from gecasmo.checkup.sample import LONGEST, choose_pages
 from gecasmo.checkup.subject import QUICK_PAGES, Subject, as_model, begin, quick_states
 from gecasmo.checkup.traffic import check_traffic
 from gecasmo.checkup.words import counted
-from gecasmo.errors import ClickLogError, GecasmoError, ModelError
+from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+from gecasmo.model.streaming import Partitioned, in_memory, is_stored, some_partitions
 
 Tell = Callable[[str], None]
+# Of a stored log about so many pages are looked at.
+STORED_PAGES = 200_000
 
 
 def check(
-    log: ClickLog,
+    log: Any,
     model: Any = None,
     *,
     few: int = 10,
@@ -42,8 +45,9 @@ def check(
 
     Parameters
     ----------
-    log : ClickLog
-        From `read_log`.
+    log : ClickLog or StoredLog
+        From `read_log` or `open_log`. Of a large stored log, all pages of some queries are looked
+        at, and the first finding says so.
     model : str, class or model, optional
         A name of the zoo, a model class, or a model with forms of its own, fitted or not. One that
         is not fitted gets a quick fit on a part of the log, and stays as it is.
@@ -72,10 +76,6 @@ def check(
     >>> check(log).worst
     'error'
     """
-    if not isinstance(log, ClickLog):
-        raise ClickLogError(
-            f"A ClickLog is wanted, not {type(log).__name__}: read_log(source) makes one."
-        )
     for name, number in (("few", few), ("top", top)):
         if not isinstance(number, (int, np.integer)) or number < 1:
             raise ModelError(f"{name}={number!r}: a whole number of at least one is needed.")
@@ -83,13 +83,36 @@ def check(
         raise ModelError(f"randomise={randomise!r}: a share between 0 and 1 is wanted.")
     say = tell or (lambda words: None)
     chosen = None if model is None else as_model(model)
+    parts = []
+    if is_stored(log):
+        chosen, log, part = _sampled(chosen, log, seed)
+        parts.append(part)
+    log = in_memory(log)
     say("looking at pages and clicks")
-    parts = [check_notes(log, top), check_pages(log, top), check_clicks(log, top)]
+    parts += [check_notes(log, top), check_pages(log, top), check_clicks(log, top)]
     say("counting pairs and repeats")
     parts.append(check_traffic(log, few, top))
     if chosen is not None and log.n_results and log.weight.sum() > 0:
         parts += _check_model(chosen, log, few, top, randomise, seed, say)
     return Checkup.of(parts, None if chosen is None else chosen.name)
+
+
+def _sampled(
+    model: Model | None, log: Partitioned, seed: int
+) -> tuple[Model | None, ClickLog, Part]:
+    """Some queries of a stored log, with all their pages, and a remark that says so."""
+    view = model if model is not None and model.is_fitted else None
+    view, pages = some_partitions(view, log, STORED_PAGES, seed)
+    part = Part()
+    n_pages = int(getattr(log, "n_pages", pages.n_sessions))
+    if pages.n_sessions < n_pages:
+        part.add(
+            "info",
+            "sample",
+            f"Of {counted(n_pages, 'stored page')}, {pages.n_sessions:,} were looked at: all pages "
+            "of some queries, as good as drawn at random. Numbers below are of these.",
+        )
+    return view or model, pages, part
 
 
 def _check_model(

@@ -117,6 +117,7 @@ def _cut_pages(seen: EncodedLog, hidden: EncodedLog) -> tuple[EncodedLog, Intege
     places, place_in_page = _places_of(seen.obs_start[page], lengths[page])
     is_seen = place_in_page < np.repeat(looked_at, lengths[page])
     codes = list(seen.codes)
+    first_rows = [rows[page] if len(rows) else rows for rows in seen.first_rows]
     for plan in seen.plan.coins:
         if plan.scope == "page":
             codes[plan.codes] = np.ascontiguousarray(seen.codes[plan.codes][page])
@@ -125,12 +126,13 @@ def _cut_pages(seen: EncodedLog, hidden: EncodedLog) -> tuple[EncodedLog, Intege
     cut = replace(
         seen,
         codes=codes,
+        first_rows=first_rows,
         obs=np.ascontiguousarray(np.where(is_seen, seen.obs[places], hidden.obs[places])),
         obs_start=np.concatenate([[0], np.cumsum(lengths[page])]).astype(np.int64),
         row_start=np.ascontiguousarray(seen.row_start[page]),
         weight=np.ones(len(page)),
         shifts=[0] * len(seen.shifts),
-        page_of_session=np.arange(len(page)),
+        page_of_session=np.arange(len(page), dtype=np.uint32),
     )
     return cut, page, looked_at
 

@@ -17,9 +17,11 @@ from gecasmo.cli.exits import BAD_INPUT, EPILOG
 from gecasmo.cli.explain import explain
 from gecasmo.cli.fit import fit
 from gecasmo.cli.guard import Guarded
+from gecasmo.cli.ingest import ingest
 from gecasmo.cli.judgments import judgments
 from gecasmo.cli.models import models
 from gecasmo.cli.paper import paper
+from gecasmo.cli.predict import predict
 from gecasmo.cli.propensities import propensities
 from gecasmo.cli.simulate import simulate
 from gecasmo.cli.streams import write_remark
@@ -36,7 +38,8 @@ app = typer.Typer(
 _PANELS = {
     "Look around": (demo, models, describe),
     "From a log to judgments": (check, compare, fit, update, judgments, propensities),
-    "Look into a fit": (evaluate, explain, simulate),
+    "Logs larger than memory": (ingest,),
+    "Look into a fit": (evaluate, explain, predict, simulate),
     "Research": (paper,),
 }
 for _panel, _commands in _PANELS.items():

@@ -45,6 +45,14 @@ LogArgument = Annotated[
         metavar="LOG", help="A file, a pattern such as 'logs/*.parquet', or - for standard input."
     ),
 ]
+AnyLogArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOG",
+        help="A file, a pattern such as 'logs/*.parquet', - for standard input, or a stored log "
+        "such as big.gclog.",
+    ),
+]
 FitArgument = Annotated[
     str, typer.Argument(metavar="FIT", help="A file that `gecasmo fit` has written.")
 ]

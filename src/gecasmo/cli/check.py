@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gecasmo.cli.arguments import LogArgument, ModelFlag
+from gecasmo.cli.arguments import AnyLogArgument, ModelFlag
 from gecasmo.cli.bundles import bundled
 from gecasmo.cli.drawing import Plotting
 from gecasmo.cli.exits import FAULTY_LOG
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @bundled
 def check(
-    log: LogArgument,
+    log: AnyLogArgument,
     reading: Reading,
     output: Output,
     plotting: Plotting,
@@ -42,14 +42,15 @@ def check(
     """
     from gecasmo.checkup import check as look_over
     from gecasmo.cli.finding import find_model
+    from gecasmo.cli.reading import in_memory_sample
     from gecasmo.plots import log_charts
 
     plotting.check()
     chosen = None if model is None else find_model(model)
-    read = reading.read(log, output, notes=False)  # they are findings
+    read = reading.read_any(log, output, notes=False)  # they are findings
     with output.working("Checking") as tell:
         found = look_over(read.log, chosen, tell=tell)
-    drawn = plotting.draw(log_charts, output, read.log)
+    drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
     data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
     output.show(data, str(found))
     if drawn:

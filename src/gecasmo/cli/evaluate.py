@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gecasmo.cli.arguments import FitArgument, LogArgument
+from gecasmo.cli.arguments import AnyLogArgument, FitArgument
 from gecasmo.cli.bundles import bundled
 from gecasmo.cli.choices import Impossible, ImpossibleFlag
 from gecasmo.cli.output import Output
@@ -12,7 +12,7 @@ from gecasmo.cli.reading import Reading
 @bundled
 def evaluate(
     fit: FitArgument,
-    log: LogArgument,
+    log: AnyLogArgument,
     reading: Reading,
     output: Output,
     impossible: ImpossibleFlag = Impossible.refuse,
@@ -29,7 +29,7 @@ def evaluate(
     from gecasmo.cli.loading import load_fit
 
     model = load_fit(fit)
-    read = reading.read(log, output)
+    read = reading.read_any(log, output)
     with output.working(f"Evaluating {model.name}"):
         found = model.evaluate(read.log, impossible=impossible.value)
     data = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.arguments import LogArgument, ModelArgument
+from gecasmo.cli.arguments import AnyLogArgument, ModelArgument
 from gecasmo.cli.bundles import bundled
 from gecasmo.cli.choices import Impossible, ImpossibleFlag
 from gecasmo.cli.drawing import Plotting
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     import polars as pl
 
     from gecasmo.logs import ClickLog
+    from gecasmo.logs.store import StoredLog
     from gecasmo.model.base import Model
 
 
 @bundled
 def fit(
     model: ModelArgument,
-    log: LogArgument,
+    log: AnyLogArgument,
     target: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the fitted model.")
     ],
@@ -88,6 +89,7 @@ def fit(
     from gecasmo.cli.finding import find_model
     from gecasmo.cli.forms import with_forms
     from gecasmo.cli.loading import load_fit
+    from gecasmo.cli.reading import in_memory_sample
     from gecasmo.cli.watching import WatchedEM, fit_bar
     from gecasmo.cli.writing import PIPE, check_target
     from gecasmo.errors import GecasmoError
@@ -99,7 +101,7 @@ def fit(
     check_target(target)
     chosen = with_forms(find_model(model), fixed or (), key or (), prior or ())
     begun = None if start is None else load_fit(start)
-    read = reading.read(log, output)
+    read = reading.read_any(log, output)
     began = time.perf_counter()
     with fit_bar(output, chosen.name, tol) as bar:
         method = WatchedEM(max_iter=max_iter, tol=tol, seed=seed, show=bar.show if bar else None)
@@ -113,7 +115,7 @@ def fit(
         )
     seconds = time.perf_counter() - began
     chosen.save(target)
-    drawn = plotting.draw(fit_charts, output, chosen, read.log)
+    drawn = plotting.draw(fit_charts, output, *in_memory_sample(chosen, read.log))
     facts = {
         **fit_facts(chosen, read.log),
         "seconds": seconds,
@@ -129,7 +131,7 @@ def fit(
         raise typer.Exit(NOT_CONVERGED)
 
 
-def fit_facts(model: Model, log: ClickLog) -> dict[str, Any]:
+def fit_facts(model: Model, log: ClickLog | StoredLog) -> dict[str, Any]:
     """How a fit went, for machines."""
     report = model.report_
     assert report is not None
@@ -152,24 +154,33 @@ def coin_frame(model: Model) -> pl.DataFrame:
     """A row per coin: key, form, how many rows it has and what they answer on average."""
     import polars as pl
 
+    states = model.states(whole=False)
     rows = []
-    for coin, frame in model.parameters.items():
-        has_rows = "probability" in frame.columns
-        means = frame["probability"] if has_rows else None
-        rows.append(
-            {
-                "coin": coin,
-                "key": ", ".join(model.keys[coin]) or "one for all",
-                "form": repr(model.forms[coin]),
-                "rows": len(frame) if has_rows else None,
-                "mean": None if means is None else means.mean(),
-                "lowest": None if means is None else means.min(),
-                "highest": None if means is None else means.max(),
-            }
-        )
+    for coin, form in model.forms.items():
+        told = {"coin": coin, "key": ", ".join(model.keys[coin]) or "one for all"}
+        rows.append({**told, "form": repr(form), **_range(form, states[coin])})
     types = {"coin": pl.String, "key": pl.String, "form": pl.String, "rows": pl.Int64}
     types |= dict.fromkeys(("mean", "lowest", "highest"), pl.Float64)
     return pl.DataFrame(rows, schema=types)
+
+
+def _range(form: Any, state: Any) -> dict[str, Any]:
+    """How many rows a coin has, and where their probabilities are."""
+    from gecasmo.forms.parted_table import PartedTable
+
+    if isinstance(state, PartedTable):
+        files = [file for file in state.files if file.n_rows]
+        return {
+            "rows": state.n_rows,
+            "mean": sum(file.total for file in files) / max(state.n_rows, 1),
+            "lowest": min((file.lowest for file in files), default=None),
+            "highest": max((file.highest for file in files), default=None),
+        }
+    frame = form.to_frame(state)
+    if "probability" not in frame.columns:
+        return dict.fromkeys(("rows", "mean", "lowest", "highest"))
+    means = frame["probability"]
+    return {"rows": len(frame), "mean": means.mean(), "lowest": means.min(), "highest": means.max()}
 
 
 def _summary(model: Model, facts: dict[str, Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from gecasmo.cli.output import Output
 if TYPE_CHECKING:
     import polars as pl
 
-    from gecasmo.judgments import Judgments, Written
+    from gecasmo.judgments import Judgments, PartedJudgments, Written
 
 
 _HEAD = 5  # lines to show of what a file holds
@@ -242,7 +242,9 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path} cannot be read: {first}") from error
 
 
-def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) -> Written:
+def _write(
+    found: Judgments | PartedJudgments, target: str, kind: str, options: dict[str, Any]
+) -> Written:
     """Write to a file, or through one to standard output."""
     import tempfile
 

@@ -55,7 +55,7 @@ def propensities(
     if target is not None:
         table_format(target)
     model = load_fit(fit)
-    clicks = None if log is None else reading.read(log, output).log
+    clicks = None if log is None else reading.read_any(log, output).log
     with output.working("Estimating"):
         frame = estimate(model, clicks, level=level)
     if target is not None:

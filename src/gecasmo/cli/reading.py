@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gecasmo.cli.output import Output
     from gecasmo.logs import ClickLog
     from gecasmo.logs.notes import Note
+    from gecasmo.logs.store import StoredLog
 
 _PANEL = "How to read the log"
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
@@ -101,6 +102,42 @@ class Reading:
         for note in log.notes if notes else ():
             warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
         return Read(log, seen.format, guessed)
+
+    def read_any(
+        self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
+    ) -> ReadAny:
+        """The same, for commands that also take a stored log, which is only opened."""
+        from gecasmo.logs.store.manifest import NAME
+
+        path = Path(source).expanduser()
+        if not (path.is_dir() and (path / NAME).is_file()):
+            read = self.read(source, output, clicks=clicks, notes=notes)
+            return ReadAny(read.log, read.facts)
+        from gecasmo.errors import GecasmoError
+        from gecasmo.logs.store import open_log
+
+        named = [role for role in ROLES if getattr(self, role) is not None]
+        if named:
+            raise GecasmoError(
+                f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
+            )
+        log = open_log(path)
+        return ReadAny(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
+
+
+class ReadAny(NamedTuple):
+    """A log, in memory or stored, and how it was read, for machines."""
+
+    log: ClickLog | StoredLog
+    facts: dict[str, Any]
+
+
+def in_memory_sample(model: Any, log: ClickLog | StoredLog) -> tuple[Any, ClickLog]:
+    """What charts are drawn of: of a stored log, the pages of some queries."""
+    from gecasmo.logs import ClickLog
+    from gecasmo.model.streaming import some_partitions
+
+    return (model, log) if isinstance(log, ClickLog) else some_partitions(model, log, 20_000)
 
 
 class Read(NamedTuple):

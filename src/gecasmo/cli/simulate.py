@@ -20,7 +20,7 @@ def simulate(
         typer.Argument(
             metavar="PAGES",
             help="A log whose pages are shown again; clicks in it play no part. - is standard "
-            "input.",
+            "input. Of a stored log, the output is a stored log too.",
         ),
     ],
     target: Annotated[
@@ -46,18 +46,23 @@ def simulate(
     """
     from gecasmo.cli.loading import load_fit
     from gecasmo.cli.writing import PIPE, check_pipe, check_target, write_table
+    from gecasmo.errors import GecasmoError
+    from gecasmo.model.streaming import is_stored
 
     check_target(target)
     check_pipe(target, output)
     model = load_fit(fit)
-    read = reading.read(pages, output, clicks=False)
+    read = reading.read_any(pages, output, clicks=False)
+    is_large = is_stored(read.log)
+    if is_large and target == PIPE:
+        raise GecasmoError(f"{pages} is a stored log: its clicks go into another, such as x.gclog.")
     with output.working(f"Simulating {model.name}"):
-        clicked = model.simulate(read.log, seed=seed)
+        clicked = model.simulate(read.log, seed=seed, path=target if is_large else None)
     if target == PIPE:
         write_table(clicked.to_frame(), PIPE, "csv")
-    else:
+    elif not is_large:
         clicked.write(target)
-    n_clicks = int(clicked.click.sum())
+    n_clicks = clicked.n_clicks if is_large else int(clicked.click.sum())
     facts = {
         "model": model.name,
         "sessions": clicked.n_sessions,

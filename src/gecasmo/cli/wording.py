@@ -7,6 +7,7 @@ import re
 # Parameters that are flags here. Others stay as they are: a wrong translation would be worse.
 _FLAGS = (
     *("session", "query", "doc", "rank", "click", "weight", "format", "max_line"),
+    *("keep", "memory", "partitions"),
     *("max_iter", "tol", "threads", "seed", "impossible"),
     *("test", "bootstrap", "over", "judgments", "level"),
     *("grades", "rule", "thresholds", "max_width", "min_examinations", "ids", "name"),
@@ -19,6 +20,7 @@ _KEY = re.compile(r"(?P<coin>\w+)=Table\(key=(?P<quote>[\"'])(?P<column>\w+)(?P=
 def in_flags(text: str) -> str:
     """The text with flags where the library names parameters, as in `doc="url"`."""
     text = text.replace("Continue with fit(log, start=model)", "Go on with --start FIT")
+    text = text.replace("resume=False", "--no-resume").replace("overwrite=True", "--force")
     text = _CALL.sub(lambda call: call["rest"].strip(", ").replace(", ", " "), text)
     text = _KEY.sub(r"--key \g<coin>=\g<column>", text)
     return _PARAMETER.sub(

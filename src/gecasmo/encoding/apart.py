@@ -7,6 +7,7 @@ itself only gives sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,7 @@ class Apart:
     obs_start: Integers
     obs: NDArray[np.unsignedinteger]
     rows: list[NDArray[np.uint32]]
-    codes: list[NDArray[np.uint32]]
+    codes: list[NDArray[np.unsignedinteger[Any]]]
 
     @property
     def n_pages(self) -> int:
@@ -42,6 +43,11 @@ class Apart:
     @property
     def max_length(self) -> int:
         return int(self.lengths.max(initial=1))
+
+    def codes_arguments(self) -> list[object]:
+        """Row numbers as kernels take them."""
+        first_rows = self.obs_start[:-1].astype(np.uint32)
+        return [*self.codes, *[first_rows] * len(self.encoded.plan.based)]
 
     def page_of(self, array: int) -> Integers:
         """The page, counted within these, of every place of an array of codes."""
@@ -58,13 +64,22 @@ def take_apart(encoded: EncodedLog, pages: Integers) -> Apart:
     place = np.arange(obs_start[-1]) - np.repeat(obs_start[:-1], lengths)
     by_pattern = np.repeat(encoded.obs_start[pages], lengths) + place
     by_page_shown = np.repeat(encoded.row_start[pages], lengths) + place
+    page = np.repeat(pages, lengths)
     rows = []
-    for array, codes in enumerate(encoded.codes):
+    counting: list[NDArray[np.unsignedinteger[Any]]] = []
+    for array in range(len(encoded.codes)):
         if is_by_page(encoded, array):
-            rows.append(codes[pages])
+            rows.append(encoded.page_rows(array)[pages])
         else:
-            rows.append(codes[by_pattern if _has_history(encoded, array) else by_page_shown])
-    counting = [np.arange(len(found), dtype=np.uint32) for found in rows]
+            places = by_pattern if _has_history(encoded, array) else by_page_shown
+            rows.append(encoded.rows_at(array, page, places))
+        if array in encoded.plan.based:
+            # Of the same type where that is wide enough: kernels need not be compiled again.
+            type_ = encoded.codes[array].dtype
+            fits = lengths.max(initial=0) <= np.iinfo(type_).max
+            counting.append(place.astype(type_ if fits else np.uint32))
+        else:
+            counting.append(np.arange(len(rows[-1]), dtype=np.uint32))
     return Apart(encoded, pages, obs_start, encoded.obs[by_pattern], rows, counting)
 
 

@@ -6,6 +6,7 @@ Both ways give the same numbers. Small logs take the first, since nothing has to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +43,7 @@ class Runs(NamedTuple):
     first_at: Integers
 
 
-def offsets(lengths: NDArray[np.integer[Any]]) -> Integers:
+def offsets(lengths: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> Integers:
     """Where each of some pieces begins when they stand one after the other, and the end."""
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])
@@ -77,9 +78,7 @@ def hash_pages(columns: Sequence[NDArray[Any]], starts: Integers, pages: Integer
         salt = mix(np.array([number]))[0]
         values = as_unsigned(column)
         if is_large(len(values)):
-            _on_threads(
-                page_arrays.hash_pages, len(pages), [pages, starts, values, salt, hashes]
-            )
+            _on_threads(page_arrays.hash_pages, len(pages), [pages, starts, values, salt, hashes])
         else:
             _hash_plainly(values, starts, pages, salt, hashes)
     return hashes
@@ -103,34 +102,30 @@ def _hash_plainly(
 
 
 def differing_pages(
-    columns: Sequence[NDArray[Any]], starts: Integers, pages: Integers, likes: Integers
+    columns: Sequence[NDArray[Any]], starts: Integers, likes: Integers
 ) -> NDArray[np.bool_]:
     """Which pages differ in some column from the pages they are said to be like."""
-    differs = np.zeros(len(pages), np.uint8)
+    differs = np.zeros(len(likes), np.uint8)
     for column in columns:
         values = as_unsigned(column)
         if is_large(len(values)):
-            _on_threads(
-                page_arrays.compare_pages,
-                len(pages),
-                [pages, likes, starts, values, differs],
-            )
+            _on_threads(page_arrays.compare_pages, len(likes), [likes, starts, values, differs])
         else:
-            _compare_plainly(values, starts, pages, likes, differs)
+            _compare_plainly(values, starts, likes, differs)
     return differs.view(np.bool_)
 
 
 def _compare_plainly(
-    values: Numbers, starts: Integers, pages: Integers, likes: Integers, differs: NDArray[np.uint8]
+    values: Numbers, starts: Integers, likes: Integers, differs: NDArray[np.uint8]
 ) -> None:
     lengths = np.diff(starts)
-    differs |= lengths[pages] != lengths[likes]
+    differs |= lengths != lengths[likes]
     same = np.flatnonzero(differs == 0)
-    here = chain_places(starts[:-1], lengths, pages[same])
+    here = chain_places(starts[:-1], lengths, same)
     there = chain_places(starts[:-1], lengths, likes[same])
     total = np.zeros(len(here) + 1, np.int64)
     np.cumsum(values[here] != values[there], out=total[1:])
-    at = offsets(lengths[pages[same]])
+    at = offsets(lengths[same])
     differs[same] = total[at[1:]] > total[at[:-1]]
 
 
@@ -204,16 +199,16 @@ def dense(values: NDArray[np.integer[Any]]) -> tuple[Numbers, NDArray[np.integer
     low, high = int(values.min()), int(values.max())
     if high - low > 4 * len(values) + 1000:
         return _dense_by_hash(values)
-    if is_large(len(values)) and -(2**62) < low and high < 2**62:
+    if is_large(len(values)) and low > -(2**62) and high < 2**62:
         seen = np.zeros(high - low + 1, np.uint8)
-        base = np.int64(low)
-        as_read = as_unsigned(values) if low >= 0 else values.astype(np.int64)
+        as_read = as_unsigned(values if low >= 0 else values.astype(np.int64) - low)
+        base = np.int64(max(low, 0))
         marking = [as_read, base, seen]
         static_kernel(page_arrays.mark, marking)(*marking)
         distinct = np.flatnonzero(seen)
         narrow = np.cumsum(seen, dtype=np.uint32) - np.uint32(1)
         table = narrow.astype(narrowest(len(distinct)))
-        codes = np.empty(len(values), table.dtype)
+        codes = np.empty_like(table, shape=len(values))
         _on_threads(page_arrays.look_up, len(values), [as_read, base, table, codes])
         return codes, (distinct + low).astype(values.dtype)
     # Differences wrap around in narrow types and in unsigned ones; modulo 2**64 they are right.
@@ -239,11 +234,9 @@ def _dense_by_hash(
 def look_up(table: NDArray[Any], values: NDArray[np.integer[Any]]) -> NDArray[Any]:
     """`table[values]`, without index arrays of 64 bits."""
     if not is_large(len(values)):
-        return table[values]
+        return np.asarray(table[values])
     found = np.empty(len(values), table.dtype)
-    _on_threads(
-        page_arrays.look_up, len(values), [as_unsigned(values), np.int64(0), table, found]
-    )
+    _on_threads(page_arrays.look_up, len(values), [as_unsigned(values), np.int64(0), table, found])
     return found
 
 
@@ -285,7 +278,7 @@ def _on_threads(
         wanted = [int(work[-1]) * piece // pieces for piece in range(1, pieces)]
         cuts = [int(cut) for cut in np.searchsorted(work[:-1], wanted)]
     borders = sorted({0, n, *cuts})
-    jobs = [[a, b, *arguments] for a, b in zip(borders[:-1], borders[1:], strict=True)]
+    jobs = [[a, b, *arguments] for a, b in pairwise(borders)]
     if not jobs:
         return
     with np.errstate(over="ignore"):  # for kernels that are run as plain Python

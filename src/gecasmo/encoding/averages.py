@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.columns import coded
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]
 
@@ -37,17 +38,20 @@ def row_averages(
 
 def _row_of_result(encoded: EncodedLog, number: int) -> NDArray[np.int64]:
     """The row of a coin at each result, in the order of the log's rows."""
-    plan, log = encoded.plan.coins[number], encoded.log
+    plan, log = encoded.plan.coins[number], known_log(encoded)
     page = encoded.page_of_session[log.page]
-    codes = encoded.codes[plan.codes].astype(np.int64)
     if plan.scope == "page":
-        by_page: NDArray[np.int64] = codes[page]
-        return by_page
+        return encoded.page_rows(plan.codes)[page].astype(np.int64)
     place = np.empty(log.n_results, np.int64)
     place[log.order] = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
     start = encoded.obs_start if plan.history else encoded.row_start
-    by_result: NDArray[np.int64] = codes[start[page] + place]
-    return by_result
+    return encoded.rows_at(plan.codes, page, start[page] + place).astype(np.int64)
+
+
+def known_log(encoded: EncodedLog) -> ClickLog:
+    """The log that was encoded; averages of its columns cannot do without."""
+    assert encoded.log is not None
+    return encoded.log
 
 
 def _typical(
@@ -58,7 +62,7 @@ def _typical(
     name: str,
     rows: NDArray[np.int64],
 ) -> pl.Series:
-    log, n_rows = encoded.log, len(encoded.rows[number])
+    log, n_rows = known_log(encoded), len(encoded.rows[number])
     weight = log.weight[log.page]
     if name in (EXPOSURE, PAGES):
         exposure, pages = _exposure(encoded, keys, rows, weight, n_rows)
@@ -98,7 +102,7 @@ def _exposure(
 
     Half a page is added on either side: shown on one page of one is not the same as always.
     """
-    log = encoded.log
+    log = known_log(encoded)
     shown = np.bincount(rows, weights=weight, minlength=n_rows).astype(np.float64)
     pages = np.full(n_rows, float(log.weight.sum()))
     if "query" in keys and log.has_query:

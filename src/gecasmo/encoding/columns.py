@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.encoding.arrays import dense, last_click_ranks, numbers_of_clicks
 from gecasmo.encoding.features import usable
 from gecasmo.errors import ClickLogError
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
@@ -39,13 +40,28 @@ def coded(log: ClickLog, name: str, coin: str, nullable: bool = False) -> Coded:
 
 def in_chain(log: ClickLog, values: NDArray[Any]) -> NDArray[Any]:
     """Values per row of the log, page by page and rank by rank."""
-    if log not in _is_sorted:
-        order = log.order
-        _is_sorted[log] = bool((order == np.arange(len(order))).all())
-    return values if _is_sorted[log] else values[log.order]
+    return values if log.is_sorted else values[log.order]
 
 
-_is_sorted: WeakKeyDictionary[ClickLog, bool] = WeakKeyDictionary()
+def labels(log: ClickLog, name: str, coin: str, nullable: bool = False) -> NDArray[Any]:
+    """Integers that are equal where the column has the same value, page by page and rank by rank.
+
+    As `coded`, but no more work than needed to tell values from each other: integers are as good
+    as any codes.
+    """
+    if name == "rank":
+        return in_chain(log, log.rank)
+    if name in log.columns and name != "session":
+        column = log.column(name)
+        if is_plain_integer(column):
+            return in_chain(log, column.to_numpy())
+    return in_chain(log, coded(log, name, coin, nullable).codes)
+
+
+def is_plain_integer(column: pl.Series) -> bool:
+    """Whether a column has nothing but integers that NumPy knows."""
+    is_known = column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128)
+    return is_known and not column.null_count()
 
 
 def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
@@ -129,46 +145,28 @@ def code_integers(name: str, values: NDArray[np.integer]) -> Coded:
     if not len(values):
         return Coded(np.zeros(0, np.uint32), pl.Series(name, values))
     codes, distinct = dense(values)
-    return Coded(codes, pl.Series(name, distinct))
-
-
-def dense(values: NDArray[np.integer]) -> tuple[NDArray[np.uint32], NDArray[np.integer]]:
-    """Number the distinct values 0, 1, ...; also the distinct values in that order."""
-    low, high = int(values.min()), int(values.max())
-    if high - low <= 4 * len(values) + 1000:
-        # Differences wrap around in narrow types and in unsigned ones; modulo 2**64 they are right.
-        wide = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64, copy=False)
-        offset = (wide.view(np.uint64) - np.uint64(low % 2**64)).view(np.int64)
-        seen = np.zeros(high - low + 1, dtype=bool)
-        seen[offset] = True
-        number = (np.cumsum(seen) - 1).astype(np.uint32)
-        found_offsets = np.flatnonzero(seen).astype(np.uint64)
-        distinct = (found_offsets + np.uint64(low % 2**64)).astype(values.dtype)
-        return number[offset], distinct
-    frame = pl.DataFrame({"value": values})
-    found = frame.unique(maintain_order=True).with_row_index("code")
-    codes = frame.join(found, on="value", how="left", maintain_order="left")["code"]
-    return codes.to_numpy().astype(np.uint32), found["value"].to_numpy()
+    return Coded(codes.astype(np.uint32, copy=False), pl.Series(name, distinct))
 
 
 def history(log: ClickLog, key: str) -> NDArray[np.integer]:
     """What the clicks above each result say, per result in the order of the log's rows."""
-    size = np.int32 if log.n_results < 2**31 else np.int64
-    click = in_chain(log, log.click)
-    first = np.repeat(log.starts[:-1].astype(size), log.lengths)  # where each result's page begins
-    if key == "clicks_above":
-        total: NDArray[Any] = np.zeros(len(click) + 1, size)
-        np.cumsum(click, out=total[1:])
-        values = np.subtract(total[:-1], total[first])
-    else:
-        rank = in_chain(log, log.rank)
-        above = np.full(len(click) + 1, -1, size)  # place of the last click before each result
-        above[1:][click] = np.flatnonzero(click)
-        np.maximum.accumulate(above, out=above)
-        above = above[:-1]
-        values = np.where(above >= first, rank[above], 0)
-        if key == "distance":
-            values = rank - values
+    click, rank = in_chain(log, log.click), in_chain(log, log.rank)
+    values = history_in_chain(key, click, rank, log.starts)
+    if log.is_sorted:
+        return values
     as_given: NDArray[np.integer] = np.empty_like(values)
     as_given[log.order] = values
     return as_given
+
+
+def history_in_chain(
+    key: str,
+    click: NDArray[np.bool_],
+    rank: NDArray[np.integer],
+    starts: NDArray[np.int64],
+) -> NDArray[np.integer]:
+    """The same for pages that stand one after the other."""
+    if key == "clicks_above":
+        return numbers_of_clicks(click, starts)
+    last = last_click_ranks(click, rank, starts)
+    return last if key == "last_click" else rank - last

@@ -3,47 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import Automaton
-from gecasmo.encoding.columns import (
-    coded,
-    in_chain,
-    is_page_constant,
-    require_columns,
-)
+from gecasmo.encoding.columns import coded, in_chain, is_page_constant, labels, require_columns
 from gecasmo.encoding.features import (
     Wanted,
     check_features,
 )
-from gecasmo.encoding.folding import Folded, bucket_starts, chain_places, fold
+from gecasmo.encoding.folding import Folded, fold
+from gecasmo.encoding.layout import Layout
 from gecasmo.encoding.observations import check_lengths, observe
+from gecasmo.encoding.ordering import order_pages
 from gecasmo.encoding.rows import ONE_ROW, Rows
-from gecasmo.encoding.tables import Places, RowTables, chain_codes, count_shift
+from gecasmo.encoding.tables import RowTable, RowTables, count_shift
 from gecasmo.errors import ModelError
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan, plan_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import Hashes, hash_values, mix
 
-Codes = NDArray[np.uint32]
+Codes = NDArray[np.unsignedinteger[Any]]
 Keys = Mapping[str, tuple[str, ...]]
 
 
 @dataclass
 class EncodedLog:
-    """What kernels read. Pages are in the order of their query's hash, like pages folded."""
+    """What kernels read. Pages are in the order of their query's hash, like pages folded.
 
-    log: ClickLog
+    Everything but `log`, `plan` and `rows` is arrays and lists of these, so that it can be stored;
+    a fit needs neither the log nor `page_of_session`.
+
+    Attributes
+    ----------
+    codes
+        Row numbers, an array for each that the plan speaks of.
+    first_rows
+        For each of these arrays, a row per page from which its numbers count; empty where they are
+        rows themselves.
+    bucket_rows
+        For each coin, where the rows of each of the 256 buckets begin (257 numbers); empty where
+        buckets share rows.
+    """
+
+    log: ClickLog | None
     plan: Plan
     rows: list[Rows]
     codes: list[Codes]
+    first_rows: list[NDArray[np.uint32]]
     obs: NDArray[np.unsignedinteger]
     obs_start: NDArray[np.int64]
     row_start: NDArray[np.int64]
@@ -51,7 +64,8 @@ class EncodedLog:
     bucket_start: NDArray[np.int64]
     shifts: list[int]
     ranks: NDArray[np.int32]  # only where the kernel adds the click history
-    page_of_session: NDArray[np.int64]
+    page_of_session: NDArray[np.uint32]
+    bucket_rows: list[NDArray[np.int64]]
 
     @property
     def n_pages(self) -> int:
@@ -65,15 +79,54 @@ class EncodedLog:
     def max_length(self) -> int:
         return int(np.diff(self.obs_start).max(initial=1))
 
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many results each page has."""
+        return np.diff(self.obs_start)
+
+    def codes_arguments(self) -> list[object]:
+        """Row numbers as kernels take them; `Plan.codes_arguments` has the names."""
+        return [*self.codes, *(self.first_rows[array] for array in self.plan.based)]
+
     def page_arguments(self, first: int, last: int) -> list[object]:
-        return [first, last, self.obs_start, self.row_start, self.obs, *self.codes]
+        return [first, last, self.obs_start, self.row_start, self.obs, *self.codes_arguments()]
+
+    def page_rows(self, array: int) -> NDArray[np.uint32]:
+        """The row of each page, of an array of codes that has one number a page."""
+        return self.codes[array].astype(np.uint32, copy=False)
+
+    def rows_at(
+        self, array: int, pages: NDArray[np.integer], places: NDArray[np.integer]
+    ) -> NDArray[np.uint32]:
+        """Rows at some places of an array of codes; `pages` are the pages they are on."""
+        found: NDArray[np.uint32] = self.codes[array][places].astype(np.uint32, copy=False)
+        if len(self.first_rows[array]):
+            found += self.first_rows[array][pages]
+        return found
+
+    def result_rows(self, array: int, has_history: bool) -> NDArray[np.uint32]:
+        """The row at every result of every page, page by page."""
+        lengths = self.lengths
+        page = np.repeat(np.arange(self.n_pages), lengths)
+        places = np.arange(self.n_results)
+        if not has_history:
+            places += np.repeat(self.row_start - self.obs_start[:-1], lengths)
+        return self.rows_at(array, page, places)
+
+    def without_log(self) -> EncodedLog:
+        """What a fit needs: neither the log nor where its sessions are."""
+        return replace(self, log=None, page_of_session=np.zeros(0, np.uint32))
 
     def result_places(self) -> NDArray[np.int64]:
         """Where the answer for each result stands, in the order of the log's rows."""
         log = self.log
+        assert log is not None
         place = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
+        place += np.repeat(self.obs_start[self.page_of_session], log.lengths)
+        if log.is_sorted:
+            return place
         places = np.empty(log.n_results, np.int64)
-        places[log.order] = np.repeat(self.obs_start[self.page_of_session], log.lengths) + place
+        places[log.order] = place
         return places
 
 
@@ -145,73 +198,77 @@ class _Encoder:
     def encode(self) -> EncodedLog:
         log = self.log
         observations = in_chain(log, observe(log, self.automaton, self.machine, self.missing))
-        static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
-        # Pages that differ in a feature are kept apart, so that rows which disagree come to light.
-        features = [name for name in self._log_features() if name not in static]
-        shown = [
-            chain_codes(log, key, self.coin_of_key[key], key in self.nullable) for key in static
-        ]
-        shown += [chain_codes(log, name, "", nullable=True) for name in features]
-        seen = observations
-        history = [k for k in self.coin_of_key if k in HISTORY_KEYS]
-        if history:
-            # Histories are made of ranks and clicks; two odd observations may share a number.
-            shown.append(in_chain(log, coded(log, "rank", "").codes))
-            seen = 2 * observations.astype(np.uint32) + in_chain(log, log.click)
-        folded = fold(
-            log,
-            self._page_hashes(),
-            shown,
-            seen,
-            self.merge and "result" not in static and "session" not in static,
-        )
-        lengths = log.lengths[folded.kept]
-        obs_start = _offsets(lengths)
-        places = chain_places(log.starts, log.lengths, folded.kept)
-        is_first = np.r_[True, folded.group[1:] != folded.group[:-1]] if len(lengths) else []
-        firsts = folded.kept[is_first]
-        group_start = _offsets(log.lengths[firsts])
-        group_places = chain_places(log.starts, log.lengths, firsts)
-        buckets = (folded.hashes >> np.uint64(56)).astype(np.uint8)
-        found = Places(
-            kept=folded.kept,
-            lengths=lengths,
-            by_pattern=places,
-            buckets=buckets,
-            group_lengths=log.lengths[firsts],
-            by_page_shown=group_places,
-            group_buckets=buckets[is_first],
-        )
-        plan, rows, codes, shifts = self._coins(
-            RowTables(log, found, self.keys, self.wanted, self.nullable)
-        )
-        weight = np.bincount(folded.page_of_session, weights=log.weight, minlength=len(folded.kept))
+        order = order_pages(log)
+        folded = fold(log, order, *self._what_counts(observations))
+        layout = Layout(log, order, folded)
+        make = RowTables(log, layout, self.keys, self.wanted, self.nullable)
+        plan, rows, tables, coin_tables = self._coins(make)
+        if folded.group is None and len(folded.kept) == log.n_sessions:
+            weight = log.weight[folded.kept].astype(np.float64, copy=False)
+        else:
+            weight = np.bincount(
+                folded.page_of_session, weights=log.weight, minlength=len(folded.kept)
+            ).astype(np.float64)
+        ranks = np.zeros(0, np.int32)
+        if self.lifted:
+            ranks = layout.pick(in_chain(log, log.rank), layout.by_page_shown)
         return EncodedLog(
             log=log,
-            plan=plan,
+            plan=plan.with_based(n for n, table in enumerate(tables) if len(table.first_rows)),
             rows=rows,
-            codes=codes,
-            obs=np.ascontiguousarray(observations[places]),
-            obs_start=obs_start,
-            row_start=group_start[folded.group] if len(lengths) else np.zeros(0, np.int64),
-            weight=weight.astype(np.float64),
-            bucket_start=bucket_starts(folded.hashes),
-            shifts=shifts,
-            ranks=in_chain(log, log.rank)[group_places] if self.lifted else np.zeros(0, np.int32),
+            codes=[layout.with_empty(table.codes, table.level) for table in tables],
+            first_rows=[table.first_rows for table in tables],
+            obs=self._observed(observations, layout),
+            obs_start=layout.obs_start,
+            row_start=layout.row_start,
+            weight=weight,
+            bucket_start=layout.bucket_start,
+            shifts=[
+                count_shift(len(found), True) if table is None else table.shift
+                for found, table in zip(rows, coin_tables, strict=True)
+            ],
+            ranks=_writable(ranks),
             page_of_session=folded.page_of_session,
+            bucket_rows=[
+                np.zeros(0, np.int64) if table is None else table.bucket_rows
+                for table in coin_tables
+            ],
         )
 
+    def _observed(
+        self, observations: NDArray[np.unsignedinteger], layout: Layout
+    ) -> NDArray[np.unsignedinteger]:
+        """The observations page by page; mostly these are just clicks."""
+        if observations.dtype == np.uint8 and np.shares_memory(observations, self.log.click):
+            picked = layout.clicks(layout.by_pattern).view(np.uint8)
+        else:
+            picked = layout.pick(observations, layout.by_pattern)
+        return _writable(np.ascontiguousarray(picked))
+
     # -- pages ---------------------------------------------------------------------------------
-    def _page_hashes(self) -> Hashes:
+    def _what_counts(
+        self, observations: NDArray[np.unsignedinteger]
+    ) -> tuple[list[NDArray[Any]], list[NDArray[Any]], bool]:
+        """The columns that say what pages show, those that say what was seen, in chain order, and
+        whether pages that agree in them may be one."""
         log = self.log
-        if not log.has_query:
-            return hash_values(log.sessions)
-        query = coded(log, "query", "query")
-        hashes = hash_values(query.values)
-        result = mix(np.arange(log.n_sessions))  # pages without results have no query of their own
-        filled = log.lengths > 0
-        result[filled] = hashes[query.codes[log.order[log.starts[:-1][filled]]]]
-        return result
+        static = [k for k in self.coin_of_key if k not in HISTORY_KEYS]
+        if not self.merge or "result" in static or "session" in static:
+            return [], [], False
+        # Pages that are compared have one query and one length. Those that differ in a feature are
+        # kept apart, so that rows which disagree come to light.
+        features = [name for name in self._log_features() if name not in static]
+        told = [k for k in static if k not in ("query", "page_length", "rank")]
+        shown = [labels(log, key, self.coin_of_key[key], key in self.nullable) for key in told]
+        shown += [labels(log, name, "", nullable=True) for name in features if name != "rank"]
+        seen = [observations]
+        has_history = any(k in HISTORY_KEYS for k in self.coin_of_key)
+        if (has_history or "rank" in [*static, *features]) and not log.has_plain_ranks:
+            shown.append(in_chain(log, log.rank))
+        if has_history and not np.shares_memory(observations, log.click):
+            # Histories are made of ranks and clicks; two odd observations may share a number.
+            seen.append(in_chain(log, log.click))
+        return shown, seen, True
 
     def _log_features(self) -> list[str]:
         """Columns that rows get from the log beside their keys."""
@@ -224,13 +281,16 @@ class _Encoder:
         return list(dict.fromkeys(found))
 
     # -- coins ---------------------------------------------------------------------------------
-    def _coins(self, make: RowTables) -> tuple[Plan, list[Rows], list[Codes], list[int]]:
+    def _coins(
+        self, make: RowTables
+    ) -> tuple[Plan, list[Rows], list[RowTable], list[RowTable | None]]:
+        """The plan, the rows of each coin, the tables of row numbers, and the one of each coin."""
         plan, arrays = plan_of(
             self.keys, self.automaton, partial(is_page_constant, self.log), self.lifted
         )
         tables = [make.table(array.coin, array.keys, array.scope) for array in arrays]
         rows: list[Rows] = []
-        shifts: list[int] = []
+        coin_tables: list[RowTable | None] = []
         featured: dict[tuple[Wanted, int], Rows] = {}
         for coin, planned in zip(self.keys, plan.coins, strict=True):
             table = tables[planned.codes] if planned.codes >= 0 else None
@@ -242,8 +302,8 @@ class _Encoder:
                     featured[shared] = make.with_features(coin, found, table, planned.scope)
                 found = featured[shared]
             rows.append(found)
-            shifts.append(count_shift(len(found), True) if table is None else table.shift)
-        return plan, rows, [table.codes for table in tables], shifts
+            coin_tables.append(table)
+        return plan, rows, tables, coin_tables
 
     def _check_lags(self) -> None:
         for edge in self.automaton.edges:
@@ -266,8 +326,9 @@ class _Encoder:
                     )
 
 
-def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+def _writable(values: NDArray[Any]) -> NDArray[Any]:
+    """Kernels are compiled for arrays that can be written to; Polars' own memory cannot."""
+    return values if values.flags.writeable else values.copy()
 
 
 __all__ = ["EncodedLog", "Folded", "encode"]

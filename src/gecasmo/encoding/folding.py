@@ -1,19 +1,28 @@
-"""Put pages in order, and keep one of those that are the same in every way that counts."""
+"""Keep one of those pages that are the same in every way that counts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.encoding.arrays import (
+    chain_places,
+    differing_pages,
+    hash_pages,
+    number_runs,
+    offsets,
+    stable_order,
+)
+from gecasmo.encoding.ordering import N_BUCKETS, PageOrder
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import Hashes, mix
+from gecasmo.logs.hashing import mix
 
 Integers = NDArray[np.int64]
-N_BUCKETS = 256
 _FEW_PAGES = 50_000
-_ODD = np.array([0x9E3779B97F4A7C15], np.uint64)
+_SAMPLED_BUCKETS = 16
 
 
 class Folded(NamedTuple):
@@ -21,123 +30,137 @@ class Folded(NamedTuple):
 
     `kept` are the sessions that stand for themselves and their likes; `page_of_session` is the
     place in `kept` of the session that stands for each. `group` numbers the kept pages by the
-    results they show, whatever was clicked.
+    results they show, whatever was clicked; None where each is a group of its own. `run_start`
+    says where the pages of each query begin among those kept.
     """
 
     kept: Integers
-    page_of_session: Integers
-    group: Integers
-    hashes: Hashes
+    page_of_session: NDArray[np.uint32]
+    group: Integers | None
+    run_start: Integers
 
 
 def fold(
     log: ClickLog,
-    page_hash: Hashes,
-    columns: list[NDArray[np.unsignedinteger]],
-    observations: NDArray[np.unsignedinteger],
+    order: PageOrder,
+    shown: Sequence[NDArray[Any]],
+    seen: Sequence[NDArray[Any]],
     merge: bool,
 ) -> Folded:
-    """Order pages by the hash of their query; fold and group them if that at least halves them.
+    """Fold pages, and group them, if that at least halves them.
 
-    `columns` are the codes that decide which rows a result uses, in chain order, and
-    `observations` what it shows; both must agree for two pages to be the same.
+    Pages of one query are the same if they agree in the columns `shown`, which decide what rows a
+    result uses, and `seen`, which say what was observed; these are in chain order.
     """
+    if not (merge and log.has_query and _is_promising(log, order, shown, seen)):
+        return _apart(order)
+    found = _equal_pages(log, order.sessions, order.run_start, shown, seen)
     n_sessions = log.n_sessions
-    if not (merge and _is_promising(log, page_hash, columns, observations)):
-        kept = np.argsort(page_hash, kind="stable")
-        return Folded(kept, _inverse(kept), np.arange(n_sessions), page_hash[kept])
-    shown = _hash_pages(columns, log.lengths)
-    seen = _hash_pages([observations], log.lengths)
-    half = np.uint64(0xFFFFFFFF)
-    key = (page_hash & ~half) | (shown & half)
-    kept = np.lexsort((seen, key))
-    same_page = _same_as_before(log, kept, key, columns)
-    same_all = same_page & _same_as_before(log, kept, seen, [observations])
-    is_new = ~same_all
-    n_distinct = int(is_new.sum())
-    number = np.cumsum(is_new) - 1
-    if 2 * n_distinct > n_sessions:
-        is_new = np.ones(n_sessions, bool)
-        number = np.arange(n_sessions)
-    page_of_session = np.empty(n_sessions, np.int64)
-    page_of_session[kept] = number
-    group = (np.cumsum(~same_page) - 1)[is_new]
-    kept = kept[is_new]
-    if len(kept) and 2 * (group[-1] + 1) > len(kept):
-        group = np.arange(len(kept))
-    return Folded(kept, page_of_session, group, page_hash[kept])
+    do_fold = 2 * found.n_patterns <= n_sessions
+    n_pages = found.n_patterns if do_fold else n_sessions
+    do_group = 2 * found.n_groups <= n_pages
+    if not (do_fold or do_group) or not _is_right(log, order, found, shown, seen):
+        return _apart(order)
+    if do_fold:
+        first, number = found.pattern_first, found.pattern
+    else:
+        first, number = np.arange(n_sessions), np.arange(n_sessions)
+    # Pages that show the same stand together, in the order in which they first appear.
+    by_group = stable_order(found.group[first], found.n_groups)
+    place = np.empty(n_pages, np.uint32)
+    place[by_group] = np.arange(n_pages, dtype=np.uint32)
+    page_of_session = np.empty(n_sessions, np.uint32)
+    page_of_session[order.sessions] = place[number]
+    first = first[by_group]
+    group = found.group[first] if do_group else None
+    run_start = offsets(found.patterns_of_run) if do_fold else order.run_start
+    return Folded(order.sessions[first], page_of_session, group, run_start)
 
 
-def bucket_starts(hashes: Hashes) -> Integers:
-    """Where each of the 256 buckets begins among pages ordered by hash."""
-    buckets = hashes >> np.uint64(56)
-    return np.searchsorted(buckets, np.arange(N_BUCKETS + 1, dtype=np.uint64)).astype(np.int64)
+def _apart(order: PageOrder) -> Folded:
+    """Every page for itself."""
+    n_sessions = len(order.sessions)
+    page_of_session = np.empty(n_sessions, np.uint32)
+    page_of_session[order.sessions] = np.arange(n_sessions, dtype=np.uint32)
+    return Folded(order.sessions, page_of_session, None, order.run_start)
 
 
-def chain_places(starts: Integers, lengths: Integers, sessions: Integers) -> Integers:
-    """The places in chain order of all results of these sessions, one after the other."""
-    picked = lengths[sessions]
-    ends = np.cumsum(picked)
-    shift = np.repeat(starts[sessions] - (ends - picked), picked)
-    return shift + np.arange(int(ends[-1]) if len(ends) else 0)
+class _Equal(NamedTuple):
+    """Per page in order, the number of its pattern (what it shows and what was seen) and of its
+    group (what it shows), and per number the page that is its first."""
+
+    pattern: Integers
+    pattern_first: Integers
+    group: Integers
+    group_first: Integers
+    patterns_of_run: Integers
+
+    @property
+    def n_patterns(self) -> int:
+        return len(self.pattern_first)
+
+    @property
+    def n_groups(self) -> int:
+        return len(self.group_first)
 
 
-def _inverse(order: Integers) -> Integers:
-    inverse = np.empty(len(order), np.int64)
-    inverse[order] = np.arange(len(order))
-    return inverse
+def _equal_pages(
+    log: ClickLog,
+    sessions: Integers,
+    run_start: Integers,
+    shown: Sequence[NDArray[Any]],
+    seen: Sequence[NDArray[Any]],
+) -> _Equal:
+    """Which pages are equal, as far as hashes can tell."""
+    # Pages are read in the order of the log: memory likes that.
+    by_log = np.sort(sessions)
+    place = sessions if len(by_log) == log.n_sessions else np.searchsorted(by_log, sessions)
+    hashes = hash_pages(shown, log.starts, by_log)
+    both = mix(hashes) + hash_pages(seen, log.starts, by_log)
+    groups = number_runs(hashes[place], run_start)
+    patterns = number_runs(both[place], run_start)
+    n_pages = np.diff(run_start)
+    found = [
+        np.repeat(offsets(one.n_distinct)[:-1], n_pages) + one.numbers for one in (patterns, groups)
+    ]
+    return _Equal(found[0], patterns.first_at, found[1], groups.first_at, patterns.n_distinct)
+
+
+def _is_right(
+    log: ClickLog,
+    order: PageOrder,
+    found: _Equal,
+    shown: Sequence[NDArray[Any]],
+    seen: Sequence[NDArray[Any]],
+) -> bool:
+    """Whether pages are as equal as their hashes: not to fold is never wrong."""
+    likes = np.empty(log.n_sessions, np.int64)
+    likes[order.sessions] = order.sessions[found.group_first[found.group]]
+    if differing_pages(shown, log.starts, likes).any():
+        return False
+    likes[order.sessions] = order.sessions[found.pattern_first[found.pattern]]
+    return not differing_pages(seen, log.starts, likes).any()
 
 
 def _is_promising(
     log: ClickLog,
-    page_hash: Hashes,
-    columns: list[NDArray[np.unsignedinteger]],
-    observations: NDArray[np.unsignedinteger],
+    order: PageOrder,
+    shown: Sequence[NDArray[Any]],
+    seen: Sequence[NDArray[Any]],
 ) -> bool:
     """Whether a sixteenth of the queries says that merging may halve the pages."""
     if log.n_sessions < _FEW_PAGES:
         return True
-    sample = np.flatnonzero(page_hash >> np.uint64(56) < 16)
-    places = chain_places(log.starts, log.lengths, sample)
-    picked = [column[places] for column in columns]
-    shown = _hash_pages(picked, log.lengths[sample])
-    both = _hash_pages([*picked, observations[places]], log.lengths[sample])
-    n_shown, n_both = (len(np.unique(h ^ page_hash[sample])) for h in (shown, both))
+    n_runs = int(order.bucket_runs()[_SAMPLED_BUCKETS])
+    run_start = order.run_start[: n_runs + 1]
+    sample = order.sessions[: run_start[-1]]
+    found = _equal_pages(log, sample, run_start, shown, seen)
     # A little more than half: the rest of the queries may repeat more.
-    return len(sample) == 0 or n_both < 0.75 * len(sample) or n_shown < 0.75 * n_both
+    return (
+        len(sample) == 0
+        or found.n_patterns < 0.75 * len(sample)
+        or found.n_groups < 0.75 * found.n_patterns
+    )
 
 
-def _hash_pages(columns: list[NDArray[np.unsignedinteger]], lengths: Integers) -> Hashes:
-    """One number per page from the codes of its results in order, pages one after the other."""
-    ends = np.cumsum(lengths)
-    starts = ends - lengths
-    place = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(starts, lengths)
-    combined = place.astype(np.uint64) * _ODD
-    factor = _ODD
-    for column in columns:
-        factor = factor * _ODD  # arithmetic modulo 2**64, on purpose
-        combined += column * factor
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mix(combined))])
-    return mix((total[ends] - total[starts]) + lengths.astype(np.uint64))
-
-
-def _same_as_before(
-    log: ClickLog, kept: Integers, hashes: Hashes, columns: list[NDArray[np.unsignedinteger]]
-) -> NDArray[np.bool_]:
-    """Which pages equal the page before them in `kept`; hashes only say where to look."""
-    same = np.zeros(len(kept), bool)
-    ordered, lengths = hashes[kept], log.lengths[kept]
-    same[1:] = (ordered[1:] == ordered[:-1]) & (lengths[1:] == lengths[:-1])
-    candidates = np.flatnonzero(same)
-    if not len(candidates):
-        return same
-    here = chain_places(log.starts, log.lengths, kept[candidates])
-    before = chain_places(log.starts, log.lengths, kept[candidates - 1])
-    differ = np.zeros(len(here), bool)
-    for column in columns:
-        differ |= column[here] != column[before]
-    total = np.concatenate([[0], np.cumsum(differ)])
-    ends = np.cumsum(log.lengths[kept[candidates]])
-    n_differ = total[ends] - total[ends - log.lengths[kept[candidates]]]
-    same[candidates[n_differ > 0]] = False
-    return same
+__all__ = ["N_BUCKETS", "Folded", "chain_places", "fold"]

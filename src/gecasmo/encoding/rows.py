@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
@@ -68,19 +67,15 @@ class Rows:
 
 
 class LazyRows(Rows):
-    """Rows whose key values are looked up on demand: value i of a key is `values[codes[i]]`."""
+    """Rows whose key values are looked up on demand."""
 
-    def __init__(self, keys: Sequence[str], coded: Sequence[tuple[pl.Series, Any]], n: int):
+    def __init__(self, keys: Sequence[str], values: Callable[[], Sequence[pl.Series]], n: int):
         super().__init__(keys, [], n)
-        self._coded = coded
+        self._values = values
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        columns = [
-            values.gather(pl.Series(codes)).alias(key)
-            for key, (values, codes) in zip(self.keys, self._coded, strict=True)
-        ]
-        return pl.DataFrame(columns)
+        return pl.DataFrame([c.alias(k) for k, c in zip(self.keys, self._values(), strict=True)])
 
 
 class _FeaturedRows(Rows):

@@ -4,56 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.columns import coded, dense, in_chain
+from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs, offsets
+from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
+from gecasmo.encoding.labelled import combined
+from gecasmo.encoding.layout import Layout, Level
 from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
 from gecasmo.errors import ModelError
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 
-Codes = NDArray[np.uint32]
 Integers = NDArray[np.int64]
+Numbers = NDArray[np.unsignedinteger[Any]]
 
 # Tables that pages of several buckets add to are kept per bucket up to this many bytes in all.
 _MAX_TABLE_BYTES = 64 * 2**20
 _MIN_TABLES_LOG2 = 2
+# Of a large log, whether rows of a key without the query happen to keep to their buckets is looked
+# at only where a table for each bucket would be dear.
+_MANY_ROWS = 1024
+NOTHING: NDArray[np.uint32] = np.zeros(0, np.uint32)
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where results stand in chain order, for the pages that kernels read.
-
-    `by_pattern` has the results of every page; pages that show the same, whatever was clicked, are
-    a group and share those of `by_page_shown`.
-    """
-
-    kept: Integers  # the sessions that stand for themselves and their likes
-    lengths: Integers
-    by_pattern: Integers
-    buckets: NDArray[np.uint8]
-    group_lengths: Integers
-    by_page_shown: Integers
-    group_buckets: NDArray[np.uint8]
-
-
-class RowTable(NamedTuple):
+class RowTable:
     """The rows of a key and who uses them.
 
-    `codes` has a row number for each of `places` (results in chain order, or one result a page);
-    `example` says for each row at which of them it occurs.
+    `codes` has a number for each place of a level. If `first_rows` is not empty it has a row for
+    each page, from which the numbers on this page count; else the numbers are rows.
+    `bucket_rows` says where the rows of each of the 256 buckets begin; it is empty where buckets
+    share rows.
     """
 
     rows: Rows
-    codes: Codes
+    codes: Numbers
     shift: int
-    places: NDArray[np.int64]
-    example: NDArray[np.int64]
+    level: Level
+    first_rows: NDArray[np.uint32]
+    bucket_rows: Integers
+    run_rows: Integers  # where the rows of each query begin, if rows are of queries
+
+    @cached_property
+    def numbers(self) -> NDArray[Any]:
+        """The row at each place."""
+        if not len(self.first_rows):
+            return self.codes
+        sizes = np.diff(self.level.run_start)
+        return np.repeat(self.run_rows[:-1].astype(np.uint32), sizes) + self.codes
+
+    @cached_property
+    def example(self) -> Integers:
+        """Some place where each row occurs."""
+        example = np.empty(len(self.rows), np.int64)
+        example[self.numbers] = np.arange(len(self.numbers))
+        return example
 
 
 class RowTables:
@@ -65,50 +76,89 @@ class RowTables:
     def __init__(
         self,
         log: ClickLog,
-        places: Places,
+        layout: Layout,
         keys: Mapping[str, tuple[str, ...]],
         wanted: Mapping[str, Wanted],
         nullable: set[str],
     ) -> None:
-        self.log, self.places, self.keys = log, places, keys
+        self.log, self.layout, self.keys = log, layout, keys
         self.wanted, self.nullable = wanted, nullable
 
     def table(self, coin: str, keys: Sequence[str], scope: str) -> RowTable:
         """The row numbers of a key per result (or page), and the rows."""
-        if scope == "page":
-            # Any result of the page will do; pages without results never read their code.
-            starts = self.log.starts[:-1][self.places.kept]
-            places = np.minimum(starts, max(self.log.n_results - 1, 0))
-            buckets = self.places.buckets
-        elif any(key in HISTORY_KEYS for key in keys):
-            places, buckets = (
-                self.places.by_pattern,
-                np.repeat(self.places.buckets, self.places.lengths),
-            )
-        else:
-            places = self.places.by_page_shown
-            buckets = np.repeat(self.places.group_buckets, self.places.group_lengths)
+        level = self.layout.level(keys, scope)
         if not keys or not self.log.n_results:
-            one = np.zeros(min(len(places), 1), np.int64)
-            return RowTable(ONE_ROW, np.zeros(len(places), np.uint32), 0, places, one)
-        parts = [coded(self.log, key, coin, key in self.nullable) for key in keys]
-        chosen = [in_chain(self.log, part.codes)[places] for part in parts]
-        combined = chosen[0].astype(np.int64)
-        size = len(parts[0].values)
-        for part, codes in zip(parts[1:], chosen[1:], strict=True):
-            if size * len(part.values) >= 2**62:
-                combined = dense(combined)[0].astype(np.int64)
-                size = int(combined.max()) + 1
-            combined = combined * len(part.values) + codes
-            size *= len(part.values)
-        numbers, distinct = dense(combined)
+            n_codes = len(self.layout.kept) if scope == "page" else level.n_places
+            codes = np.zeros(n_codes, np.uint32)
+            return RowTable(ONE_ROW, codes, 0, level, NOTHING, _none(), _none())
+        if self.log.has_query and "query" in keys:
+            table = self._by_query(coin, keys, level)
+        else:
+            table = self._by_value(coin, keys, level)
+        return table
+
+    def _by_query(self, coin: str, keys: Sequence[str], level: Level) -> RowTable:
+        """Rows that belong to queries are numbered query by query, as they appear."""
+        others = [key for key in keys if key != "query"]
+        if others:
+            parts = [self.layout.at(key, coin, key in self.nullable, level) for key in others]
+            found, values = combined(parts)
+            runs = number_runs(found, level.run_start)
+            columns = dict(zip(others, values(found[runs.first_at]), strict=True))
+            local, n_distinct = runs.numbers, runs.n_distinct
+        else:
+            local = np.zeros(level.n_places, np.uint32)
+            n_distinct = (np.diff(level.run_start) > 0).astype(np.int64)
+            columns = {}
+        run_rows = offsets(n_distinct)
+        columns["query"] = self._queries(n_distinct)
+        rows = Rows(keys, [columns[key] for key in keys], int(run_rows[-1]))
+        codes, first_rows = self._narrowed(local, n_distinct, run_rows, level)
+        bucket_rows = run_rows[self.layout.bucket_runs]
+        return RowTable(rows, codes, 8, level, first_rows, bucket_rows, run_rows)
+
+    def _narrowed(
+        self, local: NDArray[np.uint32], n_distinct: Integers, run_rows: Integers, level: Level
+    ) -> tuple[Numbers, NDArray[np.uint32]]:
+        """Row numbers as small as may be: by themselves, or counted from a row of each page."""
+        by_itself = narrowest(int(run_rows[-1]))
+        from_first = narrowest(int(n_distinct.max(initial=0)))
+        narrow = is_large(level.n_places) and not level.is_by_page
+        first_of_run = run_rows[:-1].astype(np.uint32)
+        if narrow and np.dtype(from_first).itemsize < np.dtype(by_itself).itemsize:
+            sizes = np.diff(self.layout.run_start)
+            return local.astype(from_first), np.repeat(first_of_run, sizes)
+        local += np.repeat(first_of_run, np.diff(level.run_start))
+        return (local.astype(by_itself) if narrow else local), NOTHING
+
+    def _queries(self, n_distinct: Integers) -> pl.Series:
+        """The query of each row."""
+        log, layout = self.log, self.layout
+        has_rows = n_distinct > 0
+        first = log.starts[layout.kept[layout.run_start[:-1][has_rows]]]
+        row = first if log.is_sorted else log.order[first]
+        values = log.column("query").gather(pl.Series(row))
+        return values.gather(pl.Series(np.repeat(np.arange(len(row)), n_distinct[has_rows])))
+
+    def _by_value(self, coin: str, keys: Sequence[str], level: Level) -> RowTable:
+        """Rows that several queries may share are numbered by their values."""
+        parts = [self.layout.at(key, coin, key in self.nullable, level) for key in keys]
+        found, values = combined(parts)
+        codes, distinct = dense(found)
         n_rows = len(distinct)
-        example = np.empty(n_rows, np.int64)  # some place where each row occurs
-        example[numbers] = np.arange(len(numbers))
-        values = [(p.values, codes[example]) for p, codes in zip(parts, chosen, strict=True)]
-        spans = bool((buckets[example][numbers] != buckets).any())
-        rows = LazyRows(keys, values, n_rows)
-        return RowTable(rows, numbers, count_shift(n_rows, spans), places, example)
+        if not is_large(level.n_places) or level.is_by_page:
+            codes = codes.astype(np.uint32, copy=False)
+        is_dear = n_rows > _MANY_ROWS or not is_large(level.n_places)
+        spans = not is_dear or self._spans_buckets(codes, n_rows, level)
+        rows = LazyRows(keys, lambda: values(distinct), n_rows)
+        return RowTable(rows, codes, count_shift(n_rows, spans), level, NOTHING, _none(), _none())
+
+    def _spans_buckets(self, codes: Numbers, n_rows: int, level: Level) -> bool:
+        """Whether pages of several buckets use a row."""
+        buckets = self.layout.buckets(level)
+        of_row = np.zeros(n_rows, np.uint8)
+        of_row[codes] = buckets
+        return bool((of_row[codes] != buckets).any())
 
     def with_features(self, coin: str, rows: Rows, table: RowTable | None, scope: str) -> Rows:
         """The rows with the columns that the coin's form reads."""
@@ -128,7 +178,8 @@ class RowTables:
                 # What clicks say may not decide a feature: predictions without clicks need it too.
                 self._check_agreement(coin, columns, self.table(coin, static, scope), scope)
             self._check_agreement(coin, columns, table, scope)
-            row_of_log = pl.Series(self.log.order[table.places[table.example]])
+            in_chain_order = self.layout.places(table.level)[table.example]
+            row_of_log = pl.Series(self.log.order[in_chain_order])
             for name in columns:
                 if name in self.log.columns:
                     column = usable(self.log.column(name), coin, need.allow_missing)
@@ -144,12 +195,14 @@ class RowTables:
         """Refuse features that differ where the key is the same."""
         if "result" in table.rows.keys:
             return
-        numbers, places = table.codes, table.places
+        numbers, table_places = table.numbers, self.layout.places(table.level)
+        places = table_places
         if scope == "page":
-            numbers, places = np.repeat(numbers, self.places.lengths), self.places.by_pattern
+            numbers = np.repeat(numbers, self.log.lengths[table.level.sessions])
+            places = self.layout.places(self.layout.by_pattern)
         for name in columns:
-            codes = chain_codes(self.log, name, coin, self._is_nullable(name))
-            typical = codes[table.places[table.example]]
+            codes = in_chain(self.log, coded(self.log, name, coin, self._is_nullable(name)).codes)
+            typical = codes[table_places[table.example]]
             differs = codes[places] != typical[numbers]
             if differs.any():
                 place = int(np.argmax(differs))
@@ -171,12 +224,6 @@ class RowTables:
         return name in self.nullable or all(name not in listed for listed in self.keys.values())
 
 
-def chain_codes(log: ClickLog, name: str, coin: str, nullable: bool) -> Codes:
-    """A column as codes, page by page and rank by rank."""
-    codes: Codes = in_chain(log, coded(log, name, coin, nullable).codes)
-    return codes
-
-
 def count_shift(n_rows: int, spans_buckets: bool) -> int:
     """How many of the 256 buckets share a table of counts, as a power of two.
 
@@ -189,3 +236,7 @@ def count_shift(n_rows: int, spans_buckets: bool) -> int:
     while (256 >> shift) * n_rows * 16 > _MAX_TABLE_BYTES and shift < 8 - _MIN_TABLES_LOG2:
         shift += 1
     return shift
+
+
+def _none() -> Integers:
+    return np.zeros(0, np.int64)

@@ -66,3 +66,14 @@ def informed_evidence(state: TableState, information: Floats, factor: float = 1.
     slope = np.maximum(state.probability * (1 - state.probability), 1e-12)
     prior = prior_of(state).sum(axis=0)
     return evidence(state, prior + factor * np.maximum(information / slope - prior, 0.0))
+
+
+def capped(state: TableState, found: Floats, counts: Floats) -> Floats:
+    """Evidence that is worth no more than the expected flips; hidden flips only take away.
+
+    Where it is worth as much but for rounding nothing was hidden, and then it is just that much.
+    """
+    flips = counts.sum(axis=0)
+    worth = found.sum(axis=0)
+    worth = np.where(worth > (1 - 1e-3) * flips, flips, worth)
+    return evidence(state, prior_of(state).sum(axis=0) + worth)

@@ -47,25 +47,6 @@ class LogisticMemory:
         information[np.ix_(place, place)] = self.decay * self._information(prior)
         return LogisticState(coding, coefficients, past=Past(coefficients, slope, information))
 
-    def known(self, state: LogisticState) -> Floats:
-        """The information of the past on each coefficient."""
-        assert state.past is not None
-        return np.diag(state.past.information)
-
-    def pull(self, state: LogisticState) -> Floats:
-        """How the past pulls at where it stands itself."""
-        assert state.past is not None
-        prior = self.form.precision(len(state.coefficients))
-        return prior * state.coefficients - state.past.slope_at(state.coefficients)
-
-    def moved(self, state: LogisticState, moves: Floats) -> LogisticState:
-        """The state with the past, and with it the coefficients, moved by so much."""
-        past = state.past
-        assert past is not None
-        prior = self.form.precision(len(state.coefficients))
-        past = replace(past, at=past.at + moves, slope=past.slope + self.decay * prior * moves)
-        return replace(state, coefficients=state.coefficients + moves, past=past)
-
     def alone(self, state: LogisticState) -> LogisticState:
         """Without the past."""
         return replace(state, past=None)

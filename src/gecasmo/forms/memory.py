@@ -34,15 +34,6 @@ class Memory(Protocol):
     def begin(self, rows: Rows) -> FormState:
         """The state to climb from, on the rows of the new log, with the past as its prior."""
 
-    def known(self, state: FormState) -> Floats:
-        """The information of the past on each entry of the form's vector, all else held."""
-
-    def pull(self, state: FormState) -> Floats:
-        """How the past pulls at where it stands: the slope of what it says by its own place."""
-
-    def moved(self, state: FormState, moves: Floats) -> FormState:
-        """The state with the past, and with it all it says, moved by so much in its vector."""
-
     def alone(self, state: FormState) -> FormState:
         """A state of the climb with the past taken out: what the new log says by itself."""
 

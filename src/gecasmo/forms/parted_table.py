@@ -36,7 +36,7 @@ Integers = NDArray[np.int64]
 # Columns of expected counts in a part file, beside those of a saved table.
 TAILS, HEADS = "*counted tails*", "*counted heads*"
 # So many rows at most are kept in memory from one question to the next.
-_CACHED_ROWS = 2_000_000
+_CACHED_ROWS = 500_000
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ class PartedTable:
             yield found.state, found.counts
 
     def between(self, first: int, last: int) -> tuple[TableState, Floats]:
-        """The parts from `first` up to but not including `last`, as one."""
-        if last == first + 1:
+        """The parts from `first` up to but not including `last`, as one; nothing of it is kept."""
+        if last == first + 1 and first in self._read:
             return self.part(first)
         found = self._assembled(range(first, last))
         return found.state, found.counts
@@ -197,25 +197,21 @@ class PartedTable:
 
     def _asked(self, rows: Rows, ask: Callable[[TableState, Rows], Any]) -> list[Any]:
         """Answers of the parts that rows belong to, in the order of the rows."""
-        answers: list[Any] | None = None
+        if not len(rows):
+            return list(ask(self.like, rows))
+        if "query" not in rows.keys:  # as a log without results has them: any table will do
+            some_part = next((n for n, file in enumerate(self.files) if file.n_rows), 0)
+            return list(ask(self.part(some_part)[0], rows))
+        answers: list[Any] = []
         for number, places in self.routed(rows.frame["query"]):
             chosen = pl.Series(places)
             some = Rows(
                 self.keys, [rows.frame[key].gather(chosen) for key in self.keys], len(places)
             )
-            for column, found in enumerate(given := ask(self.part(number)[0], some)):
-                if answers is None:
-                    answers = [None] * len(given)
-                if found is None:
-                    continue
-                if answers[column] is None:
-                    answers[column] = np.empty(len(rows), found.dtype)
-                elif found.dtype.kind == "U":  # texts may be longer than those of parts before
-                    wide = np.promote_types(answers[column].dtype, found.dtype)
-                    answers[column] = answers[column].astype(wide)
-                answers[column][places] = found
-        if answers is None:  # no rows at all
-            return list(ask(self.like, Rows(self.keys, rows.frame.get_columns(), 0)))
+            given = ask(self.part(number)[0], some)
+            answers = answers or [None] * len(given)
+            for column, found in enumerate(given):
+                answers[column] = _with(answers[column], places, found, len(rows))
         return answers
 
     def routed(self, query: pl.Series) -> Iterator[tuple[int, Integers]]:
@@ -225,6 +221,18 @@ class PartedTable:
         numbers, starts = np.unique(part[order], return_index=True)
         for number, places in zip(numbers, np.split(order, starts[1:]), strict=False):
             yield int(number), places
+
+
+def _with(answer: Any, places: Integers, found: Any, n_rows: int) -> Any:
+    """An answer with some of its places filled."""
+    if found is None:  # nobody knows, and nobody will in other parts
+        return None
+    if answer is None:
+        answer = np.empty(n_rows, found.dtype)
+    # Texts may be longer than those of parts before.
+    answer = answer.astype(np.promote_types(answer.dtype, found.dtype), copy=False)
+    answer[places] = found
+    return answer
 
 
 def part_of(query: pl.Series, n_parts: int) -> Integers:

@@ -10,18 +10,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.evidence import floor_of, strength_of
+from gecasmo.forms.evidence import capped, floor_of, strength_of
 from gecasmo.forms.memory import Integers, Union
 from gecasmo.forms.priors import Grouping, Priors, group_rows
 from gecasmo.forms.protocol import Floats
 from gecasmo.forms.table import Table, TableState
 
-# From fewer rows nobody tells how others would move.
-_FEWEST = 50
 # How far a learned prior may be from the best one, as in a fit.
 _TOLERANCE = 0.02
 # Better priors for heads and tails of rows, their groups, priors so far, and which are given.
@@ -32,6 +29,8 @@ class TableMemory:
     """The `Memory` of a table."""
 
     def __init__(self, form: Table, state: TableState, counts: Floats, decay: float) -> None:
+        if not isinstance(state, TableState):
+            raise ModelError("its rows live in files, which only a fit of the whole log writes")
         self.before, self.decay = state, decay
         self.counts = decay * counts
         self.is_learned = state.priors is not None
@@ -45,9 +44,7 @@ class TableMemory:
         self.original = form
         # A table whose prior is given, so that nobody learns it while the past is part of it.
         self.form = Table(form.pseudo_counts, form.start, form.fixed, form.key)
-        self.past = self.counts[::-1] if state.evidence is None else decay * state.evidence
-        if state.is_fixed is not None:
-            self.past = np.where(state.is_fixed, 0.0, self.past)
+        self.past = decay * _evidence_of(state, counts)
 
     def begin(self, rows: Rows) -> TableState:
         """Where the past left the rows; new ones begin as their prior says."""
@@ -94,35 +91,6 @@ class TableMemory:
             evidence=None,
         )
 
-    def known(self, state: TableState) -> Floats:
-        """The information of the past on each row's logit."""
-        known: Floats = self.union.of_old(self.past, 0.0).sum(axis=0)
-        return np.maximum(known, 0.0) * state.probability * (1 - state.probability)
-
-    def pull(self, state: TableState) -> Floats:
-        """How the past pulls at where it stands itself: its slope by the logits of rows."""
-        heads, tails = self._pseudo()
-        slope = (heads + tails) * state.probability - heads
-        return np.where(self._is_open(state), slope, 0.0)
-
-    def moved(self, state: TableState, moves: Floats) -> TableState:
-        """The state with the past, and with it the rows, moved by so much in their logits."""
-        moves = np.where(self._is_open(state), moves, 0.0)
-        from scipy.special import expit, logit
-
-        unseen = self._moves_of_unseen(state.probability, moves)
-        found = self.union.found[~self.union.is_new]
-        unseen[found] = moves[~self.union.is_new]
-        together = np.maximum(self.prior[:, : len(unseen)] + self.past, 1e-12)
-        centre = expit(np.log(together[0] / together[1]) + unseen)
-        strength = together.sum(axis=0)
-        shifted = np.stack([strength * centre, strength * (1 - centre)])
-        shifted -= self.prior[:, : len(unseen)]
-        self.past = np.where(unseen != 0, shifted, self.past)
-        inside = np.clip(state.probability, 1e-12, 1 - 1e-12)
-        probability = np.where(moves != 0, expit(logit(inside) + moves), state.probability)
-        return replace(state, probability=probability, pseudo=self._pseudo())
-
     def alone(self, state: TableState) -> TableState:
         """The prior without the past."""
         pseudo = self.prior[:, self.union.place]
@@ -146,7 +114,9 @@ class TableMemory:
             spread=None,
             centre=None,
         )
-        return (after if alone is None else self._with_spread(after, state, alone)), total
+        if alone is None:
+            return after, total
+        return self._with_spread(after, state, alone, _evidence_of(alone, counts)), total
 
     # -- parts of it ---------------------------------------------------------------------------
     def _pseudo(self) -> Floats:
@@ -155,31 +125,10 @@ class TableMemory:
         pseudo: Floats = np.maximum(self.prior[:, self.union.place] + past, 0.0)
         return pseudo
 
-    def _is_open(self, state: TableState) -> NDArray[np.bool_]:
-        """Rows of the new log that have a past, and are not given."""
-        is_open: NDArray[np.bool_] = ~self.union.is_new
-        return is_open if state.is_fixed is None else is_open & ~state.is_fixed
-
-    def _moves_of_unseen(self, probability: Floats, moves: Floats) -> Floats:
-        """How far old rows move: as rows of the new log that are as probable do."""
-        n = len(self.before.probability)
-        used = np.flatnonzero(moves)
-        if len(used) < _FEWEST:
-            return np.zeros(n)
-        order = used[np.argsort(probability[used], kind="stable")]
-        bins = np.array_split(order, min(20, len(order) // 10))
-        at = [float(probability[b].mean()) for b in bins]
-        usual = [float(np.median(moves[b])) for b in bins]
-        found: Floats = np.interp(self.before.probability, at, usual)
-        if self.before.is_fixed is not None:
-            found = np.where(self.before.is_fixed, 0.0, found)
-        return found
-
     def _evidence(self, state: TableState, counts: Floats) -> Floats:
         """Heads and tails of all rows, from all logs."""
         evidence: Floats = self.union.widened(self.past, 0.0)
-        day = counts[::-1] if state.evidence is None else state.evidence
-        evidence[:, self.union.place] += day
+        evidence[:, self.union.place] += _evidence_of(state, counts)
         return evidence
 
     def _priors(self) -> tuple[Priors | None, Grouping | None]:
@@ -216,30 +165,57 @@ class TableMemory:
         known[self.union.place] = state.probability
         return known
 
-    def _with_spread(self, after: TableState, state: TableState, alone: TableState) -> TableState:
-        """Spreads from what the past and the new log are worth together.
-
-        Each is worth what it says with shared coins open too, and that adds up.
-        """
-        place, n = self.union.place, len(self.before.probability)
+    def _with_spread(
+        self, after: TableState, state: TableState, alone: TableState, day: Floats
+    ) -> TableState:
+        """Spreads from what the past and the new log are worth together."""
+        place, before = self.union.place, self.before
+        n = len(before.probability)
         prior = self.prior.sum(axis=0) + floor_of(after, self.prior)
-        strength = prior.copy()
-        strength[:n] += self.decay * self._worth(self.before, prior[:n], self.past / self.decay)
-        strength[place] += self._worth(alone, prior[place], alone.evidence)
+        worth = np.zeros_like(prior)
+        worth[:n] = self.decay * _worth(before, prior[:n], self.past / self.decay)
+        held = self.union.of_old(self.past.sum(axis=0), 0.0)
+        worth[place] = _together(worth[place], held, _worth(alone, prior[place], day))
+        strength = prior + worth
         centre = after.probability.copy()
+        if before.centre is not None:  # of lopsided beliefs the mean is not the most likely
+            centre[:n] += before.centre - before.probability
         if state.centre is not None:
             centre[place] = state.centre
+        centre = np.clip(centre, 0.0, 1.0)
         spread = np.sqrt(centre * (1 - centre) / (np.maximum(strength, 0.0) + 1))
         if after.is_fixed is not None:
             spread = np.where(after.is_fixed, 0.0, spread)
         return replace(after, spread=spread, centre=centre)
 
-    @staticmethod
-    def _worth(state: TableState, prior: Floats, evidence: Any) -> Floats:
-        """The flips beyond the prior that the spread of rows stands for; at most the evidence."""
-        most = np.full(len(prior), np.inf) if evidence is None else evidence.sum(axis=0)
-        if state.spread is None or state.centre is None:
-            return np.where(np.isfinite(most), most, 0.0)
-        told = strength_of(state.centre, state.spread) - prior
-        worth: Floats = np.minimum(np.where(np.isfinite(told), told, most), most)
-        return worth
+
+def _evidence_of(state: TableState, counts: Floats) -> Floats:
+    """What a log says of each row; without spreads hidden flips are taken for seen ones."""
+    if state.evidence is not None:
+        return capped(state, state.evidence, counts)
+    heads: Floats = counts[::-1]
+    return heads if state.is_fixed is None else np.where(state.is_fixed, 0.0, heads)
+
+
+def _worth(state: TableState, prior: Floats, evidence: Floats) -> Floats:
+    """The flips beyond the prior that the spread of rows stands for; at most the evidence."""
+    most: Floats = evidence.sum(axis=0)
+    if state.spread is None or state.centre is None:
+        return most
+    told = strength_of(state.centre, state.spread) - prior
+    worth: Floats = np.minimum(np.where(np.isfinite(told), told, most), most)
+    return worth
+
+
+def _together(past: Floats, held: Floats, day: Floats) -> Floats:
+    """What the past and a new log are worth together, with shared coins open, in flips.
+
+    Where the past is worth `past` but was held on to as if it were worth `held`, by the coin itself
+    and by the rows that go with it, the new log moved the estimate by less than it should have, and
+    the error of the past stays in it (docs/updates.md).
+    """
+    has_both = (past > 0) & (day > 0)
+    a, b = np.where(has_both, past, 1.0), np.where(has_both, day, 1.0)
+    gain = b / (b + np.maximum(2 * held - a, a))
+    together: Floats = 1 / ((1 - gain) ** 2 / a + gain**2 / b)
+    return np.where(has_both, together, past + day)

@@ -5,6 +5,7 @@ from gecasmo.judgments.formats import FORMATS, JudgmentFormat, Written
 from gecasmo.judgments.grading import RULES, Grading
 from gecasmo.judgments.judge import judge
 from gecasmo.judgments.judged import Judgments
+from gecasmo.judgments.parted import PartedJudgments
 from gecasmo.judgments.propensity import propensities, write_propensities
 from gecasmo.judgments.worth import WorthJudging
 
@@ -15,6 +16,7 @@ __all__ = [
     "JudgmentFormat",
     "Judgments",
     "JudgmentsError",
+    "PartedJudgments",
     "WorthJudging",
     "Written",
     "judge",

@@ -10,15 +10,14 @@ import polars as pl
 from gecasmo.judgments.printing import fitted, printable, text_width
 
 if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
+    from gecasmo.judgments.counting import Told
 
-_TOP = 8
 _ANY = "interval covers all grades"
 
 
-def as_text(judgments: Judgments) -> str:
+def as_text(judgments: Told) -> str:
     """Counts per grade, share of insufficient pairs, the rule, and the most examined pairs."""
-    n, n_bad = len(judgments.frame), judgments.n_insufficient
+    n, n_bad = len(judgments), judgments.n_insufficient
     lines = [
         f"{n:,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
@@ -38,8 +37,7 @@ def as_text(judgments: Judgments) -> str:
         part for line in lines for part in textwrap.wrap(line, text_width(), subsequent_indent="  ")
     ]
     lines += ["", f"  {'grade':<14}{'pairs':>10}{'of pairs':>11}{'of examinations':>18}"]
-    looks = judgments.frame.group_by("grade").agg(pl.sum("examinations"))
-    examined = dict(looks.rows())  # null is the grade of insufficient pairs
+    examined = judgments.counted.examined
     total = max(sum(examined.values()), 1e-300)
     counts: list[tuple[int | None, int]] = [*judgments.by_grade.items(), (None, n_bad)]
     for grade, count in counts:
@@ -47,8 +45,8 @@ def as_text(judgments: Judgments) -> str:
         pairs, seen = (percent(part) for part in parts)
         name = "insufficient" if grade is None else grade
         lines.append(f"  {name:<14}{count:>10,}{pairs:>11}{seen:>18}")
-    top = judgments.frame.sort("examinations", descending=True, maintain_order=True).head(_TOP)
-    if len(top):
+    top = judgments.counted.top
+    if top is not None and len(top):
         lines += ["", "most examined", *_table(top)]
     return "\n".join(lines)
 
@@ -67,7 +65,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _limits(judgments: Judgments) -> str:
+def _limits(judgments: Told) -> str:
     few = f"fewer than {judgments.min_examinations:g} examinations"
     if judgments.max_width is None:
         return f"{few}, or no interval, unless it rests on features; or {_ANY}"

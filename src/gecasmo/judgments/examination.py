@@ -14,6 +14,8 @@ from gecasmo.forms.table import TableState
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
+from gecasmo.model.simulating import unfolded
+from gecasmo.model.streaming import Partitioned, over_partitions, some_partitions
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -110,21 +112,55 @@ def _has_given_rows(state: Any) -> bool:
 
 def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
     """Mean over pages of the probability that each of these ranks is looked at."""
+    return mean_looks(looks_by_rank(model, coins, log), ranks)
+
+
+def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats:
+    """The weight of results that could be clicked, and of looks at them, `[which, rank]`."""
     liked = np.ones(log.n_results)
     for coin in coins:
         liked = liked * model.probability(coin, log)
     usable = liked > _SMALLEST
     looked = np.asarray(model.predict_clicks(log))[usable] / liked[usable]
     weight = log.weight[log.page][usable]
-    place = np.searchsorted(ranks, log.rank[usable])
-    total = np.bincount(place, weights=weight, minlength=len(ranks))
+    n_ranks = int(log.rank.max(initial=0)) + 1
+    sums = [
+        np.bincount(log.rank[usable], weights=weight * each, minlength=n_ranks)
+        for each in (np.ones(len(weight)), looked)
+    ]
+    return np.stack(sums)
+
+
+def stored_looks(
+    model: Model, coins: tuple[str, ...], log: Partitioned
+) -> tuple[NDArray[np.int64], Floats, float]:
+    """The ranks of a stored log, `looks_by_rank` of all its pages, and their weight."""
+    ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
+    for part, shown, own in over_partitions(
+        model,
+        log,
+        lambda view, pages: (
+            looks_by_rank(view, coins, pages),
+            np.unique(pages.rank),
+            float(pages.weight.sum()),
+        ),
+    ):
+        wide = np.zeros((2, max(part.shape[1], sums.shape[1])))
+        wide[:, : sums.shape[1]] += sums
+        wide[:, : part.shape[1]] += part
+        ranks, sums, weight = np.union1d(ranks, shown), wide, weight + own
+    return ranks, sums, weight
+
+
+def mean_looks(sums: Floats, ranks: NDArray[Any]) -> Floats:
+    """From sums to the mean probability that each of these ranks is looked at."""
+    total, looks = sums[:, ranks]
     if not np.all(total > 0):
         raise JudgmentsError(
             f"At rank {ranks[int(np.argmin(total > 0))]} no page has a result that could be "
             "clicked, so there is no telling who looks there."
         )
-    means = np.bincount(place, weights=weight * looked, minlength=len(ranks)) / total
-    return np.asarray(np.clip(means, 0.0, 1.0), dtype=np.float64)
+    return np.asarray(np.clip(looks / total, 0.0, 1.0), dtype=np.float64)
 
 
 def some_queries(log: ClickLog, rng: np.random.Generator) -> ClickLog:
@@ -142,6 +178,26 @@ def some_queries(log: ClickLog, rng: np.random.Generator) -> ClickLog:
     first = np.full(log.rank.max() + 1, turn.max() + 1)  # in this order, to have each rank
     np.minimum.at(first, log.rank, turn[log.page])
     return log.take((turn <= cut) | np.isin(turn, first))
+
+
+def some_stored_queries(
+    model: Model, log: Partitioned, rng: np.random.Generator
+) -> tuple[Model, ClickLog]:
+    """The same of a stored log, with the model for them; pages come as often as they occurred.
+
+    Queries with more pages than are wanted in all would crowd out the others, and are left out.
+    """
+    view, pages = some_partitions(model, log, _PAGES, int(rng.integers(2**31)))
+    group = np.arange(pages.n_sessions)
+    if pages.has_query:
+        group = pages.session_column("query").rank("dense").fill_null(0).to_numpy()
+    group = group.astype(np.int64)
+    weight = np.bincount(group, weights=pages.weight)
+    order = rng.permutation(np.flatnonzero(weight > 0))
+    light = order[weight[order] <= _PAGES]
+    order = light if len(light) else order[[np.argmin(weight[order])]]
+    n_taken = int(np.searchsorted(np.cumsum(weight[order]), _PAGES)) + 1
+    return view, unfolded(pages.take(np.isin(group, order[:n_taken])))
 
 
 class Draws:

@@ -108,7 +108,13 @@ def grading_of(
         return Grading(rule, grades, tuple(float(cut) for cut in thresholds))
     if not rule.startswith("quantile") or judged.is_empty():
         return Grading(rule, grades, tuple(steps.tolist()))
-    cuts = tuple(quantile_cuts(judged["relevance"].to_numpy(), grades).tolist())
+    return by_cuts(rule, quantile_cuts(judged["relevance"].to_numpy(), grades), judged)
+
+
+def by_cuts(rule: str, found: Floats, judged: pl.DataFrame) -> Grading:
+    """A rule of quantiles whose cut points over all pairs are known."""
+    cuts = tuple(found.tolist())
+    grades, steps = len(cuts) + 1, np.arange(1, len(cuts) + 1) / (len(cuts) + 1)
     if rule == "quantile":
         return Grading(rule, grades, cuts)
     if "query" not in judged.columns:

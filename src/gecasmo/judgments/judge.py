@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import polars as pl
-
 from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.examination import scale_remark
-from gecasmo.judgments.grading import Grading, check_rule, grading_of
-from gecasmo.judgments.judged import INSUFFICIENT, JUDGED, Judgments
-from gecasmo.judgments.pairs import relevance_coins, relevance_frame
-from gecasmo.judgments.printing import printable
+from gecasmo.judgments.grading import check_rule
+from gecasmo.judgments.judged import Judgments
+from gecasmo.judgments.pairs import relevance_frame
+from gecasmo.judgments.parted import PartedJudgments, in_parts, judge_parts
+from gecasmo.judgments.question import Question
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -29,7 +26,7 @@ def judge(
     max_width: float | None = 0.4,
     min_examinations: float = 10.0,
     pairs: Any = None,
-) -> Judgments:
+) -> Judgments | PartedJudgments:
     """Grade every pair of query and document that a fitted model knows.
 
     Parameters
@@ -56,7 +53,7 @@ def judge(
     min_examinations : float
         A pair with fewer expected examinations is insufficient. Forms on features count none: to
         judge by them say `max_width=None, min_examinations=0`.
-    pairs : data frame or ClickLog, optional
+    pairs : data frame, ClickLog or StoredLog, optional
         The pairs to be judged, with `query` and `doc` and whatever other columns the coins of
         relevance are found by. By default all rows of the fit.
 
@@ -65,7 +62,8 @@ def judge(
     Judgments
         Its `frame` is sorted by query, the most relevant document first. A pair whose interval
         reaches from the lowest to the highest grade is insufficient, however narrow it is: any
-        grade could be right.
+        grade could be right. For a stored log, or a model whose rows are in files, these are
+        `PartedJudgments`, which do the same with bounded memory.
     """
     check_rule(rule, grades, thresholds)
     limits = {"max_width": max_width, "min_examinations": min_examinations}
@@ -74,86 +72,11 @@ def judge(
             continue
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
             raise JudgmentsError(f"{name}={value!r}: a number that is not negative is wanted.")
+    width = None if max_width is None else float(max_width)
+    question = Question(rule, int(grades), thresholds, level, width, float(min_examinations))
+    sources = in_parts(model, pairs)
+    if sources is not None:
+        return judge_parts(model, sources, question)
     frame = relevance_frame(model, pairs, level)
-    too_few = (frame["examinations"] < min_examinations) & ~frame["is_given"]
-    enough = ~(_too_wide(frame, max_width, rule) | too_few)
-    grading = grading_of(rule, grades, thresholds, frame.filter(enough))
-    undecided = enough & _covers_all_grades(grading, frame)
-    enough &= ~undecided
-    order = [name for name in ("query", "relevance", "doc") if name in frame.columns]
-    graded = (
-        frame.drop("is_given", "lacks_by_features")
-        .with_columns(_grades(grading, frame, enough))
-        .with_columns(
-            verdict=pl.Series(
-                np.where(enough.to_numpy(), JUDGED, INSUFFICIENT).tolist(), dtype=pl.String
-            )
-        )
-        .sort(order, descending=[name == "relevance" for name in order])
-    )
-    columns = [name for name in ("query", "doc") if name in graded.columns]
-    return Judgments(
-        frame=graded.select(
-            *columns,
-            *("relevance", "low", "high", "examinations", "grade", "verdict", "rests_on"),
-            *("grade_low", "grade_high", "spread"),
-        ),
-        # Names may come from a file, and go into comments of others.
-        model=printable(model.name),
-        relevance_is=printable(" x ".join(relevance_coins(model))),
-        grading=grading,
-        level=level,
-        max_width=None if max_width is None else float(max_width),
-        min_examinations=float(min_examinations),
-        why_no_interval=_why_no_interval(model, frame),
-        n_given=int(frame["is_given"].sum()),
-        n_undecided=int(undecided.sum()),
-        remarks=tuple(filter(None, [scale_remark(model)])),
-    )
-
-
-def _covers_all_grades(grading: Grading, frame: pl.DataFrame) -> pl.Series:
-    """Which intervals reach from the lowest to the highest grade, and so tell nothing."""
-    low, high = (frame[name].fill_null(0.0).to_numpy() for name in ("low", "high"))
-    widest = (grading.grade(low, frame) == 0) & (grading.grade(high, frame) == grading.grades - 1)
-    return pl.Series(widest, dtype=pl.Boolean) & frame["low"].is_not_null()
-
-
-def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Series:
-    """Which intervals are too wide; nobody knows how wide an unknown one is."""
-    unknown = frame["low"].is_null()
-    if max_width is not None:
-        return unknown | (frame["high"] - frame["low"] > max_width).fill_null(True)
-    return unknown if rule == "interval" else unknown & ~frame["lacks_by_features"]
-
-
-def _why_no_interval(model: Model, frame: pl.DataFrame) -> str:
-    """Why pairs have no interval, if some have none."""
-    unknown = frame["low"].is_null()
-    if not unknown.any():
-        return ""
-    report = model.report_
-    if not (unknown & ~frame["lacks_by_features"]).any():
-        return "forms on features have no intervals"
-    if report is None:
-        return "given values have no intervals"
-    if report.interrupted:
-        return "the fit was interrupted, so there are no intervals"
-    if not report.converged:
-        return "the fit did not converge, so there are no intervals"
-    return "this fit worked out no intervals, which takes EM and intervals=True"
-
-
-def _grades(grading: Grading, frame: pl.DataFrame, enough: pl.Series) -> list[pl.Series]:
-    """The grade where there is enough data, and the grades at both ends of the interval."""
-    by = "low" if grading.rule == "interval" else "relevance"
-    columns = []
-    for name, source, known in (
-        ("grade", by, enough),
-        ("grade_low", "low", frame["low"].is_not_null()),
-        ("grade_high", "high", frame["high"].is_not_null()),
-    ):
-        values = frame[source].fill_null(0.0).to_numpy()
-        grades = pl.Series(name, grading.grade(values, frame), dtype=pl.Int64)
-        columns.append(grades.to_frame().select(pl.when(known).then(pl.col(name)))[name])
-    return columns
+    enough = question.has_enough(frame)
+    return question.judgments(model, frame, enough, question.grading(frame.filter(enough)))

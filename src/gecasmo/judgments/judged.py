@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from gecasmo.judgments.counting import Counted, Told
 from gecasmo.judgments.grading import Grading
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ JUDGED, INSUFFICIENT = "judged", "insufficient"
 
 
 @dataclass(frozen=True, repr=False)
-class Judgments:
+class Judgments(Told):
     """What `judge(model)` found.
 
     Attributes
@@ -57,30 +58,10 @@ class Judgments:
         """The pairs that have a grade."""
         return self.frame.filter(pl.col("verdict") == JUDGED)
 
-    @property
-    def n_judged(self) -> int:
-        return int((self.frame["verdict"] == JUDGED).sum())
-
-    @property
-    def n_insufficient(self) -> int:
-        return len(self.frame) - self.n_judged
-
-    @property
-    def examined_insufficient(self) -> float:
-        """The share of all expected examinations that fell on insufficient pairs."""
-        total = float(self.frame["examinations"].sum())
-        lost = self.frame.filter(pl.col("verdict") == INSUFFICIENT)["examinations"].sum()
-        return float(lost) / total if total > 0 else 0.0
-
-    @property
-    def n_without_interval(self) -> int:
-        return self.frame["low"].null_count()
-
-    @property
-    def by_grade(self) -> dict[int, int]:
-        """The number of judged pairs of each grade."""
-        found = dict(self.judged["grade"].value_counts().rows())
-        return {grade: found.get(grade, 0) for grade in range(self.grading.grades)}
+    @cached_property
+    def counted(self) -> Counted:
+        """Numbers of pairs, by grade."""
+        return Counted.of(self.frame)
 
     def write(
         self,
@@ -143,34 +124,5 @@ class Judgments:
 
     def to_dict(self, rows: bool = False) -> dict[str, Any]:
         """The summary, ready for JSON; with `rows=True` also every pair."""
-        summary: dict[str, Any] = {
-            "model": self.model,
-            "relevance_is": self.relevance_is,
-            **self.grading.to_dict(),
-            "level": self.level,
-            "max_width": self.max_width,
-            "min_examinations": self.min_examinations,
-            "pairs": len(self.frame),
-            "judged": self.n_judged,
-            "insufficient": self.n_insufficient,
-            "undecided": self.n_undecided,
-            "examinations_insufficient": self.examined_insufficient,
-            "without_interval": self.n_without_interval,
-            "why_no_interval": self.why_no_interval or None,
-            "by_grade": {str(grade): count for grade, count in self.by_grade.items()},
-            "remarks": list(self.remarks),
-        }
+        summary = self.summary()
         return {**summary, "judgments": self.frame.to_dicts()} if rows else summary
-
-    def __len__(self) -> int:
-        return len(self.frame)
-
-    def __str__(self) -> str:
-        from gecasmo.judgments.display import as_text
-
-        return as_text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"

@@ -21,12 +21,17 @@ from gecasmo.judgments.examination import (
     examination_coin,
     examined,
     loose_scale,
+    mean_looks,
     required_coins,
     some_queries,
+    some_stored_queries,
+    stored_looks,
 )
 from gecasmo.logs import ClickLog
+from gecasmo.model.streaming import is_stored
 
 if TYPE_CHECKING:
+    from gecasmo.logs.store import StoredLog
     from gecasmo.model.base import Model
 
 Floats = NDArray[np.float64]
@@ -38,7 +43,7 @@ _LEAST = 1e-12  # logarithms are taken of nothing smaller
 
 def propensities(
     model: Model,
-    log: ClickLog | None = None,
+    log: ClickLog | StoredLog | None = None,
     *,
     level: float = 0.9,
     repeats: int = 20,
@@ -61,7 +66,7 @@ def propensities(
     Parameters
     ----------
     model : fitted model that says what relevance is
-    log : ClickLog, optional
+    log : ClickLog or StoredLog, optional
         The log that the model was fitted to, or another with as many pages. Its clicks play no
         part.
     level : float
@@ -92,7 +97,7 @@ def propensities(
             f"Under {model.name} it depends on the pages how often a rank is looked at: give "
             "some, propensities(model, log)."
         )
-    if log is not None and not (isinstance(log, ClickLog) and log.n_results):
+    if log is not None and not is_stored(log) and not (isinstance(log, ClickLog) and len(log.rank)):
         raise JudgmentsError("propensities(model, log) wants a ClickLog with results.")
     loose = loose_scale(model, required)
     if loose is not None:
@@ -106,14 +111,23 @@ def propensities(
     if log is None:
         assert own is not None
         return _from_estimates(model.estimates(own, level=level).sort("rank"), level, rng)
-    ranks = np.unique(log.rank)
-    mean = examined(model, required.relevance, log, ranks)
+    if isinstance(log, ClickLog):
+        ranks, total = np.unique(log.rank).astype(np.int64), float(log.weight.sum())
+        mean = examined(model, required.relevance, log, ranks)
+    else:
+        ranks, sums, total = stored_looks(model, required.relevance, log)
+        mean = mean_looks(sums, ranks)
     relative = _relative(mean, ranks)
     ends: tuple[Ends, Ends] = _nothing(len(ranks)), _nothing(len(ranks))
     if model.report_ is None:
         ends = (mean, mean), (relative, relative)
     elif repeats:
-        errors = _simulated_errors(model, required, log, ranks, repeats, rng)
+        view, some = (
+            (model, some_queries(log, rng))
+            if isinstance(log, ClickLog)
+            else some_stored_queries(model, log, rng)
+        )
+        errors = _simulated_errors(view, required, some, ranks, repeats, rng, total)
         ends = _around(mean, errors, level), _around(relative, errors - errors[:, :1], level)
     return _frame(ranks, mean, *ends)
 
@@ -121,14 +135,20 @@ def propensities(
 def _simulated_errors(
     model: Model,
     required: Required,
-    log: ClickLog,
+    some: ClickLog,
     ranks: NDArray[Any],
     repeats: int,
     rng: np.random.Generator,
+    total: float,
 ) -> Floats:
-    """Logarithms of fitted over true examination, for simulated truths."""
+    """Logarithms of fitted over true examination, for simulated truths.
+
+    `some` are pages of a log whose weight is `total`. A rank that they lack, as only some pages of
+    a stored log may, is taken for the one above it.
+    """
     draws, fit = Draws(model, rng), model.copy()
-    some = some_queries(log, rng)
+    known = np.unique(some.rank)
+    ranks = known[np.maximum(np.searchsorted(known, ranks, side="right") - 1, 0)]
     errors = np.empty((repeats, len(ranks)))
     for number in range(repeats):
         truth = draws.draw()
@@ -140,7 +160,7 @@ def _simulated_errors(
         errors[number] = np.log(np.maximum(fitted, _LEAST)) - np.log(np.maximum(true, _LEAST))
     # Fits to more pages scatter less, but lean to the same side.
     bias = errors.mean(axis=0)
-    share = float(some.weight.sum() / log.weight.sum())
+    share = float(some.weight.sum()) / total
     return np.asarray(bias + (errors - bias) * np.sqrt(share), dtype=np.float64)
 
 

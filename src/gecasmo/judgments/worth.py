@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.grading import Grading
 from gecasmo.judgments.judged import INSUFFICIENT
 from gecasmo.judgments.printing import fitted, text_width
+from gecasmo.model.streaming import is_stored
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
@@ -79,6 +81,15 @@ def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJu
     return WorthJudging(_first(pairs, keys, n), queries)
 
 
+def most_worthy(found: Sequence[WorthJudging], n: int) -> WorthJudging:
+    """The most worthy of several parts that have no query in common."""
+    pairs = pl.concat([part.pairs for part in found])
+    keys: list[str] = [name for name in ("query", "doc") if name in pairs.columns]
+    by_query = [part.queries for part in found if part.queries is not None]
+    queries = _first(pl.concat(by_query), ["query"], n) if by_query else None
+    return WorthJudging(_first(pairs, keys, n), queries)
+
+
 def chance_wrong(grading: Grading, frame: pl.DataFrame) -> tuple[NDArray[np.int64], Floats]:
     """The most likely grade of each pair, and the probability that the truth has another."""
     from scipy.special import betainc  # not at the top: importing stays light
@@ -109,6 +120,9 @@ def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
 
 def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
     """How often each pair is shown in a log; sessions count with their weight."""
+    if is_stored(log):
+        parts = [_shown(frame, keys, log.partition(i)) for i in range(log.n_partitions)]
+        return pl.DataFrame([part.alias(f"{i}") for i, part in enumerate(parts)]).sum_horizontal()
     lost = [key for key in keys if key not in log.columns]
     if lost:
         raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")

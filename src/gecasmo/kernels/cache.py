@@ -2,7 +2,8 @@
 
 The folder is `$GECASMO_CACHE_DIR`, else the usual per-user cache. A kernel lives there under a
 hash of its source and of the versions that compile it, so an old kernel can never answer for a
-new source. Where the folder cannot be used the kernel is compiled in memory, with a warning.
+new source. Damaged files are replaced. Where the folder cannot be used the kernel is compiled in
+memory, with a warning.
 """
 
 from __future__ import annotations
@@ -50,15 +51,12 @@ def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
     key = (source, signature)
     if key not in _compiled:
         try:
-            kernel = numba.njit(nogil=True, error_model="numpy", cache=True)(
-                _define(source, name, _stored(source))
-            )
-            kernel.compile(signature)
+            kernel = _kept(source, name, signature)
         except numba.core.errors.NumbaError:
             raise  # the source itself is at fault: that is a bug of ours
         except Exception as error:
-            # A folder that cannot be written or read, or a damaged file in it, surfaces as
-            # almost any exception; without the cache none of that matters.
+            # A folder that cannot be written or read surfaces as almost any exception; without
+            # the cache none of that matters.
             _warn(error)
             kernel = numba.njit(nogil=True, error_model="numpy")(
                 _define(source, name, f"<gecasmo {name}>")
@@ -69,6 +67,39 @@ def compiled_kernel(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
 
 
 _compiled: dict[tuple[str, tuple[Any, ...]], Kernel] = {}
+
+
+def _kept(source: str, name: str, signature: tuple[Any, ...]) -> Any:
+    """The kernel from the folder, or compiled and put there."""
+    import numba
+
+    def load() -> Any:
+        kernel = numba.njit(nogil=True, error_model="numpy", cache=True)(
+            _define(source, name, _stored(source))
+        )
+        try:
+            kernel.compile(signature)
+        except numba.core.errors.NumbaError:
+            raise
+        except Exception:
+            _remove_compiled(source, Path(str(kernel.stats.cache_path)))
+            raise
+        return kernel
+
+    try:
+        return load()
+    except numba.core.errors.NumbaError:
+        raise
+    except Exception:
+        # A damaged file, cut off by a crash perhaps, surfaces as almost any exception too. It is
+        # gone now, and a second time it is not to blame.
+        return load()
+
+
+def _remove_compiled(source: str, folder: Path) -> None:
+    """Remove what was compiled from a source, and nothing else."""
+    for path in folder.glob(f"kernel_{_digest(source)}.*.nb[ic]"):
+        path.unlink(missing_ok=True)
 
 
 def _define(source: str, name: str, filename: str) -> Kernel:

@@ -67,7 +67,7 @@ class Library:
         self.structure = structure
         self.plan = plan
         self.compiled = compiled
-        self._kernels: dict[tuple[str, str, bool, bool], Kernel] = {}
+        self._kernels: dict[tuple[Any, ...], Kernel] = {}
 
     def machine(
         self, kernel: str, augmentation: str = "minimal", with_missing: bool = False
@@ -99,7 +99,8 @@ class Library:
     ) -> Kernel:
         """A kernel ready to be called with such arguments; it writes into the arrays it gets."""
         is_compiled = compiling.get() if self.compiled is None else self.compiled
-        key = (kernel, augmentation, with_missing, is_compiled)
+        types = [str(a.dtype) for a in arguments if isinstance(a, np.ndarray)]
+        key = (kernel, augmentation, with_missing, is_compiled, *types)
         if key not in self._kernels:
             source = self.source(kernel, augmentation, with_missing)
             name = "e_step" if kernel == "e_step_scaled" else kernel

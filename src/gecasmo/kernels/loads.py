@@ -71,7 +71,8 @@ class Loads:
         """The row of a coin at result t, as an expression."""
         plan = self.plan.coins[coin]
         start = "base" if plan.history and not self.lifted else "row"
-        return f"codes{plan.codes}[{start} + t{f' - {lag}' if lag else ''}]"
+        code = f"codes{plan.codes}[{start} + t{f' - {lag}' if lag else ''}]"
+        return f"np.int64(first_row{plan.codes}[i]) + {code}" if plan.based else code
 
     def _fetch(self, text: Text, number: int, coin: int, row: str) -> None:
         if row.isdigit():

@@ -36,12 +36,14 @@ def hash_pages(first, last, pages, starts, values, salt, hashes):
         hashes[i] = total
 
 
-def compare_pages(first, last, pages, likes, starts, values, differs):
+def compare_pages(first, last, likes, starts, values, differs):
     """Whether each page differs from the one it is said to be like."""
     for i in range(first, last):
-        here = starts[pages[i]]
+        if likes[i] == i:
+            continue
+        here = starts[i]
         there = starts[likes[i]]
-        length = starts[pages[i] + 1] - here
+        length = starts[i + 1] - here
         if length != starts[likes[i] + 1] - there:
             differs[i] = 1
             continue

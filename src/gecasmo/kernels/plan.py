@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -18,12 +18,14 @@ class CoinPlan(NamedTuple):
 
     `codes` is the number of the array of row numbers that the coin reads. With `history`, rows
     depend on the clicks of the page as well as on the page; pages that show the same results
-    share all other arrays.
+    share all other arrays. If it is `based`, the numbers of a page count from a row that is the
+    page's own, and so may be small.
     """
 
     scope: Scope
     codes: int = -1
     history: tuple[str, ...] = ()
+    based: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,19 @@ class Plan:
         coin, _, row = machine.variables[variable]
         return "global" if row is not None else self.coins[coin].scope
 
+    @property
+    def based(self) -> list[int]:
+        """The arrays whose numbers count from a row of each page."""
+        return sorted({coin.codes for coin in self.coins if coin.based})
+
+    def with_based(self, arrays: Iterable[int]) -> Plan:
+        """The same plan with these arrays, and no others, based."""
+        listed = set(arrays)
+        return Plan(tuple(coin._replace(based=coin.codes in listed) for coin in self.coins))
+
     def codes_arguments(self) -> list[str]:
-        return [f"codes{number}" for number in range(self.n_codes)]
+        codes = [f"codes{number}" for number in range(self.n_codes)]
+        return codes + [f"first_row{number}" for number in self.based]
 
     def weight_arguments(self) -> list[str]:
         return [f"W{number}" for number in range(len(self.coins))]

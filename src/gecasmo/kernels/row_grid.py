@@ -19,7 +19,7 @@ WIDEST = 14.0
 NOTHING = 18.0
 N_COARSE = 12
 MOST_ATTEMPTS = 9
-# So many factors of at least 1e-30 are multiplied before a logarithm is taken.
+# So many factors, of 1e-30 to 1e10 or so, are multiplied before anybody looks.
 AT_ONCE = 8
 
 
@@ -59,31 +59,6 @@ def gather_columns(rows, table, out):
     for k in range(len(rows)):
         out[0, k] = table[0, rows[k]]
         out[1, k] = table[1, rows[k]]
-
-
-def add_lines(n_points, first, last, slope, level, p, total, product, logs, scratch):
-    """Add to `total` the logarithm of the product of lines, at each of the points p."""
-    whole = first + (last - first) // AT_ONCE * AT_ONCE
-    for j in range(first, whole, AT_ONCE):
-        for k in range(n_points):
-            x = 1.0
-            for i in range(AT_ONCE):
-                x *= max(slope[j + i] * p[k] + level[j + i], 1e-30)
-            product[k] = x
-        log_of(n_points, product, logs, scratch)
-        for k in range(n_points):
-            total[k] += logs[k]
-    if whole < last:
-        for k in range(n_points):
-            product[k] = 1.0
-        for j in range(whole, last):
-            a = slope[j]
-            b = level[j]
-            for k in range(n_points):
-                product[k] *= max(a * p[k] + b, 1e-30)
-        log_of(n_points, product, logs, scratch)
-        for k in range(n_points):
-            total[k] += logs[k]
 
 
 def row_grid(
@@ -140,6 +115,8 @@ def row_grid(
         n_tails = 0.0
         n_once = 0
         weighted = most
+        of_heads = 1.0 / p0
+        of_tails = 1.0 / (1.0 - p0)
         n_several = 0
         for j in range(start[r], start[r + 1]):
             place = order[j]
@@ -166,8 +143,8 @@ def row_grid(
             else:
                 weighted -= 1
                 k = weighted
-            slope[k] = h / p0 - t / (1.0 - p0)
-            level[k] = t / (1.0 - p0) + 1.0 - h - t
+            slope[k] = h * of_heads - t * of_tails
+            level[k] = t * of_tails + 1.0 - h - t
             times[k] = m
         lowest = -WIDEST
         highest = WIDEST
@@ -175,34 +152,65 @@ def row_grid(
             # A few points tell roughly where the posterior lives.
             n_points = min(N_COARSE, n_fine) if attempt == 0 else n_fine
             width = (highest - lowest) / (n_points - 1)
+            power = math.exp(-lowest)
+            ratio = math.exp(-width)
+            for k in range(n_points):
+                product[k] = 1.0 + power
+                power *= ratio
             for k in range(n_points):
                 x[k] = lowest + width * k
-                logs[k] = -x[k]
-                total[k] = 0.0
-            exp_of(n_points, logs, product, scratch)
-            for k in range(n_points):
-                product[k] += 1.0
                 p[k] = 1.0 / product[k]
-            log_of(n_points, product, cost, scratch)
-            add_lines(n_points, 0, n_once, slope, level, p, total, product, logs, scratch)
-            for j in range(weighted, most):
-                for k in range(n_points):
-                    product[k] = max(slope[j] * p[k] + level[j], 1e-30)
+                total[k] = 0.0
+            # One logarithm after the other: of 1 / p, of what lines say that count once, as many
+            # as floats can hold the product of, then of each line or polynomial that is left.
+            n_done = -1
+            while n_done < n_once + (most - weighted) + n_several:
+                m = 1.0
+                if n_done < 0:
+                    n_done = 0
+                    m = 0.0
+                elif n_done < n_once:
+                    for k in range(n_points):
+                        product[k] = 1.0
+                    n_far = 0
+                    while n_done < n_once and n_far == 0:
+                        for j in range(n_done, min(n_done + AT_ONCE, n_once)):
+                            a = slope[j]
+                            b = level[j]
+                            for k in range(n_points):
+                                y = a * p[k] + b
+                                product[k] *= y if y > 1e-30 else 1e-30
+                        for k in range(n_points):
+                            n_far += (product[k] < 1e-60) | (product[k] > 1e200)
+                        n_done = min(n_done + AT_ONCE, n_once)
+                elif n_done < n_once + (most - weighted):
+                    j = weighted + n_done - n_once
+                    m = times[j]
+                    a = slope[j]
+                    b = level[j]
+                    for k in range(n_points):
+                        y = a * p[k] + b
+                        product[k] = y if y > 1e-30 else 1e-30
+                    n_done += 1
+                else:
+                    place = several[n_done - n_once - (most - weighted)]
+                    m = weight[place]
+                    c = exact[place] - 1
+                    for k in range(n_points):
+                        power = 1.0
+                        y = 0.0
+                        for i in range(degree, -1, -1):
+                            y = coefficients[c, i] * power + p[k] * y
+                            power *= 1.0 - p[k]
+                        product[k] = y if y > 1e-300 else 1e-300
+                    n_done += 1
                 log_of(n_points, product, logs, scratch)
-                for k in range(n_points):
-                    total[k] += times[j] * logs[k]
-            for j in range(n_several):
-                c = coefficients[exact[several[j]] - 1]
-                for k in range(n_points):
-                    power = 1.0
-                    value = 0.0
-                    for i in range(degree, -1, -1):
-                        value = c[i] * power + p[k] * value
-                        power *= 1.0 - p[k]
-                    product[k] = max(value, 1e-300)
-                log_of(n_points, product, logs, scratch)
-                for k in range(n_points):
-                    total[k] += weight[several[j]] * logs[k]
+                if m == 0.0:
+                    for k in range(n_points):
+                        cost[k] = logs[k]
+                else:
+                    for k in range(n_points):
+                        total[k] += m * logs[k]
             best = -1e300
             for k in range(n_points):
                 total[k] -= (n_heads + n_tails) * cost[k] + n_tails * x[k]
@@ -269,12 +277,13 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
                 for k in range(8):
                     moments[k, i] = moments[k, j]
                 continue
+        e = math.exp(-low[row])
+        ratio = math.exp(-step[row])
+        for k in range(n_points):
+            power[k] = 1.0 + e
+            e *= ratio
         for k in range(n_points):
             x[k] = low[row] + step[row] * k
-            share[k] = -x[k]
-        exp_of(n_points, share, power, scratch)
-        for k in range(n_points):
-            power[k] += 1.0
             p[k] = 1.0 / power[k]
         log_of(n_points, power, log_p, scratch)
         best = -1e300

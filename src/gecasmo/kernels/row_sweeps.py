@@ -7,6 +7,7 @@ Tables below `FEWEST_ROWS` are better off with plain NumPy, which needs no compi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -98,11 +99,10 @@ def squared_distance(was: Floats, now: Floats, flips: Floats) -> float:
 def _sweep(kernel: Callable[..., None], n_rows: int, arguments: Sequence[Any]) -> None:
     n_chunks = _n_chunks(n_rows)
     threads = default_threads()
-    pieces = 1 if threads == 1 else min(n_chunks, 2 * threads)
-    borders = [n_chunks * piece // pieces for piece in range(pieces + 1)] if pieces else [0]
-    jobs = [[a, b, *arguments] for a, b in zip(borders, borders[1:], strict=False)]
-    if jobs:
-        run_jobs(static_kernel(kernel, jobs[0]), jobs)
+    pieces = 1 if threads == 1 else max(1, min(n_chunks, 2 * threads))
+    borders = [n_chunks * piece // pieces for piece in range(pieces + 1)]
+    jobs = [[a, b, *arguments] for a, b in pairwise(borders)]
+    run_jobs(static_kernel(kernel, jobs[0]), jobs)
 
 
 def _n_chunks(n_rows: int) -> int:

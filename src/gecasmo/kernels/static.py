@@ -12,7 +12,10 @@ from gecasmo.kernels.cache import Kernel, compiled_kernel
 from gecasmo.kernels.library import compiling
 
 _HEADER = "import math\n\nimport numba\nimport numpy as np\n\n\n"
-_HELPER = '@numba.njit(nogil=True, error_model="numpy")\n'
+# Nobody calls helpers from outside, so they need no way in.
+_HELPER = (
+    '@numba.njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)\n'
+)
 
 
 def static_kernel(function: Callable[..., None], arguments: Sequence[Any]) -> Kernel:

@@ -26,12 +26,20 @@ from gecasmo.logs.pages import (
     Rows,
     first_rows,
     number_by_first_appearance,
+    pages_in_order,
     ranks_by_row_order,
     shown,
 )
 from gecasmo.logs.repeats import Repeats
 from gecasmo.logs.roles import Roles
-from gecasmo.logs.values import Floats, check_clicks, check_ranks, check_weights
+from gecasmo.logs.values import (
+    LARGEST_RANK,
+    Floats,
+    check_clicks,
+    check_ranks,
+    check_weights,
+    is_plain,
+)
 
 T = TypeVar("T")
 
@@ -91,6 +99,55 @@ class _Assembly:
         self.notebook = Notebook(list(notes))
 
     def log(self) -> ClickLog:
+        return self._log_in_order() or self._log_in_any_order()
+
+    def _log_in_order(self) -> ClickLog | None:
+        """Make the log at once where there is nothing to say about its rows, else return None."""
+        if self.unrolled is not None or self.faults or not self.table.height:
+            return None
+        columns = {role: self._plain_ids(role) for role in ("session", "query", "doc")}
+        session, query, doc = columns.values()
+        if session is None or doc is None or (query is None and self.roles.columns["query"]):
+            return None
+        names = {role: list(self.roles.columns[role]) for role in ("rank", "click")}
+        if not all(names.values()):
+            return None
+        rank, click = (self.table[name] for (name, *_) in names.values())
+        is_yes_or_no = click.dtype == pl.Boolean and not click.null_count()
+        if not is_plain(rank, None, LARGEST_RANK) or not (is_yes_or_no or is_plain(click, 0, 1)):
+            return None
+        starts = pages_in_order(session, rank, query)
+        if starts is None:
+            return None
+        sessions = session.gather(pl.Series(starts[:-1])).alias("session")
+        columns |= {"rank": rank.cast(pl.Int32), "click": click.cast(pl.Boolean)}
+        return self._in_order(columns, sessions, starts)
+
+    def _in_order(
+        self, columns: dict[str, pl.Series | None], sessions: pl.Series, starts: Rows
+    ) -> ClickLog:
+        weight = np.ones(len(sessions))
+        if self.roles.columns["weight"]:
+            page = np.repeat(np.arange(len(sessions), dtype=np.uint32), np.diff(starts))
+            weight = self._weights(page, sessions, np.ones(self.table.height, np.bool_))
+        extras, left_out = extra_columns(self.table.columns, self.roles)
+        for what in left_out:
+            self.notebook.tell("columns left out", 1, what)
+        self.faults.raise_if_any()
+        columns |= {name: self.table[name] for name in extras}
+        frame = pl.DataFrame([c.alias(name) for name, c in columns.items() if c is not None])
+        notes = self.notebook.notes
+        return ClickLog(frame, None, sessions, weight, starts=starts, notes=notes)
+
+    def _plain_ids(self, role: str) -> pl.Series | None:
+        """The ids of a role if there is nothing to say about them, else None."""
+        if not self.roles.columns[role] or self.roles.is_struct(role):
+            return None
+        column = self._column(self.table, role)
+        is_plain_type = column.dtype.is_integer() or column.dtype == pl.String
+        return column if is_plain_type and not column.null_count() else None
+
+    def _log_in_any_order(self) -> ClickLog:
         page, sessions, placed = self._pages()
         page_query = self._read("query", check_ids)
         query = self._spread(page_query, "query", page)

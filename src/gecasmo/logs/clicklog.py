@@ -16,6 +16,7 @@ from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import (
     chain_order,
     first_rows,
+    is_chain,
     page_starts,
     rows_that_differ,
     shown,
@@ -38,7 +39,8 @@ class ClickLog:
         One row a result: "session", "query" (if there are queries), "doc", "rank", "click", and
         whatever else the source had.
     page
-        The session of each result; sessions are numbered in order of first appearance.
+        The session of each result; sessions are numbered in order of first appearance. None where
+        `starts` says it all.
     sessions
         The id of each session.
     weight
@@ -47,6 +49,9 @@ class ClickLog:
         Columns with one value a session, for sessions that have no results to hold them.
     order
         The rows by session, then rank, when known already.
+    starts
+        Where each session starts among the rows, with their number at the end; given only if the
+        rows are in order already, by session, then rank.
     notes
         What the reader met.
 
@@ -70,22 +75,21 @@ class ClickLog:
     def __init__(
         self,
         frame: pl.DataFrame,
-        page: NDArray[np.uint32],
+        page: NDArray[np.uint32] | None,
         sessions: pl.Series,
         weight: NDArray[np.float64],
         *,
         pages: pl.DataFrame | None = None,
         order: NDArray[np.int64] | None = None,
+        starts: NDArray[np.int64] | None = None,
         notes: Iterable[Note] = (),
     ) -> None:
         self._frame = frame
         # Without columns a frame does not know its height, so it cannot be filtered like the rest.
         self._pages = None if pages is None or pages.width == 0 else pages
         self._known_order = order
-        self.page = page
-        # Copies, since kernels compiled for writable arrays would not take Polars' own memory.
-        self.rank: NDArray[np.int32] = np.array(frame["rank"].to_numpy(), dtype=np.int32)
-        self.click: NDArray[np.bool_] = np.array(frame["click"].to_numpy(), dtype=np.bool_)
+        self._known_starts = starts
+        self._known_page = page
         self.sessions = sessions
         self.weight = weight
         self.notes = tuple(notes)
@@ -118,14 +122,57 @@ class ClickLog:
     def __len__(self) -> int:
         return self.n_sessions
 
+    # What follows is made when it is first asked for: a large log may never need all of it. Arrays
+    # are writable, since kernels compiled for these would not take Polars' own memory.
+    @cached_property
+    def page(self) -> NDArray[np.uint32]:
+        """The session of each result."""
+        if self._known_page is not None:
+            return self._known_page
+        return np.repeat(np.arange(self.n_sessions, dtype=np.uint32), self.lengths)
+
+    @cached_property
+    def rank(self) -> NDArray[np.int32]:
+        """The rank of each result, from 1."""
+        return self._frame["rank"].to_numpy(writable=True).astype(np.int32, copy=False)
+
+    @cached_property
+    def click(self) -> NDArray[np.bool_]:
+        """Whether each result was clicked."""
+        return self._frame["click"].to_numpy(writable=True).astype(np.bool_, copy=False)
+
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """Row indices by session, then rank."""
-        return chain_order(self.page, self.rank) if self._known_order is None else self._known_order
+        if self._known_order is not None:
+            return self._known_order
+        if self._known_starts is not None:
+            return np.arange(self.n_results)
+        return chain_order(self.page, self.rank)
+
+    @cached_property
+    def is_sorted(self) -> bool:
+        """Whether the rows are in order already: by session, then rank."""
+        if self._known_starts is not None:
+            return True
+        if self._known_order is not None:
+            return bool((self._known_order == np.arange(len(self._known_order))).all())
+        return is_chain(self.page, self.rank)
+
+    @cached_property
+    def has_plain_ranks(self) -> bool:
+        """Whether the ranks of every page are 1, 2, 3, ..."""
+        rank = self.rank if self.is_sorted else self.rank[self.order]
+        step = np.diff(rank, prepend=rank[:1])
+        starts = self.starts[:-1][self.lengths > 0]
+        step[starts] = rank[starts]
+        return bool((step == 1).all())
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Where each session starts in `order`, with the number of results at the end."""
+        if self._known_starts is not None:
+            return self._known_starts
         return page_starts(self.page, self.n_sessions)
 
     @cached_property
@@ -135,6 +182,8 @@ class ClickLog:
 
     @cached_property
     def _firsts(self) -> NDArray[np.int64]:
+        if self._known_starts is not None:
+            return np.where(self.lengths > 0, self._known_starts[:-1], -1)
         return first_rows(self.page, self.n_sessions)
 
     def column(self, name: str) -> pl.Series:
@@ -227,15 +276,22 @@ class ClickLog:
             When the selection does not fit the log.
         """
         wanted = as_mask(sessions, self.n_sessions)
-        rows = wanted[self.page]
-        renumbered = np.cumsum(wanted) - 1
         mask = pl.Series(wanted, dtype=pl.Boolean)
+        page, starts = None, None
+        if self._known_starts is not None:
+            rows = np.repeat(wanted, self.lengths)
+            starts = np.zeros(int(wanted.sum()) + 1, np.int64)
+            np.cumsum(self.lengths[wanted], out=starts[1:])
+        else:
+            rows = wanted[self.page]
+            page = (np.cumsum(wanted) - 1)[self.page[rows]].astype(np.uint32)
         return ClickLog(
             self._frame.filter(pl.Series(rows, dtype=pl.Boolean)),
-            renumbered[self.page[rows]].astype(np.uint32),
+            page,
             self.sessions.filter(mask),
             self.weight[wanted],
             pages=None if self._pages is None else self._pages.filter(mask),
+            starts=starts,
             notes=self.notes,
         )
 
@@ -259,11 +315,12 @@ class ClickLog:
         columns = [as_signal(name, values, self.n_results) for name, values in signals.items()]
         return ClickLog(
             self._frame.with_columns(columns),
-            self.page,
+            self._known_page,
             self.sessions,
             self.weight,
             pages=None if self._pages is None else self._pages.drop(signals, strict=False),
             order=self.__dict__.get("order", self._known_order),
+            starts=self._known_starts,
             notes=self.notes,
         )
 

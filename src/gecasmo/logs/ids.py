@@ -31,8 +31,8 @@ def check_ids(values: pl.Series, title: str, faults: Faults) -> pl.Series | None
     pl.Series or None
         The ids, or None when their data type is refused.
     """
-    missing = missing_ids(values)
-    if missing.any():
+    if has_missing_ids(values):
+        missing = missing_ids(values)
         count = int(missing.sum())
         first = faults.row(missing.arg_true()[0])
         faults.add(f"{title}: {counted_are(count, 'value')} missing (null), first: {first}")
@@ -46,6 +46,13 @@ def check_ids(values: pl.Series, title: str, faults: Faults) -> pl.Series | None
         faults.add(f"{fault}, as in {_cast(values.dtype, title)}")
         return None
     return values if wanted == values.dtype else values.cast(wanted)
+
+
+def has_missing_ids(values: pl.Series) -> bool:
+    """Say whether an id is missing; for most types Polars knows without looking."""
+    if isinstance(values.dtype, pl.Struct):
+        return bool(missing_ids(values).any())
+    return values.null_count() > 0
 
 
 def missing_ids(values: pl.Series) -> pl.Series:

@@ -239,6 +239,10 @@ def matching_files(pattern: str, folders: bool = False) -> list[str]:
 
 
 def _folder(pattern: str, path: Path) -> ClickLogError:
+    if (path / "manifest.json").is_file():
+        return ClickLogError(
+            f"{pattern} is a stored log, not a file to be read; gecasmo.open_log opens it."
+        )
     # Formats are made of what is here, so their list can only be asked for when it is needed.
     from gecasmo.logs.formats import FORMATS
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -9,6 +14,9 @@ from numpy.typing import NDArray
 PageOf = NDArray[np.uint32]
 Ranks = NDArray[np.int32]
 Rows = NDArray[np.int64]
+
+_BLOCK = 1 << 18
+_N_THREADS = min(4, os.cpu_count() or 1)
 
 
 def number_by_first_appearance(values: pl.Series) -> tuple[PageOf, Rows]:
@@ -86,6 +94,99 @@ def values_of_pages(values: pl.Series, firsts: Rows) -> pl.Series:
     return values.gather(rows.set(rows < 0, None))
 
 
+def is_chain(page: PageOf, rank: Ranks) -> bool:
+    """Whether rows are sorted by page, then rank, already."""
+    for first in range(0, len(page), _BLOCK):
+        block = slice(first, first + _BLOCK + 1)
+        pages, ranks = page[block], rank[block]
+        in_order = pages[1:] > pages[:-1]
+        in_order |= (pages[1:] == pages[:-1]) & (ranks[1:] >= ranks[:-1])
+        if not in_order.all():
+            return False
+    return True
+
+
+def pages_in_order(session: pl.Series, rank: pl.Series, query: pl.Series | None) -> Rows | None:
+    """Find where pages start in a log in the best of orders.
+
+    That is: page by page, and rank by rank from 1 on with none twice, with one query a page. Most
+    logs are; one look at each value is enough for them.
+
+    Parameters
+    ----------
+    session, rank, query
+        Columns without missing values; ranks are integers.
+
+    Returns
+    -------
+    ndarray of int64 or None
+        The first row of each page, and the number of rows; None for logs in another order.
+    """
+
+    def look(first: int) -> Rows | None:
+        """Find the pages that start in a block, which stays in the cache."""
+        is_new = _changes(session, first)
+        ranks = rank.slice(first - 1, _BLOCK + 1).to_numpy()
+        is_higher = ranks[1:] > ranks[:-1]
+        if not (is_higher | is_new).all():
+            return None
+        if query is not None and (_changes(query, first) & ~is_new).any():
+            return None
+        new = np.flatnonzero(is_new)
+        return new + first if (ranks[1:][new] >= 1).all() else None
+
+    if rank[0] < 1:
+        return None
+    found = _on_threads(look, range(1, len(session), _BLOCK))
+    if found is None:
+        return None
+    heads = np.concatenate([np.zeros(1, np.int64), *found])
+    if not _are_distinct(session.gather(pl.Series(heads))):
+        return None
+    return np.append(heads, len(session))
+
+
+def _on_threads(look: Callable[[int], Rows | None], blocks: range) -> list[Rows] | None:
+    """Look at blocks, some on each thread, until one gives None."""
+    is_over = threading.Event()
+
+    def look_on(part: range) -> list[Rows]:
+        found = []
+        for first in part:
+            here = None if is_over.is_set() else look(first)
+            if here is None:
+                is_over.set()
+                break
+            found.append(here)
+        return found
+
+    size = -(-len(blocks) // _N_THREADS) if len(blocks) > 4 else len(blocks)
+    parts = [blocks[first : first + size] for first in range(0, len(blocks), max(size, 1))]
+    if len(parts) < 2:
+        found = [look_on(part) for part in parts]
+    else:
+        with ThreadPoolExecutor(len(parts)) as pool:
+            found = list(pool.map(look_on, parts))
+    return None if is_over.is_set() else [starts for part in found for starts in part]
+
+
+def _changes(values: pl.Series, first: int) -> NDArray[np.bool_]:
+    """Which values of a block differ from the one above."""
+    block = values.slice(first - 1, _BLOCK + 1)
+    if block.dtype.is_integer() and block.dtype not in (pl.Int128, pl.UInt128):
+        numbers = block.to_numpy()
+        return np.asarray(numbers[1:] != numbers[:-1])
+    return np.asarray((block != block.shift(1)).slice(1).to_numpy(), np.bool_)
+
+
+def _are_distinct(values: pl.Series) -> bool:
+    if values.dtype.is_integer() and values.dtype not in (pl.Int128, pl.UInt128):
+        numbers = values.to_numpy()
+        if bool((numbers[1:] > numbers[:-1]).all()):
+            return True
+    return values.n_unique() == len(values)
+
+
 def chain_order(page: PageOf, rank: Ranks) -> Rows:
     """Sort rows by page, then by rank.
 
@@ -101,9 +202,9 @@ def chain_order(page: PageOf, rank: Ranks) -> Rows:
     ndarray of int64
         Row indices; 0, 1, 2, ... when the rows are in order already.
     """
+    if is_chain(page, rank):
+        return np.arange(len(page), dtype=np.int64)
     key = (page.astype(np.int64) << 32) | rank
-    if np.all(key[1:] >= key[:-1]):
-        return np.arange(len(key), dtype=np.int64)
     # One integer key in Polars sorts several times faster than numpy.lexsort on two.
     return pl.Series(key).arg_sort().to_numpy().astype(np.int64)
 

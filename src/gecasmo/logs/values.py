@@ -54,6 +54,8 @@ def check_clicks(values: pl.Series, title: str, faults: Faults) -> Clicks:
     -------
     Clicks
     """
+    if is_plain(values, 0, 1):
+        return Clicks(np.asarray((values != 0).to_numpy(), dtype=np.bool_))
     _note_missing(values, title, faults)
     if values.dtype == pl.Boolean:
         return Clicks(np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_))
@@ -83,7 +85,9 @@ def _clicks_of_words(values: pl.Series, title: str, faults: Faults) -> Bools:
     return np.asarray(yes, dtype=np.bool_)
 
 
-def check_ranks(values: pl.Series, title: str, faults: Faults) -> tuple[Floats, Bools]:
+def check_ranks(
+    values: pl.Series, title: str, faults: Faults
+) -> tuple[NDArray[np.floating | np.integer], Bools]:
     """Read ranks, and note those that are not whole numbers from 0 on.
 
     Parameters
@@ -97,10 +101,12 @@ def check_ranks(values: pl.Series, title: str, faults: Faults) -> tuple[Floats, 
 
     Returns
     -------
-    ranks : ndarray of float64
+    ranks : ndarray of numbers
     sound : ndarray of bool
         Which of the ranks can be used.
     """
+    if is_plain(values, 0, LARGEST_RANK):
+        return values.to_numpy(), np.ones(len(values), np.bool_)
     _note_missing(values, title, faults)
     numbers, known = _numbers(values)
     broken = (np.floor(numbers) != numbers) | ~np.isfinite(numbers)
@@ -142,6 +148,28 @@ def check_weights(values: pl.Series, title: str, faults: Faults) -> Floats:
     if not (negative | broken).any():
         _note_text(values, known, title, faults)
     return numbers
+
+
+def is_plain(values: pl.Series, low: int | None, high: int) -> bool:
+    """Whether a column has nothing but integers from `low` to `high`: then nothing is at fault."""
+    if not values.dtype.is_integer() or values.null_count():
+        return False
+    smallest, largest = _range_of_type(values.dtype)
+    if largest > high:
+        largest = _known(values.max(), high)
+    if low is not None and smallest < low:
+        smallest = _known(values.min(), low)
+    return largest <= high and (low is None or smallest >= low)
+
+
+def _range_of_type(dtype: pl.DataType) -> tuple[int, int]:
+    bits = int("".join(letter for letter in str(dtype) if letter.isdigit()))
+    is_signed = dtype.is_signed_integer()
+    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
+
+
+def _known(value: object, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise
 
 
 def _is_number(dtype: pl.DataType) -> bool:

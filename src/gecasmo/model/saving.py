@@ -31,7 +31,15 @@ from gecasmo.forms.parted_table import PartedTable
 from gecasmo.forms.registry import FORMS, form_named
 from gecasmo.model.automaton_model import AutomatonModel
 from gecasmo.model.fitting import FitReport
-from gecasmo.model.saved_files import Members, Saved, as_json, open_saved, write_folder, write_zip
+from gecasmo.model.saved_files import (
+    PARTED,
+    Members,
+    Saved,
+    as_json,
+    open_saved,
+    write_folder,
+    write_zip,
+)
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -139,7 +147,10 @@ def _in_parts(state: Any, coin: int, members: Members) -> tuple[Any, list[dict[s
         return state, None
     files = []
     for number, file in enumerate(state.files):
-        name = part_name(coin, number)
+        # Its own name if that is free: files that are in the folder of a model already stay there.
+        name, free = file.name, coin
+        while name in members.parts or not name.startswith(PARTED):
+            name, free = part_name(free, number), free + 1
         members.parts[name] = (state.source, file)
         files.append(replace(file, name=name).to_data())
     return state.like, files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -51,7 +51,9 @@ def evaluate(
     _check(model, dataframe, impossible)
     roles = roles_of(session, query, doc, rank, click, weight)
     source = open_source(dataframe, roles, model, partitions, check=check)
-    asked = _Asked(source.reading, dataframe.sparkSession.sparkContext.broadcast(_shipped(model)))
+    asked = _Asked(
+        source.reading, dataframe.sparkSession.sparkContext.broadcast(ShippedModel.of(model))
+    )
     with hearing(), quiet():
         heard = source.pieces().mapPartitionsWithIndex(asked.sums(impossible)).collect()
     tell_notes([notes for _, notes in heard])
@@ -65,7 +67,7 @@ def predict(
     model: Model,
     dataframe: Any,
     *,
-    conditional: bool = False,
+    kind: Literal["conditional", "marginal"] = "conditional",
     session: str | Sequence[str] | None = "session",
     query: str | None = "query",
     doc: str | Sequence[str] = "doc",
@@ -82,9 +84,8 @@ def predict(
     ----------
     model : fitted model
     dataframe : Spark data frame, with columns told as for `fit`
-    conditional : bool
-        Given the signals above each result, which then have to be in the data frame; else those
-        that a page has before anybody has clicked.
+    kind : "conditional" or "marginal"
+        Given the signals above each result, or when no click is known.
     impossible : "raise", "drop" or "floor"
         What to do with pages of probability zero, for conditional probabilities only.
 
@@ -94,15 +95,17 @@ def predict(
     never fitted) and `probability`. It is worked out when it is asked for, by `.write` for example.
     """
     _check(model, dataframe, impossible)
+    if kind not in ("conditional", "marginal"):
+        raise ModelError(f"kind={kind!r}: choose 'conditional' or 'marginal'.")
     roles = roles_of(session, query, doc, rank, click, weight)
     source = open_source(dataframe, roles, model, partitions, check=check)
-    asked = _Asked(source.reading, dataframe.sparkSession.sparkContext.broadcast(_shipped(model)))
+    asked = _Asked(
+        source.reading, dataframe.sparkSession.sparkContext.broadcast(ShippedModel.of(model))
+    )
+    schema = answer_schema(source)
     with quiet():
-        return (
-            source.cuts()
-            .groupBy("part")
-            .applyInArrow(asked.table(conditional, impossible), answer_schema(source))
-        )
+        answer = asked.table(kind, impossible, _as_arrow(dataframe.sparkSession, schema))
+        return source.cuts().groupBy("part").applyInArrow(answer, schema)
 
 
 def roles_of(
@@ -130,14 +133,14 @@ class _Asked:
 
         return ask
 
-    def table(self, conditional: bool, impossible: Impossible) -> Callable[[Any, Any], Any]:
-        """The click probabilities of a partition."""
+    def table(self, kind: str, impossible: Impossible, schema: Any) -> Callable[[Any, Any], Any]:
+        """The click probabilities of a partition, with the types of an Arrow schema."""
 
         def ask(key: Any, cuts: Any) -> Any:
             pieces = [piece.as_py() for piece in cuts["piece"]]
             found = telling(self.viewed)(key[0].as_py(), pieces)
             assert found is not None  # a group has rows
-            return telling(_predictions)(*found, conditional, impossible)
+            return telling(_predictions)(*found, kind, impossible).cast(schema)
 
         return ask
 
@@ -155,16 +158,14 @@ def _sums(view: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
         return EvaluationSums.of(view, log, impossible)
 
 
-def _predictions(view: Model, log: ClickLog, conditional: bool, impossible: Impossible) -> Any:
+def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) -> Any:
     with using_threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if conditional:
+        if kind == "conditional":
             frame = conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
         else:
             frame = marginal_clicks(view, log, True)
-    return frame.with_columns(pl.col("rank").cast(pl.Int32)).to_arrow(
-        compat_level=pl.CompatLevel.oldest()
-    )
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def answer_schema(source: Source) -> Any:
@@ -195,14 +196,18 @@ def answer_schema(source: Source) -> Any:
     return T.StructType([T.StructField(name, dtype) for name, dtype in fields])
 
 
+def _as_arrow(session: Any, schema: Any) -> Any:
+    """The types as Arrow has them; texts are of the kind that the session is set to."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    large = session.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")
+    return to_arrow_schema(schema, prefers_large_types=large == "true")
+
+
 def _element(kind: Any) -> Any:
     from pyspark.sql.types import ArrayType
 
     return kind.elementType if isinstance(kind, ArrayType) else kind
-
-
-def _shipped(model: Model) -> ShippedModel:
-    return ShippedModel.of(model)
 
 
 def _check(model: Any, dataframe: Any, impossible: str) -> None:

@@ -44,21 +44,25 @@ class Reading:
     order : columns by which rows of a partition are put into an order of their own
     n_parts : how many partitions there are, a power of two
     shift : what is added to ranks, if they begin at 0
+    is_struct : whether `by` are the parts of one id
     """
 
     roles: Mapping[str, Given]
     by: tuple[str, ...]
     order: tuple[str, ...]
-    n_parts: int
+    n_parts: int = 1
     shift: int = 0
+    is_struct: bool = False
+
+    def values(self, frame: pl.DataFrame) -> pl.Series:
+        """What decides the partition of each row."""
+        if self.is_struct:
+            return frame.select(pl.struct(self.by)).to_series()
+        return frame[self.by[0]]
 
     def part_numbers(self, frame: pl.DataFrame) -> Integers:
         """The partition of each row."""
-        if len(self.by) > 1:
-            values = frame.select(pl.struct(self.by)).to_series()
-        else:
-            values = frame[self.by[0]]
-        return part_of(values, self.n_parts)
+        return part_of(self.values(frame), self.n_parts)
 
     def cut(self, batches: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
         """Rows as pieces for partitions, each with its number."""

@@ -21,8 +21,16 @@ class Prepared:
     """Parts on executors, and what was heard of them."""
 
     parts: SparkParts
+    pieces: Any
     made: Sequence[Made]
     shared: dict[int, SharedRows]
+    sent: tuple[Any, ...]
+
+    def close(self) -> None:
+        """Let go of everything that Spark keeps."""
+        self.parts.close()
+        for sent in self.sent:
+            sent.destroy()
 
 
 def prepare(source: Source, job: Job, names: Sequence[str], checkpoint_every: int) -> Prepared:
@@ -38,7 +46,8 @@ def prepare(source: Source, job: Job, names: Sequence[str], checkpoint_every: in
         heard.add({number: made})
         yield data
 
-    keys = one_by_one(source.pieces().mapPartitionsWithIndex(make))
+    pieces = source.pieces()
+    keys = one_by_one(pieces.mapPartitionsWithIndex(make))
     keys.persist(StorageLevel.DISK_ONLY)
     with hearing(), quiet():
         keys._jrdd.count()
@@ -66,7 +75,8 @@ def prepare(source: Source, job: Job, names: Sequence[str], checkpoint_every: in
 
     parts = one_by_one(keys.zip(places).mapPartitions(place))
     parts.persist(StorageLevel.MEMORY_AND_DISK)
-    return Prepared(SparkParts(parts, keys, placed, checkpoint_every), there, shared)
+    spark_parts = SparkParts(parts, keys, placed, checkpoint_every)
+    return Prepared(spark_parts, pieces, there, shared, (first,))
 
 
 def tell_notes(by_part: Sequence[Sequence[Note]]) -> None:

@@ -6,14 +6,15 @@ import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeGuard
 
 import polars as pl
 
 from gecasmo.compiler import automaton_json
+from gecasmo.encoding import Rows
 from gecasmo.encoding.observations import LAST_CLICK
-from gecasmo.forms import Form, FormState
+from gecasmo.forms import Form, FormState, TableState
 from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.model.automaton_model import AutomatonModel
@@ -46,7 +47,7 @@ class ShippedModel:
             json.dumps(automaton_json.to_data(model.counting_structure.traced)),
             dict(model.declared_keys),
             dict(model.forms),
-            dict(model.states(whole=False)) if with_states else None,
+            _plain_states(model) if with_states else None,
             dict(model.features_),
             tuple(model.relevance),
             model.report_ if with_states else None,
@@ -69,6 +70,23 @@ class ShippedModel:
 
 
 _models: OrderedDict[str, Model] = OrderedDict()
+
+
+def _plain_states(model: Model) -> dict[str, FormState]:
+    """The states with rows as they are; those of a fit may look their keys up in its log."""
+    return {
+        coin: replace(state, rows=plain_rows(state.rows)) if _is_table(state) else state
+        for coin, state in model.states(whole=False).items()
+    }
+
+
+def _is_table(state: Any) -> TypeGuard[TableState]:
+    return isinstance(state, TableState)
+
+
+def plain_rows(rows: Rows) -> Rows:
+    """The same rows with their keys at hand."""
+    return Rows(rows.keys, rows.frame.get_columns(), len(rows), rows.attached)
 
 
 def columns_read(model: Model) -> list[str]:

@@ -4,11 +4,12 @@ log as a whole."""
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs.faults import Faults
 from gecasmo.logs.roles import Given, Roles
 from gecasmo.model.base import Model
@@ -98,6 +99,14 @@ def open_source(
         wanted = max(context.defaultParallelism, -(-n_results // RESULTS_IN_PART))
         partitions = min(2**16, 1 << (wanted - 1).bit_length())
     shift = 1 if found.get("lowest") == 0 else 0
+    if shift:
+        title = Roles(roles).title("rank")
+        warnings.warn(
+            f"The Spark data frame: {title}: ranks start at 0 here; they were shifted to start at "
+            "1.",
+            ClickLogWarning,
+            stacklevel=3,
+        )
     reading = replace(reading, n_parts=check_parts(partitions), shift=shift)
     return Source(frame, reading, columns, found["rows"])
 
@@ -132,7 +141,8 @@ def _planned(
     order = [name for role in first for name in roles.columns[role]]
     if not roles.columns["session"]:
         given = {**given, "session": NUMBERED}
-    reading = Reading(given, tuple(by), tuple(dict.fromkeys(order)), 1)
+    is_struct = roles.is_struct("query" if roles.columns["query"] else "session")
+    reading = Reading(given, tuple(by), tuple(dict.fromkeys(order)), is_struct=is_struct)
     return frame, reading, roles.columns, is_nested
 
 

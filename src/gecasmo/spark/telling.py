@@ -13,9 +13,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from gecasmo import errors
 from gecasmo.errors import GecasmoError
 from gecasmo.spark.needs import SparkError
 
@@ -55,10 +54,15 @@ def found_in(text: str) -> GecasmoError | None:
     if found is None:
         return None
     name, message = json.loads(base64.b64decode(found.group(1)))
-    kind: Any = getattr(errors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, GecasmoError)):
-        kind = SparkError
-    return kind(message)  # type: ignore[no-any-return]
+    kind = next((k for k in _kinds(GecasmoError) if k.__name__ == name), SparkError)
+    return kind(message)
+
+
+def _kinds(kind: type[GecasmoError]) -> Iterator[type[GecasmoError]]:
+    """An error and all more special ones."""
+    yield kind
+    for special in kind.__subclasses__():
+        yield from _kinds(special)
 
 
 @contextmanager

@@ -22,10 +22,12 @@ from gecasmo.kernels.running import using_threads
 from gecasmo.logs.notes import Note
 from gecasmo.model.base import Impossible
 from gecasmo.model.parts import Settings, blueprint_of, build_part
+from gecasmo.model.streaming import part_view
 from gecasmo.spark.cutting import Reading
 from gecasmo.spark.needs import SparkError
 from gecasmo.spark.points import points_from_bytes, points_to_bytes
-from gecasmo.spark.shipping import ShippedModel
+from gecasmo.spark.results import check_probe
+from gecasmo.spark.shipping import ShippedModel, plain_rows
 
 Index = Mapping[int, NDArray[np.int64]]
 
@@ -50,6 +52,7 @@ class Job:
     reading : how rows become pages
     threads : that a task may use
     n_rows : for each shared coin, how many rows there are in all; known after all parts are made
+    probe : a file in the folder of the model, by which executors tell that they reach it
     """
 
     model: ShippedModel
@@ -60,6 +63,7 @@ class Job:
     reading: Reading
     threads: int = 1
     n_rows: Mapping[int, int] = field(default_factory=dict)
+    probe: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class Made:
     """What the driver hears of a part that was made."""
 
     shared: Mapping[int, Rows]
+    n_read: int
     n_sessions: int
     n_results: int
     weight: float
@@ -78,24 +83,25 @@ class Made:
 
 def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Made | None]:
     """A partition encoded for a model, as bytes; nothing if it has no pages."""
+    check_probe(job.probe)
     table = job.reading.table(pieces)
     if table is None:
         return b"", None
     with using_threads(job.threads):
         log = job.reading.log(table, number)
-        start = None if job.start is None else job.start.model()
+        start = None
+        if job.start is not None:
+            start = part_view(job.start.model(), number, job.reading.n_parts)
         settings = Settings(job.method, start, job.impossible)
         built = build_part(job.model.model(), number, log, job.local, settings)
     data = to_bytes(take_down(built.part))
     _check_size(len(data), number)
-    shared = {
-        coin: Rows(rows.keys, rows.frame.get_columns(), len(rows), rows.attached)
-        for coin, rows in built.shared.items()
-    }
+    shared = {coin: plain_rows(rows) for coin, rows in built.shared.items()}
     return data, Made(
         shared,
+        log.n_sessions,
         log.n_sessions - built.n_dropped,
-        log.n_results,
+        built.part.problem.expectation.encoded.n_results,
         built.part.problem.n_pages,
         built.n_dropped,
         built.n_floored,

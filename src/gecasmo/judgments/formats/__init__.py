@@ -5,23 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gecasmo.files import whole_file
+from gecasmo.files import scratch_folder, whole_file
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.formats.opensearch import OPENSEARCH
 from gecasmo.judgments.formats.plain import CSV, PARQUET
 from gecasmo.judgments.formats.qrels import QRELS
 from gecasmo.judgments.formats.quepid import QUEPID
 from gecasmo.judgments.formats.ranklib import RANKLIB
-from gecasmo.judgments.formats.writing import JudgmentFormat, Options, Written, graded_pairs
+from gecasmo.judgments.formats.writing import (
+    JudgmentFormat,
+    Options,
+    Written,
+    graded_pairs,
+    nothing_graded,
+)
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
+    from gecasmo.judgments.parted import PartedJudgments
 
 FORMATS: dict[str, JudgmentFormat] = {
     format.name: format for format in (QUEPID, OPENSEARCH, RANKLIB, QRELS, CSV, PARQUET)
 }
 
-__all__ = ["FORMATS", "JudgmentFormat", "Options", "Written", "format_of", "write_judgments"]
+__all__ = [
+    "FORMATS",
+    "JudgmentFormat",
+    "Options",
+    "Written",
+    "format_of",
+    "write_judgments",
+    "write_parted",
+]
 
 
 def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
@@ -53,3 +68,28 @@ def write_judgments(
         remarks = chosen.write(judgments, pairs, temporary, options)
     left_out = judgments.n_insufficient if chosen.is_graded else 0
     return Written(Path(path), chosen.name, len(pairs), left_out, (*judgments.remarks, *remarks))
+
+
+def write_parted(
+    judgments: PartedJudgments, path: Any, format: str | None, options: Options
+) -> Written:
+    """Write judgments part by part, and put the parts together."""
+    chosen = format_of(path, format)
+    options.check(chosen)
+    if chosen.is_graded and not judgments.n_judged:
+        raise nothing_graded(judgments, chosen)
+    target = Path(path).expanduser()
+    n_written, pieces, remarks = 0, list[Path](), list[str]()
+    with scratch_folder(target, JudgmentsError) as folder:
+        for number, part in enumerate(judgments.parts()):
+            if chosen.is_graded and not part.n_judged:
+                continue
+            pairs = graded_pairs(part, chosen, options) if chosen.is_graded else part.frame
+            pieces.append(folder / f"{number:05d}")
+            told = chosen.write(judgments, pairs, pieces[-1], options)
+            remarks = remarks or [f"{remark} (and perhaps more in other parts)" for remark in told]
+            n_written += len(pairs)
+        with whole_file(target, JudgmentsError) as temporary:
+            chosen.join(pieces, temporary, judgments)
+    left_out = judgments.n_insufficient if chosen.is_graded else 0
+    return Written(target, chosen.name, n_written, left_out, (*judgments.remarks, *remarks))

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from gecasmo.judgments.counting import Told
 from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.formats.joining import join_opensearch
 from gecasmo.judgments.formats.writing import JudgmentFormat, Options
-
-if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
 
 # What the plugin accepts as a name and as a description.
 _NAME, _DESCRIPTION = 50, 250
 _FORBIDDEN = '"\\<>'
 
 
-def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
     name = f"{judgments.model} judgments"[:_NAME] if options.name is None else options.name
     if not name or len(name) > _NAME or any(c in _FORBIDDEN for c in name):
         raise JudgmentsError(
@@ -48,4 +46,5 @@ OPENSEARCH = JudgmentFormat(
     (".json",),
     write,
     options=("query", "name"),
+    join=join_opensearch,
 )

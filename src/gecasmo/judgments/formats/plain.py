@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from gecasmo.judgments.counting import Told
+from gecasmo.judgments.formats.joining import join_parquet, join_tables
 from gecasmo.judgments.formats.writing import JudgmentFormat, Options, as_text
 
-if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
 
-
-def write_csv(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write_csv(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
     names = [name for name in ("query", "doc") if name in pairs.columns]
     pairs.with_columns(as_text(pairs[name]) for name in names).write_csv(path)
     return []
 
 
-def write_parquet(
-    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options
-) -> list[str]:
-    pairs.write_parquet(path, metadata={"gecasmo": json.dumps(judgments.to_dict())})
+def write_parquet(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+    pairs.write_parquet(path, metadata={"gecasmo": json.dumps(judgments.summary())})
     return []
 
 
-CSV = JudgmentFormat("csv", "everything, CSV", (".csv",), write_csv, False, ())
-PARQUET = JudgmentFormat("parquet", "everything, Parquet", (".parquet",), write_parquet, False, ())
+CSV = JudgmentFormat("csv", "everything, CSV", (".csv",), write_csv, False, (), join_tables)
+PARQUET = JudgmentFormat(
+    "parquet", "everything, Parquet", (".parquet",), write_parquet, False, (), join_parquet
+)

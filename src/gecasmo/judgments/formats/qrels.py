@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from gecasmo.judgments.counting import Told
 from gecasmo.judgments.formats.writing import JudgmentFormat, Options, without_spaces
 
-if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
 
-
-def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
     columns = [without_spaces(pairs[name], "qrels", options.ids) for name in ("query", "doc")]
     lines = pl.DataFrame([*columns, pairs["grade"]]).select(
         pl.format("{} 0 {} {}", "query", "doc", "grade").alias("line")

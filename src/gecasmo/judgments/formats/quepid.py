@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import polars as pl
 
+from gecasmo.judgments.counting import Told
+from gecasmo.judgments.formats.joining import join_tables
 from gecasmo.judgments.formats.writing import JudgmentFormat, Options, without_breaks
 
-if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
 
-
-def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
     for name in ("query", "doc"):
         without_breaks(pairs[name], "quepid")
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -42,4 +40,4 @@ def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Option
     return remarks
 
 
-QUEPID = JudgmentFormat("quepid", "Quepid ratings, CSV", (".quepid.csv",), write)
+QUEPID = JudgmentFormat("quepid", "Quepid ratings, CSV", (".quepid.csv",), write, join=join_tables)

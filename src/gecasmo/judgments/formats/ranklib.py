@@ -11,11 +11,13 @@ from. Readers of this kind of file take all lines up to the empty one as comment
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
+from gecasmo.judgments.counting import Told
 from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.formats.joining import join_ranklib
 from gecasmo.judgments.formats.writing import (
     JudgmentFormat,
     Options,
@@ -25,11 +27,8 @@ from gecasmo.judgments.formats.writing import (
 )
 from gecasmo.model.given import as_frame
 
-if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
 
-
-def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
     without_breaks(pairs["query"], "ranklib")
     doc = without_spaces(pairs["doc"], "ranklib", options.ids)
     queries = pairs["query"].unique(maintain_order=True).to_list()
@@ -108,4 +107,5 @@ RANKLIB = JudgmentFormat(
     (".txt", ".ranklib", ".libsvm", ".svm"),
     write,
     options=("query", "ids", "features"),
+    join=join_ranklib,
 )

@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 import polars as pl
 
+from gecasmo.judgments.counting import Told
 from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.formats.joining import Join, join_lines
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
@@ -41,7 +43,7 @@ class Options:
 
 
 # judgments, the pairs to be written, where to, options -> remarks for the user
-Writer = Callable[["Judgments", pl.DataFrame, Path, Options], list[str]]
+Writer = Callable[[Told, pl.DataFrame, Path, Options], list[str]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class JudgmentFormat:
     write: Writer
     is_graded: bool = True
     options: tuple[str, ...] = ("query",)
+    join: Join = join_lines
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,7 @@ def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options)
     """The judged pairs with query and doc as texts, or a message why there are none."""
     judged = judgments.judged
     if judged.is_empty():
-        raise JudgmentsError(
-            f"None of the {len(judgments.frame):,} pairs has enough data for a grade, so a "
-            f"{format.name} file would be empty. {_what_to_do(judgments)}"
-        )
+        raise nothing_graded(judgments, format)
     if "query" not in judged.columns:
         if options.query is None:
             raise JudgmentsError(
@@ -96,8 +96,16 @@ def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options)
     return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
 
 
-def _what_to_do(judgments: Judgments) -> str:
-    if judgments.n_without_interval == len(judgments.frame):
+def nothing_graded(judgments: Told, format: JudgmentFormat) -> JudgmentsError:
+    """Why a file of grades would be empty."""
+    return JudgmentsError(
+        f"None of the {len(judgments):,} pairs has enough data for a grade, so a {format.name} "
+        f"file would be empty. {_what_to_do(judgments)}"
+    )
+
+
+def _what_to_do(judgments: Told) -> str:
+    if judgments.n_without_interval == len(judgments):
         why = judgments.why_no_interval
         if "features" in why:
             return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."

@@ -125,7 +125,10 @@ class EStepText:
             start = "base" if plan.history else "row"
             # A lag cannot be meant at the first result; the index only has to exist there.
             place = "t - 1 if t > 0 else 0" if lag else "t"
-            self.text(f"{self.key(literal)} = codes{plan.codes}[{start} + index({place})]")
+            code = f"codes{plan.codes}[{start} + index({place})]"
+            # Unsigned, as are all row numbers here.
+            first = f"from{plan.codes} + " if plan.based else ""
+            self.text(f"{self.key(literal)} = {first}{code}")
 
     def fetch_weights(self, literals: Iterable[MachineLiteral]) -> None:
         """The weights at result t; their row numbers must have been fetched."""
@@ -192,6 +195,8 @@ class EStepText:
         text("base = index(obs_start[i])", "row = index(row_start[i])")
         with text.block("if length == 0:"):
             text("continue")
+        for array in self.plan.based:
+            text(f"from{array} = index(first_row{array}[i])")
         self.fetch_page()
         self.clear_counts("page")
 

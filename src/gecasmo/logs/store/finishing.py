@@ -14,16 +14,18 @@ from gecasmo.logs.notes import Note
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.store import noting
 from gecasmo.logs.store.compacting import compact
-from gecasmo.logs.store.folding import first_likes
+from gecasmo.logs.store.folding import likes_of
 from gecasmo.logs.store.gathering import Gathering, Pages
 from gecasmo.logs.store.journal import Journal
 from gecasmo.logs.store.layout import Layout
+from gecasmo.logs.store.locating import Locator
 from gecasmo.logs.store.manifest import FORMAT, NAME, VERSION, sums_of
 from gecasmo.logs.store.options import Wishes
 from gecasmo.logs.store.partition_files import folder_of, write_partition
-from gecasmo.logs.store.pieces import LENGTH, hash_of_runs
-from gecasmo.logs.store.planning import partitions_for
-from gecasmo.logs.store.spill import Spill, bucket_of, rows_of_runs
+from gecasmo.logs.store.planning import N_WORKERS, most_rows, partitions_for
+from gecasmo.logs.store.shares import Shares
+from gecasmo.logs.store.slimming import Slim, slim
+from gecasmo.logs.store.spill import Spill
 from gecasmo.logs.store.writing import sync_folder, write_json
 
 # Of so many partitions, one is looked at to decide about folding.
@@ -34,10 +36,17 @@ class Finishing:
     """The way from spilled rows to the files of a stored log."""
 
     def __init__(
-        self, journal: Journal, spill: Spill, layout: Layout, roles: Roles, wishes: Wishes
+        self,
+        journal: Journal,
+        spill: Spill,
+        layout: Layout,
+        roles: Roles,
+        wishes: Wishes,
+        locator: Locator,
     ) -> None:
         self.journal, self.spill = journal, spill
         self.layout, self.roles, self.wishes = layout, roles, wishes
+        self.locator = locator
 
     def run(
         self, label: str, workers: Executor, tell: Callable[[str, int, int | None], None]
@@ -52,6 +61,7 @@ class Finishing:
         spilled = self.journal.content["spilled"]
         self.gathering = Gathering(self.layout, self.roles, label, spilled["from_0"])
         self.n_partitions = self._number_of_partitions(spilled)
+        self.most_rows = most_rows(spilled["results"], spilled["bytes"], self.wishes.memory)
         self.fold = self._whether_to_fold()
         self._write_all(workers, tell)
         return self._write_manifest(spilled)
@@ -80,40 +90,26 @@ class Finishing:
             return False
         n_pages = n_different = 0
         for number in range(0, self.n_partitions, SAMPLED):
-            pages = self._pages(number)
+            shares = Shares(self.spill, self.layout, number, self.n_partitions, self.most_rows)
+            pages = self._pages(shares, 0)
             n_pages += pages.n_pages
-            n_different += len(np.unique(first_likes(pages)))
+            n_different += len(np.unique(likes_of(pages)))
         return 2 * n_different <= n_pages
 
-    def _pages(self, number: int) -> Pages:
-        """The pages of a partition, in the order of the source."""
-        per_bucket, per_partition = self._ratio()
-        first = number * per_partition // per_bucket
-        runs, results, _ = self.spill.read(first, first + max(per_partition, 1))
-        if per_bucket > 1 and runs.height:
-            runs, results = self._only(number, runs, results)
-        return self.gathering.pages(runs, results, lambda row: f"row {row}")
+    def _pages(self, shares: Shares, share: int) -> Pages:
+        """Some pages of a partition, in the order of the source."""
+        found = shares.read(share)
 
-    def _ratio(self) -> tuple[int, int]:
-        """Partitions in a bucket, and buckets in a partition; one of them is 1."""
-        n_buckets = self.spill.n_buckets
-        return max(self.n_partitions // n_buckets, 1), max(n_buckets // self.n_partitions, 1)
+        def name(row: int) -> str:
+            place = row if found.rows is None else int(found.rows[row])
+            return self.locator.name(found.sizes, shares.first, shares.last, place)
 
-    def _only(
-        self, number: int, runs: pl.DataFrame, results: pl.DataFrame
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The runs of one of several partitions that share a bucket."""
-        key = runs["query" if self.layout.has_query else "session"]
-        mine = np.flatnonzero(bucket_of(hash_of_runs(key), self.n_partitions) == number)
-        lengths = runs[LENGTH].to_numpy().astype(np.int64)
-        return runs[mine], results[rows_of_runs(lengths, mine)]
+        return self.gathering.pages(found.runs, found.results, found.order, name)
 
     def _write_all(self, workers: Executor, tell: Callable[[str, int, int | None], None]) -> None:
         todo = [n for n in range(self.n_partitions) if not self._note(n).exists()]
         done = self.n_partitions - len(todo)
         running: set[Future[None]] = set()
-        from gecasmo.logs.store.ingesting import N_WORKERS
-
         try:
             for number in todo:
                 running.add(workers.submit(self._write, number))
@@ -136,15 +132,21 @@ class Finishing:
         return len(ready)
 
     def _write(self, number: int) -> None:
-        pages = self._pages(number)
+        has_query = self.layout.has_query
+        shares = Shares(self.spill, self.layout, number, self.n_partitions, self.most_rows)
+        slims: list[Slim] = []
+        notes: list[Note] = []
+        for share in range(shares.number):
+            pages = self._pages(shares, share)
+            notes += pages.notes
+            types = {name: str(dtype) for name, dtype in self._types(pages).items()}
+            slims.append(slim(pages, self.fold, has_query))
+            del pages
         entry = write_partition(
-            folder_of(self.journal.log, number), compact(pages, self.fold, self.layout.has_query)
+            folder_of(self.journal.log, number), compact(slims, self.fold, has_query)
         )
-        types = {name: str(dtype) for name, dtype in self._types(pages).items()}
-        write_json(
-            self._note(number),
-            {"entry": entry, "types": types, "notes": noting.as_json(pages.notes)},
-        )
+        about = {"entry": entry, "types": types, "notes": noting.as_json(noting.merged(notes))}
+        write_json(self._note(number), about)
 
     def _note(self, number: int) -> Any:
         return self.journal.done / f"partition-{number:05}.json"

@@ -36,8 +36,8 @@ class Pages:
         Which of them each page belongs to.
     hashes
         The hash of each of `queries`.
-    lengths, weight
-        Of each page.
+    order, lengths, weight
+        Of each page; the order is its place in the source.
     doc, rank, click
         Of each result, page after page.
     page_columns, result_columns
@@ -51,6 +51,7 @@ class Pages:
     queries: pl.Series
     query: Integers
     hashes: Hashes
+    order: Integers
     lengths: Integers
     weight: NDArray[np.float64]
     doc: pl.Series
@@ -100,13 +101,17 @@ class Gathering:
     label: str
     from_0: bool
 
-    def pages(self, runs: pl.DataFrame, results: pl.DataFrame, name: RowName) -> Pages:
+    def pages(
+        self, runs: pl.DataFrame, results: pl.DataFrame, order: Integers, name: RowName
+    ) -> Pages:
         """Put pages together.
 
         Parameters
         ----------
         runs, results
-            All rows of a partition, in the order of the source.
+            Rows of a partition, in the order of the source; of each page all or none.
+        order
+            The place of each run among all runs of the partition.
         name
             Names a row of `results` in a message.
 
@@ -142,7 +147,7 @@ class Gathering:
             self._explain(runs, results, run_of_row, name)
             raise
         queries = key.gather(first_of_query)
-        return self._as_pages(log, runs, results, firsts, query_of_run, queries)
+        return self._as_pages(log, runs, results, order, firsts, query_of_run, queries)
 
     def _assembled(self, table: pl.DataFrame, faults: Faults) -> ClickLog | None:
         layout = self.layout
@@ -181,6 +186,7 @@ class Gathering:
         log: ClickLog | None,
         runs: pl.DataFrame,
         results: pl.DataFrame,
+        order: Integers,
         firsts: Integers,
         query_of_run: NDArray[np.uint32],
         queries: pl.Series,
@@ -210,6 +216,7 @@ class Gathering:
             queries=queries,
             query=query_of_run[firsts].astype(np.int64),
             hashes=hash_values(queries),
+            order=order[firsts],
             lengths=lengths,
             weight=weight,
             doc=frame["doc"],

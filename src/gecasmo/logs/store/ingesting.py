@@ -6,7 +6,6 @@ after partition is put together, folded and written.
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,16 +24,19 @@ from gecasmo.logs.store.finishing import Finishing
 from gecasmo.logs.store.gathering import FaultsOfRows
 from gecasmo.logs.store.journal import Journal, signature
 from gecasmo.logs.store.layout import Layout, lay_out, lay_out_log
+from gecasmo.logs.store.locating import Locator, row_name
 from gecasmo.logs.store.manifest import NAME
-from gecasmo.logs.store.opening import open_source, paths_of
+from gecasmo.logs.store.opening import open_source
 from gecasmo.logs.store.options import Wishes, wishes
 from gecasmo.logs.store.pieces import Piece, piece_of_log
-from gecasmo.logs.store.planning import batch_rows, buckets_for
+from gecasmo.logs.store.planning import N_WORKERS, batch_rows, buckets_for
+from gecasmo.logs.store.sizes import check_disk, disk_need
 from gecasmo.logs.store.spill import Spill
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.logs.store.text import Widened
+from gecasmo.logs.store.writing import DiskFullError
 
 Progress = Callable[[str, int, int | None], None]
-N_WORKERS = min(os.cpu_count() or 1, 4)
 
 
 class Ingest:
@@ -56,27 +58,43 @@ class Ingest:
         self, source: Any, target: Path, wishes: Wishes, progress: Progress | None
     ) -> None:
         self.wishes = wishes
-        self.roles = wishes.roles()
-        self.source: Source = open_source(source, wishes, self.roles)
-        self.paths = paths_of(self.source)
+        self.source, self.paths = open_source(source, wishes, wishes.roles())
         self.journal = Journal(target)
         self.tell = progress or (lambda stage, done, total: None)
 
     def run(self, resume: bool) -> StoredLog:
         """Do all that is left to do."""
         with self.journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
-            inputs = signature(self.paths) if self.source.can_resume else None
-            self.journal.begin(inputs, self.wishes.as_json(), resume)
-            self.layout = self._layout()
-            spill = self._spilled(workers)
-            notes = Finishing(self.journal, spill, self.layout, self.roles, self.wishes).run(
-                self.source.label, workers, self.tell
-            )
-            self.journal.publish()
+            is_again = self.journal.begin(self._signature(), self.wishes.as_json(), resume)
+            if is_again and "types" in self.journal.content:
+                self.source.remember(self.journal.content["types"])  # type: ignore[attr-defined]
+            try:
+                spill = self._spilled(workers)
+                finishing = Finishing(
+                    self.journal,
+                    spill,
+                    self.layout,
+                    self.roles,
+                    self.wishes,
+                    self._locator(spill),
+                )
+                notes = finishing.run(self.source.label, workers, self.tell)
+                self.journal.publish()
+            except DiskFullError:
+                raise
+            except ClickLogError:
+                # The source is at fault, so this would end in the same way again.
+                self.journal.abandon()
+                raise
         _warn(self.source.label, notes)
         return StoredLog(self.journal.target)
 
+    def _signature(self) -> list[list[Any]] | None:
+        return signature(self.paths) if self.paths and self.source.can_resume else None
+
     def _layout(self) -> Layout:
+        # Which roles have a column is settled anew whenever more of the columns is known.
+        self.roles = self.wishes.roles()
         schema = self.source.schema()
         if schema is None:
             first = self.source.first  # type: ignore[attr-defined]
@@ -84,13 +102,33 @@ class Ingest:
         return lay_out(schema, self.roles, self.wishes, Faults(self.source.label))
 
     def _spilled(self, workers: ThreadPoolExecutor) -> Spill:
-        plan = self.journal.content.get("plan") or self._plan()
-        spill = Spill(self.journal.spill, plan["buckets"])
-        said = spill.open()
-        if not self.journal.content.get("spilled"):
-            said = self._spill(spill, said, plan, workers)
-            self.journal.save(spilled=_totals(said))
-        return spill
+        while True:
+            self.layout = self._layout()
+            plan = self.journal.content.get("plan") or self._plan()
+            spill = Spill(self.journal.spill, plan["buckets"])
+            spill.open()
+            if self.journal.content.get("spilled"):
+                return spill
+            try:
+                self._spill(spill, plan, workers)
+            except Widened:
+                self.journal.save(plan=None, types=self.source.remembered())  # type: ignore[attr-defined]
+                spill.clear()
+            else:
+                self._refuse_changed_inputs()
+                self.journal.save(spilled=_totals(spill.said, self.source))
+                return spill
+
+    def _refuse_changed_inputs(self) -> None:
+        if self.journal.content["inputs"] is None:
+            return
+        now = self._signature() or ()
+        for before, after in zip(self.journal.content["inputs"], now, strict=True):
+            if list(before) != list(after):
+                raise ClickLogError(
+                    f"{before[0]} was changed while it was read; run the same again, with "
+                    "resume=False."
+                )
 
     def _plan(self) -> dict[str, Any]:
         schema = self.source.schema()
@@ -108,40 +146,50 @@ class Ingest:
         self.journal.save(plan=plan, layout=self.layout.as_json())
         return plan
 
-    def _spill(
-        self,
-        spill: Spill,
-        said: list[dict[str, Any]],
-        plan: dict[str, Any],
-        workers: ThreadPoolExecutor,
-    ) -> list[dict[str, Any]]:
+    def _spill(self, spill: Spill, plan: dict[str, Any], workers: ThreadPoolExecutor) -> None:
+        said = spill.said
         place = said[-1]["place"] if said else None
         done, pages = sum(s["rows"] for s in said), sum(s["runs"] for s in said)
         for batch in self.source.batches(plan["columns"], plan["batch_rows"], place):
             piece = self._piece(batch, pages)
-            about = _about(batch, piece)
-            spill.add(piece, about, workers)
-            said.append(about)
+            spill.add(piece, _about(batch, piece), workers)
             done, pages = done + batch.rows, pages + piece.n_runs
+            self._check_disk(spill, done, plan["rows"])
             self.tell("reading", done, plan["rows"])
         if not pages:
-            raise ClickLogError(f"{self.source.label}: there are no rows.")
-        return said
+            faults = Faults(self.source.label)
+            faults.add("there are no rows")
+            faults.raise_if_any()
+
+    def _check_disk(self, spill: Spill, done: int, n_rows: int | None) -> None:
+        """Refuse to go on when the rest will not fit, as far as can be told from the beginning."""
+        if n_rows is None or not done:
+            return
+        share = max(n_rows / done, 1.0)
+        n_results = sum(each["results"] for each in spill.said) * share
+        kept = sum(each["bytes"] for each in spill.said) * share if self.layout.kept else 0
+        needs = {
+            "rows on their way": disk_need(0, 0, int(spill.size * (share - 1)), row_bytes=1),
+            "the log": disk_need(0, int(n_results), int(kept), row_bytes=1),
+        }
+        check_disk(
+            self.journal.folder,
+            needs,
+            advice="Make room and run the same again, and it goes on.",
+            error=DiskFullError,
+        )
 
     def _piece(self, batch: Batch, pages: int) -> Piece:
         if isinstance(batch.content, ClickLog):
             return piece_of_log(batch.content, self.layout)
-        faults = FaultsOfRows(self.source.label, lambda row: self._row(batch, row))
+        source, segments = self.source, batch.segments
+        faults = FaultsOfRows(source.label, lambda row: row_name(segments, row, source))
         return piece_of_table(batch.content, self.roles, self.layout, faults, pages)
 
-    def _row(self, batch: Batch, row: int) -> str:
-        for segment in batch.segments:
-            if row < segment.rows:
-                where = f"row {segment.first + row}"
-                several = len(self.source.files) > 1
-                return f"{where} of {self.source.files[segment.file]}" if several else where
-            row -= segment.rows
-        return f"row {row}"
+    def _locator(self, spill: Spill) -> Locator:
+        plan = self.journal.content["plan"]
+        nested = self.layout.nested
+        return Locator(self.source, plan, spill.said, lambda b: self._piece(b, 0), nested)
 
 
 def _about(batch: Batch, piece: Piece) -> dict[str, Any]:
@@ -157,8 +205,9 @@ def _about(batch: Batch, piece: Piece) -> dict[str, Any]:
     }
 
 
-def _totals(said: list[dict[str, Any]]) -> dict[str, Any]:
-    notes = [note for each in said for note in noting.from_json(each["notes"])]
+def _totals(said: list[dict[str, Any]], source: Source) -> dict[str, Any]:
+    notes = list(getattr(source, "notes", ()))
+    notes += [note for each in said for note in noting.from_json(each["notes"])]
     return {
         "results": sum(each["results"] for each in said),
         "bytes": sum(each["bytes"] for each in said),
@@ -252,6 +301,7 @@ def ingest(
     longest = MAX_LINE if max_line is None else max_line
     asked = wishes(given, keep, memory, partitions, fold, format, longest)
     target = Path(path).expanduser()
+    Journal(target).tidy()
     _check_target(target, overwrite)
     return Ingest(source, target, asked, progress).run(resume)
 

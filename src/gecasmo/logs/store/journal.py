@@ -21,7 +21,12 @@ def signature(paths: Sequence[Path]) -> list[list[Any]]:
     """What tells whether files are still the same: name, size and time of the last change."""
     found = []
     for path in paths:
-        about = path.stat()
+        try:
+            about = path.stat()
+        except OSError as problem:
+            raise ClickLogError(
+                f"{path} cannot be read: {problem.strerror or problem}."
+            ) from problem
         found.append([str(path.absolute()), about.st_size, about.st_mtime_ns])
     return found
 
@@ -84,6 +89,8 @@ class Journal:
             When input files or wishes are not those of the ingest that began here.
         """
         before = self._read()
+        if not self.log.is_dir():
+            before = None  # it was finished, and only some of the work was not removed yet
         new = {"version": VERSION, "inputs": inputs, "wishes": wishes}
         if resume and before is not None and inputs is not None and before["inputs"] is not None:
             self._refuse_change(before, new)
@@ -111,6 +118,15 @@ class Journal:
         shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def tidy(self) -> None:
+        """Remove what a process left that was killed after all was done."""
+        if self.folder.is_dir() and self.target.exists() and not self.log.exists():
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Remove what was done so far, since nobody could go on with it."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
     def _read(self) -> dict[str, Any] | None:
         try:
             found: dict[str, Any] = json.loads((self.folder / _NAME).read_text())
@@ -131,10 +147,10 @@ class Journal:
         now = {name: rest for name, *rest in new["inputs"]}
         for name in [*there, *now]:
             if name not in now or name not in there:
-                what = "is gone" if name not in now else "is new"
+                then, today = ("an", "none") if name in there else ("no", "one")
                 raise ClickLogError(
-                    f"{name} {what} since the ingest into {self.target} began, which can then not "
-                    f"go on{how}."
+                    f"{name} was {then} input when the ingest into {self.target} began, and is "
+                    f"{today} now; it cannot go on with other files{how}."
                 )
             if there[name] != now[name]:
                 raise ClickLogError(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import polars as pl
 
 from gecasmo.logs.store.batches import Schema
 from gecasmo.logs.store.options import MOST_PARTITIONS
 
+# Partitions that are put together at the same time.
+N_WORKERS = min(os.cpu_count() or 1, 2)
 # Shares of the memory that was granted. While reading there are several copies of a batch (read
 # ahead, in order of buckets, compressed); while writing, several partitions are put together at
 # once.
-SHARE_OF_A_BATCH = 1 / 32
-SHARE_OF_A_PARTITION = 1 / 8
+SHARE_OF_A_BATCH = 1 / 16
+SHARE_OF_A_PARTITION = 1 / 6
 # What the checks and the order take for each result, beside several copies of its columns.
 BYTES_OF_A_RESULT = 100
 COPIES = 3
@@ -69,7 +73,7 @@ def buckets_for(n_rows: int | None, schema: Schema | None, nested: bool, memory:
         return BUCKETS_OF_UNKNOWN
     n_results = n_rows * (_LIST_LENGTH if nested else 1)
     expected = partitions_for(n_results, n_rows * bytes_of_row(schema), memory)
-    return min(max(4 * expected, FEWEST_BUCKETS), MOST_BUCKETS)
+    return min(max(expected, FEWEST_BUCKETS), MOST_BUCKETS)
 
 
 def power_of_two(number: float) -> int:
@@ -78,3 +82,14 @@ def power_of_two(number: float) -> int:
     while power < number:
         power *= 2
     return power
+
+
+def chunk_bytes(memory: int) -> int:
+    """How many bytes of a text file are read at a time; columns take several times as much."""
+    return int(min(max(memory / 64, 1 << 16), 64 << 20))
+
+
+def most_rows(n_results: int, n_bytes: int, memory: int) -> int:
+    """How many results may be put together at once; twice the share, as hashes are not even."""
+    each = BYTES_OF_A_RESULT + COPIES * n_bytes / max(n_results, 1)
+    return max(int(2 * memory * SHARE_OF_A_PARTITION / each), 1)

@@ -11,7 +11,8 @@ from gecasmo.errors import ClickLogError, GecasmoError
 
 _UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
-SMALLEST_MEMORY = 16 * 10**6
+# Below this, what the interpreter and its threads need besides is more.
+SMALLEST_MEMORY = 64 * 10**6
 # Files take whole blocks, and a disk that is full to the last byte serves nobody.
 SPARE_SHARE = 1.05
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +33,33 @@ def bucket_of(hashes: NDArray[np.uint64], n_buckets: int) -> NDArray[np.uint16]:
     return (hashes >> np.uint64(64 - bits)).astype(np.uint16)
 
 
+Chosen = Callable[[pl.DataFrame], Integers]
+_NOWHERE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Spilled:
+    """Rows of some buckets.
+
+    Attributes
+    ----------
+    runs, results
+        The rows.
+    order
+        The place of each run among all runs of these buckets.
+    rows
+        The place of each result among all results of these buckets; None when all are here.
+    sizes
+        How many results of these buckets each batch has.
+    """
+
+    runs: pl.DataFrame
+    results: pl.DataFrame
+    order: Integers
+    rows: Integers | None
+    sizes: Integers
+
+
 class Spill:
     """The spilled batches of one ingest.
 
@@ -41,28 +69,32 @@ class Spill:
         Where they are.
     n_buckets
         Into how many buckets each is divided; a power of two.
+
+    Attributes
+    ----------
+    said
+        What was said about each batch.
     """
 
     def __init__(self, folder: Path, n_buckets: int) -> None:
         self.folder = folder
         self.n_buckets = n_buckets
+        self.said: list[dict[str, Any]] = []
         self._batches: list[_Batch] = []
 
-    def open(self) -> list[dict[str, Any]]:
-        """Find the batches that are whole; return what was said about them, in order."""
+    def open(self) -> None:
+        """Find the batches that are whole."""
         self.folder.mkdir(exist_ok=True)
-        said = []
-        self._batches = []
+        self.said, self._batches = [], []
         while (note := self._path(len(self._batches), "json")).exists():
-            said.append(json.loads(note.read_text()))
+            self.said.append(json.loads(note.read_text()))
             self._batches.append(self._batch(len(self._batches)))
-        return said
 
     def clear(self) -> None:
         """Remove all batches."""
         for path in self.folder.glob("batch-*"):
             path.unlink()
-        self._batches = []
+        self.said, self._batches = [], []
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -108,35 +140,60 @@ class Spill:
         np.save(index, np.column_stack([ends, rows]))
         write_whole(self._path(number, "npy"), index.getvalue())
         write_json(self._path(number, "json"), said)
+        self.said.append(said)
         self._batches.append(_Batch(path, ends, rows))
 
-    def read(self, first: int, last: int) -> tuple[pl.DataFrame, pl.DataFrame, Integers]:
-        """Read the rows of buckets `first` to `last` (not included), in the order of the source.
+    def read(self, first: int, last: int, chosen: Chosen | None = None) -> Spilled:
+        """Read rows of buckets `first` to `last` (not included), in the order of the source.
 
-        Returns
-        -------
-        runs, results : pl.DataFrame
-        sizes : ndarray of int64
-            How many results each batch has among them.
+        Parameters
+        ----------
+        first, last
+            The buckets.
+        chosen
+            Says which of some runs are wanted; None for all.
         """
         runs: list[pl.DataFrame] = []
         results: list[pl.DataFrame] = []
+        order: list[Integers] = []
+        rows: list[Integers] = []
+        n_runs = n_rows = 0
         for batch in self._batches:
-            for found, frames in zip(batch.read(first, last), (runs, results), strict=True):
-                frames += found
+            for some, their in batch.read(first, last):
+                lengths = some[LENGTH].to_numpy().astype(np.int64)
+                wanted = np.arange(some.height) if chosen is None else chosen(some)
+                picked = slice(None) if chosen is None else rows_of_runs(lengths, wanted)
+                if len(wanted):
+                    runs.append(some[wanted] if chosen else some)
+                    results.append(their[picked] if chosen else their)
+                    order.append(n_runs + wanted)
+                    rows.append(n_rows + np.arange(their.height)[picked] if chosen else _NOWHERE)
+                n_runs, n_rows = n_runs + some.height, n_rows + their.height
         sizes = np.array([int(batch.rows[first:last].sum()) for batch in self._batches], np.int64)
-        if not runs:
-            return *self._no_rows, sizes
-        return pl.concat(runs, rechunk=True), pl.concat(results, rechunk=True), sizes
+        no_runs, no_results = self._no_rows
+        return Spilled(
+            pl.concat([no_runs, *runs], rechunk=True),
+            pl.concat([no_results, *results], rechunk=True),
+            np.concatenate([_NOWHERE, *order]),
+            None if chosen is None else np.concatenate([_NOWHERE, *rows]),
+            sizes,
+        )
+
+    def count(self, first: int, last: int, chosen: Chosen) -> int:
+        """How many results the chosen runs of some buckets have."""
+        total = 0
+        for batch in self._batches:
+            for some, _ in batch.read(first, last, only_runs=True):
+                total += int(some[LENGTH].gather(chosen(some)).sum())
+        return total
 
     @cached_property
     def _no_rows(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The columns of runs and results, for buckets that have none."""
         for batch in self._batches:
             for bucket in range(self.n_buckets):
-                runs, results = batch.read(bucket, bucket + 1)
-                if runs:
-                    return runs[0].clear(), results[0].clear()
+                for runs, results in batch.read(bucket, bucket + 1):
+                    return runs.clear(), results.clear()
         raise ClickLogError("There are no rows.")
 
     def _blobs(
@@ -175,7 +232,10 @@ class _Batch:
     ends: Integers
     rows: Integers
 
-    def read(self, first: int, last: int) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
+    def read(
+        self, first: int, last: int, only_runs: bool = False
+    ) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+        """The runs and results of each of some buckets that has any."""
         before = int(self.ends[first - 1, 1]) if first else 0
         size = int(self.ends[last - 1, 1]) - before
         with self.path.open("rb") as file:
@@ -186,15 +246,13 @@ class _Batch:
                 f"{self.path} is shorter than it was; remove {self.path.parent.parent} and start "
                 "again."
             )
-        runs, results = [], []
         place = 0
         for bucket in range(first, last):
             middle, end = (int(each) - before for each in self.ends[bucket])
             if end > place:
-                runs.append(pl.read_ipc_stream(data[place:middle]))
-                results.append(pl.read_ipc_stream(data[middle:end]))
+                results = pl.DataFrame() if only_runs else pl.read_ipc_stream(data[middle:end])
+                yield pl.read_ipc_stream(data[place:middle]), results
             place = end
-        return runs, results
 
 
 def _stream(frame: pl.DataFrame) -> bytes:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
+from gecasmo.logs.store.decoding import Decoder
 from gecasmo.logs.store.manifest import read_manifest
-from gecasmo.logs.store.partition_files import checked_file, folder_of, read_partition
+from gecasmo.logs.store.partition_files import checked_file, folder_of, read_frames
 from gecasmo.logs.store.summary import html_summary, text_summary
 
 
@@ -123,13 +124,49 @@ class StoredLog:
         ClickLogError
             When a file of it is cut off or was changed.
         """
-        entry = self._entry(number)
-        folder = folder_of(self.path, number)
-        return read_partition(folder, number, entry, self.columns, list(self.notes))
+        decoder = self._decoder(number)
+        return decoder.log(0, decoder.n_pages)
 
     def partitions(self) -> Iterator[ClickLog]:
         """Read all partitions, one after the other."""
         return (self.partition(number) for number in range(self.n_partitions))
+
+    def pieces(self, number: int, most_results: int) -> Iterator[ClickLog]:
+        """Read a partition piece by piece, for those that are very large.
+
+        All pages of a query are in one partition, so where a query has a tenth of a log, a
+        partition has that, too. In a piece, each result takes about 50 bytes of memory; what waits
+        takes little more than on the disk.
+
+        Parameters
+        ----------
+        number
+            Which partition, from 0.
+        most_results
+            The most results of a piece; a page with more is a piece of its own.
+
+        Yields
+        ------
+        ClickLog
+            Pages one after the other as in `partition`, called as they are there.
+        """
+        decoder = self._decoder(number)
+        first = 0
+        while first < decoder.n_pages:
+            last = decoder.last_page(first, most_results)
+            yield decoder.log(first, last)
+            first = last
+
+    def head(self, pages: int = 5) -> ClickLog:
+        """Read the first pages of the first partition that has any, for a look."""
+        filled = np.flatnonzero(self.partition_pages)
+        decoder = self._decoder(int(filled[0]) if len(filled) else 0)
+        return decoder.log(0, min(pages, decoder.n_pages))
+
+    def _decoder(self, number: int) -> Decoder:
+        entry = self._entry(number)
+        frames = read_frames(folder_of(self.path, number), entry)
+        return Decoder(frames, number, entry, self.columns, self.notes)
 
     def check(self, number: int | None = None) -> None:
         """Check that the files of a partition (by default: of all) are what was written.

@@ -16,6 +16,11 @@ import polars as pl
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.store.sizes import free_bytes, in_bytes
 
+
+class DiskFullError(ClickLogError):
+    """The disk is full; what was done so far is kept, and goes on when there is room."""
+
+
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -26,7 +31,7 @@ def telling_full_disk(path: Path) -> Iterator[None]:
         yield
     except OSError as problem:
         if problem.errno in _FULL:
-            raise ClickLogError(
+            raise DiskFullError(
                 f"{path} cannot be written: the disk is full ({in_bytes(free_bytes(path.parent))} "
                 "free). Nothing is lost: make room and run the same again, and it goes on from "
                 "here."

@@ -1,0 +1,97 @@
+"""The stages of `benchmarks.scale`, each in a process of its own; prints its figures as JSON.
+
+python -m benchmarks.scale_stages ingest KIND PAGES LOG MEMORY
+python -m benchmarks.scale_stages fit LOG MODEL PRIORS FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fresh_process import peak_megabytes
+
+
+class Watched:
+    """An iterator, and the seconds that its items took to make."""
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self.items, self.seconds = items, 0.0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        began = time.perf_counter()
+        try:
+            return next(self.items)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+
+def ingest(kind: str, n_pages: str, path: str, memory: str) -> dict[str, Any]:
+    """Simulate a log straight into a stored one."""
+    from benchmarks.endless_log import batch, batches
+    from gecasmo import ClickLog
+
+    batch(kind, 1000, 0, 1000)  # compile
+    made = Watched(batches(kind, int(n_pages)))
+    before = peak_megabytes()
+    began = time.perf_counter()
+    log = ClickLog.ingest(made, path, memory=memory)
+    seconds = time.perf_counter() - began
+    return {
+        "n_sessions": log.n_sessions,
+        "n_pages": log.n_pages,
+        "n_queries": log.n_queries,
+        "n_pairs": log.n_pairs,
+        "n_partitions": log.n_partitions,
+        "is_folded": log.is_folded,
+        "log_bytes": log.bytes,
+        "simulation_seconds": made.seconds,
+        "ingest_seconds": seconds - made.seconds,
+        "import_megabytes": before,
+        "peak_megabytes": peak_megabytes(),
+    }
+
+
+def fit(path: str, name: str, priors: str, folder: str) -> dict[str, Any]:
+    """Fit a stored log. The kernels are compiled before, by a fit of a few pages."""
+    import gecasmo
+    from gecasmo import Table, open_log
+
+    def model() -> Any:
+        plain = getattr(gecasmo, name)()
+        if priors == "learned":
+            return plain
+        return type(plain)(**dict.fromkeys(plain.forms, Table(pseudo_counts=(1, 1))))
+
+    is_learned = priors == "learned"
+    log = open_log(path)
+    few = log.partition(0).take(range(min(200, int(log.partition_pages[0]))))
+    model().fit(few, progress=False, intervals=is_learned)
+    del few
+    before = peak_megabytes()
+    began = time.perf_counter()
+    fitted = model().fit(log, progress=False, intervals=is_learned, checkpoint=Path(folder))
+    seconds = time.perf_counter() - began
+    history = fitted.history
+    return {
+        "n_sessions": log.n_sessions,
+        "converged": fitted.report_.converged,
+        "evaluations": fitted.report_.n_evaluations,
+        "em_seconds": float(history["seconds"][-1]),
+        "fit_seconds": seconds,
+        "log_likelihood_a_page": fitted.report_.log_likelihood / log.n_sessions,
+        "import_megabytes": before,
+        "peak_megabytes": peak_megabytes(),
+    }
+
+
+if __name__ == "__main__":
+    stage = {"ingest": ingest, "fit": fit}[sys.argv[1]]
+    print(json.dumps(stage(*sys.argv[2:])))

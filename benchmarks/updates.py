@@ -1,0 +1,234 @@
+"""Daily updates against fits of all days together, on logs of known users that do not change.
+
+python -m benchmarks.updates [--days 10] [--pages 20000] [--seeds 2] writes results/updates.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo import CCM, DBN, PBM, UBM, ClickLog, Table, read_log
+from gecasmo.simulation.pages import random_pages
+
+OUTPUT = Path(__file__).parent / "results" / "updates.md"
+N_DOCS = 15
+ANCHOR = {"PBM": {1: 1.0}, "UBM": {(1, 0): 1.0}}
+
+
+def empty_model(name: str, prior: str) -> Any:
+    """A model whose scale is anchored, so that it has one best fit."""
+    kind = {"DBN": DBN, "UBM": UBM, "PBM": PBM, "CCM": CCM}[name]
+    forms: dict[str, Any] = {}
+    if name in ANCHOR:
+        forms["examination"] = Table(fixed=ANCHOR[name])
+    if prior != "learned":
+        for coin, keys in kind().keys.items():
+            if "doc" in keys:
+                forms[coin] = Table(pseudo_counts=(1, 1))
+    return kind(**forms)
+
+
+def truth_of(name: str, n_queries: int, seed: int) -> tuple[Any, Any]:
+    """A model with random true values, and what its ranker believes of documents."""
+    rng = np.random.default_rng([seed, 7])
+    keys = {
+        "query": np.repeat(np.arange(n_queries), N_DOCS),
+        "doc": np.tile(np.arange(N_DOCS), n_queries),
+    }
+    attraction = rng.beta(1.0, 3.0, (n_queries, N_DOCS))
+    second = rng.beta(2.0, 2.0, n_queries * N_DOCS)
+    frames = [
+        pl.DataFrame({**keys, "probability": values}) for values in (attraction.ravel(), second)
+    ]
+    seen = {r: float(0.9 ** (r - 1)) for r in range(1, 11)}
+    values: dict[str, dict[str, Any]] = {
+        "DBN": {"attraction": frames[0], "satisfaction": frames[1], "continuation": 0.85},
+        "PBM": {"attraction": frames[0], "examination": seen},
+        "UBM": {
+            "attraction": frames[0],
+            "examination": {
+                (r, last): 0.97 ** (r - 1) * (0.88 if last else 0.93) ** (r - last - 1)
+                for r in range(1, 11)
+                for last in range(r)
+            },
+        },
+        "CCM": {
+            "attraction": frames[0],
+            "continuation_after_skip": 0.9,
+            "continuation_after_click": 0.8,
+            "continuation_after_satisfaction": 0.3,
+        },
+    }
+    kind = {"DBN": DBN, "UBM": UBM, "PBM": PBM, "CCM": CCM}[name]
+    return kind.with_values(**values[name]), attraction
+
+
+def daily_logs(name: str, days: int, pages: int, seed: int) -> tuple[list[ClickLog], ClickLog, Any]:
+    """A log for every day, one more to judge by, and the truth."""
+    n_queries = max(20, pages // 50)
+    truth, quality = truth_of(name, n_queries, seed)
+    logs = []
+    for day in range(days + 1):
+        shown = random_pages(pages, 100 * seed + day, n_queries=n_queries, quality=quality)
+        shown = shown.with_columns(pl.col("session") + day * pages)
+        logs.append(truth.simulate(read_log(shown, click=None), seed=100 * seed + day))
+    return logs[:-1], logs[-1], truth
+
+
+def joined(logs: list[ClickLog]) -> ClickLog:
+    """All days as one log."""
+    names = ["session", "query", "doc", "rank", "click"]
+    return read_log(pl.concat([pl.DataFrame([log.column(n) for n in names]) for log in logs]))
+
+
+# What could be remembered of the past, as a change to a model before it is updated.
+def evidence(model: Any) -> None:
+    """As many flips as a row's belief is narrow, all else held: what gecasmo does."""
+
+
+def expected_counts(model: Any) -> None:
+    """Expected flips, hidden ones too."""
+    _change(model, lambda state: None)
+
+
+def open_counts(model: Any) -> None:
+    """As many flips as a row's belief is narrow when shared coins are open too."""
+    from gecasmo.forms.evidence import believed_evidence
+
+    _change(
+        model,
+        lambda state: (
+            None if state.spread is None else believed_evidence(state, state.centre, state.spread)
+        ),
+    )
+
+
+def _change(model: Any, of_state: Callable[[Any], Any]) -> None:
+    for coin, state in model.states_.items():
+        if hasattr(state, "evidence"):
+            model.states_[coin] = replace(state, evidence=of_state(state))
+
+
+ALTERNATIVES = {
+    "evidence": evidence,
+    "expected counts": expected_counts,
+    "open evidence": open_counts,
+}
+
+
+def compared(updated: Any, refit: Any, truth: Any, test: ClickLog) -> dict[str, float]:
+    """How far an updated model is from a fit of all, in its standard errors, and from the truth."""
+    found = {
+        "held out": 1000 * (updated.score(test) - refit.score(test)),
+        "of truth": 1000 * (truth.score(test) - refit.score(test)),
+    }
+    for kind in ("rows", "shared"):
+        parts = []
+        for coin in updated.forms:
+            is_rows = "doc" in updated.keys[coin]
+            if is_rows != (kind == "rows"):
+                continue
+            keys = list(updated.keys[coin])
+            a, b = updated.estimates(coin), refit.estimates(coin)
+            real = truth.probability(coin, b)
+            b = b.with_columns(pl.Series("truth", real)).filter(pl.col("spread") > 0)
+            both = (
+                a.join(b, on=keys, suffix="_refit")
+                if keys
+                else pl.concat(
+                    [a, b.select(pl.all().name.suffix("_refit")).rename({"truth_refit": "truth"})],
+                    how="horizontal",
+                )
+            )
+            parts.append(both.filter(pl.col("trials_refit") >= 20).select(pl.exclude(keys)))
+        both = pl.concat(parts)
+        off = (both["probability"] - both["probability_refit"]) / both["spread_refit"]
+        found[f"{kind} off"] = float(np.sqrt((off**2).mean()))
+        for which in ("", "_refit"):
+            off = (both[f"probability{which}"] - both["truth"]) / both["spread_refit"]
+            found[f"{kind} error{which}"] = float(np.sqrt((off**2).mean()))
+            inside = (both["truth"] >= both[f"low{which}"]) & (
+                both["truth"] <= both[f"high{which}"]
+            )
+            found[f"{kind} coverage{which}"] = float(inside.mean())
+            found[f"{kind} spread{which}"] = float(
+                (both[f"spread{which}"] / both["spread_refit"]).mean()
+            )
+    return found
+
+
+def run(
+    name: str, prior: str, how: str, days: int, first: int, pages: int, seed: int
+) -> dict[str, float]:
+    """One history: a fit of the first days, then an update a day."""
+    logs, test, truth = daily_logs(name, days, pages, seed)
+    change = ALTERNATIVES[how]
+    began = time.perf_counter()
+    refit = empty_model(name, prior).fit(joined(logs), progress=False)
+    fitted = time.perf_counter()
+    model = empty_model(name, prior).fit(joined(logs[:first]), progress=False)
+    started = time.perf_counter()
+    for log in logs[first:]:
+        change(model)
+        model.update(log, 1.0, progress=False)
+    took = (time.perf_counter() - started) / max(days - first, 1)
+    return compared(model, refit, truth, test) | {"refit s": fitted - began, "update s": took}
+
+
+HEAD = (
+    "| model | first fit | remembered | log-likelihood of refit minus update, per page, in 1/1000 "
+    "| of truth minus refit | rows off | shared off | rows covered (refit) "
+    "| shared covered (refit) | refit s | update s |"
+)
+
+
+def line(name: str, first: int, how: str, mean: dict[str, float]) -> str:
+    """A row of the table."""
+    covered = [
+        f"{mean[f'{kind} coverage']:.2f} ({mean[f'{kind} coverage_refit']:.2f})"
+        for kind in ("rows", "shared")
+    ]
+    days = "1 day" if first == 1 else f"{first} days"
+    return (
+        f"| {name} | {days} | {how} | {-mean['held out']:.2f} | {mean['of truth']:.1f} | "
+        f"{mean['rows off']:.2f} | {mean['shared off']:.2f} | {covered[0]} | {covered[1]} | "
+        f"{mean['refit s']:.1f} | {mean['update s']:.1f} |"
+    )
+
+
+def main() -> None:
+    """Print a line for every model, kind of memory and length of the first fit."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--days", type=int, default=10)
+    parser.add_argument("--first", type=int, nargs="+", default=[1, 5])
+    parser.add_argument("--pages", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--models", nargs="+", default=["DBN", "UBM", "PBM", "CCM"])
+    parser.add_argument("--how", nargs="+", default=list(ALTERNATIVES))
+    parser.add_argument("--prior", default="learned")
+    given = parser.parse_args()
+    lines = [HEAD, "|---" * 11 + "|"]
+    print("\n".join(lines), flush=True)
+    for first in given.first:
+        for name in given.models:
+            for how in given.how:
+                found = [
+                    run(name, given.prior, how, given.days, first, given.pages, seed)
+                    for seed in range(given.seeds)
+                ]
+                mean = {key: float(np.mean([f[key] for f in found])) for key in found[0]}
+                lines.append(line(name, first, how, mean))
+                print(lines[-1], flush=True)
+    OUTPUT.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

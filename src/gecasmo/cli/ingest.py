@@ -1,0 +1,170 @@
+"""`gecasmo ingest LOG -o FOLDER`: store a log of any size on disk, with bounded memory."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gecasmo.cli.arguments import LogArgument
+from gecasmo.cli.bundles import bundled
+from gecasmo.cli.output import Output
+from gecasmo.cli.reading import ROLES, Reading, _names, guess
+
+if TYPE_CHECKING:
+    from gecasmo.logs.store import StoredLog
+
+Tell = Callable[[str, int, int | None], None]
+_WORDS = {"reading": "Reading rows", "writing": "Writing partitions"}
+
+
+@bundled
+def ingest(
+    log: LogArgument,
+    target: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Where the stored log goes: big.gclog."
+        ),
+    ],
+    reading: Reading,
+    output: Output,
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="AMOUNT", help="The most memory, such as 500MB.")
+    ] = "4GB",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="COLUMN",
+            help="Keep this column, too; several as a,b. 'session' keeps the ids of pages, 'all' "
+            "everything.",
+        ),
+    ] = None,
+    fold: Annotated[
+        bool | None,
+        typer.Option(
+            "--fold/--no-fold",
+            help="Store pages that are the same once, with a weight; by default where that "
+            "halves them.",
+        ),
+    ] = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option("--partitions", min=1, help="A power of two; by default what memory needs."),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume/--no-resume", help="Go on with an ingest that was interrupted, or start anew."
+        ),
+    ] = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a stored log that is there already.")
+    ] = False,
+) -> None:
+    """Store a log of any size on disk, so that it can be used without being in memory.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo ingest "logs/*.parquet" -o big.gclog --memory 4GB[/cyan]
+
+    [cyan]gecasmo ingest clicks.csv.gz -o big.gclog --doc url --keep device,country[/cyan]
+
+    Interrupted, or killed? The same command goes on where it was.
+    """
+    from gecasmo.errors import ClickLogWarning
+    from gecasmo.logs.peeking import peek
+    from gecasmo.logs.store.ingesting import ingest as store
+
+    roles: dict[str, Any] = {
+        role: _names(role, value) for role in ROLES if (value := getattr(reading, role)) is not None
+    }
+    # Who names columns means a table; other formats have columns of their own.
+    seen = peek(log, reading.format or ("table" if roles else None))
+    guessed = guess(seen.columns, roles)
+    if guessed:
+        flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
+        output.say(f"{log}: columns guessed by their names: {flags}")
+    began = time.perf_counter()
+    with ingest_bar(output) as tell, warnings.catch_warnings():
+        # It would point to log.notes; here they are told one by one.
+        warnings.simplefilter("ignore", ClickLogWarning)
+        stored = store(
+            seen.source,
+            target,
+            **{**guessed, **roles},
+            keep=[name.strip() for each in keep or () for name in each.split(",") if name.strip()],
+            memory=memory,
+            partitions=partitions,
+            fold="auto" if fold is None else fold,
+            resume=resume,
+            overwrite=force,
+            progress=tell,
+            format=seen.format,
+            max_line=reading.max_line,
+        )
+    seconds = time.perf_counter() - began
+    for note in stored.notes:
+        if note.kind.endswith("not kept"):
+            output.say(note.what)
+        else:
+            warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
+    facts = {**_facts(stored), "seconds": seconds, "written": target}
+    output.summarise(facts, f"{stored!r}\nWritten to {target} in {seconds:.1f} seconds.")
+
+
+def _facts(log: StoredLog) -> dict[str, Any]:
+    return {
+        "sessions": log.n_sessions,
+        "pages": log.n_pages,
+        "results": log.n_results,
+        "queries": log.n_queries,
+        "pairs": log.n_pairs,
+        "clicks": log.n_clicks,
+        "weight": log.total_weight,
+        "columns": log.columns,
+        "folded": log.is_folded,
+        "partitions": log.n_partitions,
+        "bytes": log.bytes,
+        "notes": log.notes,
+    }
+
+
+@contextmanager
+def ingest_bar(output: Output) -> Iterator[Tell | None]:
+    """A bar on standard error, if somebody is there to look at it."""
+    if not output.has_progress:
+        yield None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from gecasmo.cli.streams import error_console
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=error_console(), transient=True) as bars:
+        lines: dict[str, Any] = {}
+
+        def tell(stage: str, done: int, total: int | None) -> None:
+            if stage not in lines:
+                lines[stage] = bars.add_task(_WORDS[stage], total=total)
+            bars.update(lines[stage], completed=done, total=total)
+
+        yield tell

@@ -1,0 +1,259 @@
+"""CSV, TSV and JSON lines as a stream of batches.
+
+The types of columns are not known before all has been read. They are taken from the first chunk;
+when a later one does not fit them, they are made wider, and reading starts again.
+"""
+
+from __future__ import annotations
+
+import io
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from gecasmo.errors import ClickLogError
+from gecasmo.logs.inputs import Input, Opened
+from gecasmo.logs.lines import check_utf8
+from gecasmo.logs.notes import Note, Notebook
+from gecasmo.logs.separated import _separator, refuse_ragged
+from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
+from gecasmo.logs.store.chunks import Chunk, chunks_of, without_mark
+from gecasmo.logs.store.writing import arrow_bytes
+from gecasmo.logs.table_files import _check_json, _refuse_halves, first_line
+from gecasmo.logs.text_ids import integers_where_exact
+
+# A guess for packed text; it only decides about the number of buckets.
+PACKED_TIMES = 5
+
+
+class Widened(Exception):
+    """A column has values that its type cannot hold; what was read so far has to be read again."""
+
+
+class TextFiles:
+    """Text files with the same columns.
+
+    Parameters
+    ----------
+    inputs
+        The files.
+    kind
+        What they are: "csv", "tsv" or "json".
+    ids
+        Names of the columns that hold ids, which keep their exact text.
+    chunk
+        How many bytes are read at a time.
+    max_line
+        The longest line allowed, in bytes.
+    """
+
+    can_resume = True
+
+    def __init__(
+        self, inputs: Opened, kind: str, ids: Sequence[str], chunk: int, max_line: int
+    ) -> None:
+        self.label = inputs.label
+        self.files: Sequence[str] = [file.name for file in inputs]
+        self._inputs = inputs
+        self._chunk, self._max_line = chunk, max_line
+        self._ids = [] if kind == "json" else list(ids)
+        self._notes = Notebook()
+        self._separator = None if kind == "json" else _separator(inputs, kind, self._notes)
+        self._types: Schema = {}
+        first = next(self._chunks(0, 0, 0), None)
+        if first is None:
+            raise ClickLogError(f"{inputs.label} is empty: there are no rows in it.")
+        self._header = self._header_of(first)
+        frame = self._inferred(first)
+        self._bytes_of_row = len(first.data) / max(frame.height, 1)
+        self._types = _types_of(frame)
+
+    @property
+    def notes(self) -> list[Note]:
+        """What was met in the files."""
+        return self._notes.notes
+
+    def remembered(self) -> str:
+        """The types by now, for a later process."""
+        return b64encode(arrow_bytes(pl.DataFrame(schema=self._types))).decode()
+
+    def remember(self, types: str) -> None:
+        """Take the types that an earlier process found."""
+        self._types = dict(pl.read_ipc(b64decode(types)).schema)
+
+    def schema(self) -> Schema:
+        """The columns, and their types by now."""
+        return dict(self._types)
+
+    def n_rows(self) -> int:
+        """About how many rows there are."""
+        total = 0.0
+        for file in self._inputs:
+            size = len(file.content()) if file.path is None else file.path.stat().st_size
+            total += size * (1 if file.compression is None else PACKED_TIMES)
+        return int(total / self._bytes_of_row)
+
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+        """Read columns in batches, from a place on.
+
+        Raises
+        ------
+        Widened
+            When types turn out too narrow; the schema is then another.
+        """
+        return joined(self._parts(columns, after or _place(0, 0, 0, 0)), rows)
+
+    def _parts(self, columns: Sequence[str], start: Place) -> Iterator[Batch]:
+        for number in range(start["file"], len(self.files)):
+            here = start if number == start["file"] else _place(number, 0, 0, 0)
+            row = here["row"]
+            for chunk in self._chunks(number, here["byte"], here["line"]):
+                frame = self._read(chunk).select(columns)
+                place = _place(number, chunk.end, chunk.lines_until, row + frame.height)
+                yield Batch(frame, (Segment(number, row, frame.height),), place)
+                row += frame.height
+
+    def _chunks(self, number: int, byte: int, line: int) -> Iterator[Chunk]:
+        file: Input = self._inputs[number]
+        is_list = self._separator is None and without_mark(file.head).lstrip()[:1] == b"["
+        size = 1 << 62 if is_list else self._chunk
+        quotes = self._separator is not None
+        yield from chunks_of(file, size, self._max_line, quotes, byte, line)
+
+    def _read(self, chunk: Chunk) -> pl.DataFrame:
+        """A chunk in the types of all; what does not fit makes them wider, and raises."""
+        if self._separator is None:
+            frame = self._inferred(chunk)
+            if not frame.height:
+                return pl.DataFrame(schema=self._types)
+            self._widen(_types_of(frame))
+            absent = [
+                pl.lit(None, t).alias(n) for n, t in self._types.items() if n not in frame.columns
+            ]
+            wanted: Any = self._types
+            return frame.with_columns(absent).select(list(wanted)).cast(wanted)
+        types = {name: _read_as(t, name in self._ids) for name, t in self._types.items()}
+        try:
+            frame = self._separated(chunk, types)
+        except pl.exceptions.PolarsError:
+            self._widen(_types_of(self._inferred(chunk)))
+            raise
+        unknown = [n for n, t in self._types.items() if t == pl.Null and frame[n].count()]
+        inexact = [
+            name
+            for name in self._ids
+            if self._types.get(name) == pl.Int64
+            and integers_where_exact(frame[name]).dtype != pl.Int64
+            and frame[name].count()
+        ]
+        if unknown or inexact:
+            self._widen(_types_of(self._inferred(chunk)))
+        return frame.cast({name: t for name, t in self._types.items() if t != pl.Null})
+
+    def _widen(self, found: Schema) -> None:
+        wider = dict(self._types)
+        for name, dtype in found.items():
+            wider[name] = _join(wider.get(name, pl.Null()), dtype)
+        if wider != self._types:
+            self._types = wider
+            raise Widened
+
+    def _inferred(self, chunk: Chunk) -> pl.DataFrame:
+        """A chunk in the types that it has by itself."""
+        with chunk.naming_lines(put_before=1 if chunk.start and self._header else 0):
+            try:
+                if self._separator is None:
+                    return _read_json(chunk)
+                types: Schema = {name: pl.String() for name in self._ids}
+                frame = self._separated(chunk, types, infer=True)
+            except pl.exceptions.PolarsError as error:
+                self._explain(chunk)
+                raise ClickLogError(f"{chunk.name} cannot be read: {first_line(error)}") from error
+        ids = [name for name in self._ids if name in frame.columns]
+        return frame.with_columns(integers_where_exact(frame[name]) for name in ids)
+
+    def _separated(self, chunk: Chunk, types: Schema, infer: bool = False) -> pl.DataFrame:
+        data = self._with_header(chunk)
+        if not chunk.start:
+            self._check_header(chunk)
+        there = types if not infer else {n: t for n, t in types.items() if n in self._names(data)}
+        return pl.read_csv(
+            data,
+            separator=str(self._separator),
+            schema_overrides=there,
+            infer_schema=infer,
+            infer_schema_length=None,
+        )
+
+    def _with_header(self, chunk: Chunk) -> bytes:
+        return self._header + chunk.data if chunk.start else without_mark(chunk.data)
+
+    def _names(self, data: bytes) -> list[str]:
+        return pl.read_csv(data, separator=str(self._separator), n_rows=0).columns
+
+    def _header_of(self, chunk: Chunk) -> bytes:
+        if self._separator is None:
+            return b""
+        data = without_mark(chunk.data).lstrip(b"\r\n")
+        check_utf8(data[: data.find(b"\n") + 1], chunk.name)
+        line = data.split(b"\n", 1)[0]
+        return line + b"\n"
+
+    def _check_header(self, chunk: Chunk) -> None:
+        if self._types and (names := self._names(self._header_of(chunk))) != list(self._types):
+            raise ClickLogError(
+                f"{chunk.name} has other columns than {self.files[0]}: {', '.join(names)} instead "
+                f"of {', '.join(self._types)}."
+            )
+
+    def _explain(self, chunk: Chunk) -> None:
+        """Find the line at fault, which a reader made for speed does not name."""
+        data = self._with_header(chunk)
+        check_utf8(data, chunk.name)
+        if self._separator is None:
+            _check_json(data, chunk.name)
+        else:
+            refuse_ragged(data, chunk.name, self._separator)
+
+
+def _place(file: int, byte: int, line: int, row: int) -> Place:
+    return {"file": file, "byte": byte, "line": line, "row": row}
+
+
+def _read_as(dtype: pl.DataType, is_id: bool) -> pl.DataType:
+    return pl.String() if is_id or dtype == pl.Null else dtype
+
+
+def _read_json(chunk: Chunk) -> pl.DataFrame:
+    data = without_mark(chunk.data)
+    _refuse_halves(data, chunk.name)
+    data = data.strip()
+    if not data:
+        return pl.DataFrame()
+    if data[:1] == b"[":
+        return pl.read_json(io.BytesIO(data), infer_schema_length=None)
+    return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
+
+
+def _types_of(frame: pl.DataFrame) -> Schema:
+    """The types of columns; Null for those that have no value, and so could be anything."""
+    return {c.name: pl.Null() if c.count() == 0 else c.dtype for c in frame.iter_columns()}
+
+
+def _join(one: pl.DataType, other: pl.DataType) -> pl.DataType:
+    """The narrowest type that holds both."""
+    if one == other or other == pl.Null:
+        return one
+    if one == pl.Null:
+        return other
+    frames: list[Any] = [pl.DataFrame(schema={"x": one}), pl.DataFrame(schema={"x": other})]
+    is_text = one == pl.Boolean or other == pl.Boolean
+    if is_text and not (one.is_nested() or other.is_nested()):
+        return pl.String()
+    try:
+        wider: pl.DataType = pl.concat(frames, how="vertical_relaxed").schema["x"]
+        return wider
+    except pl.exceptions.PolarsError:
+        return pl.String()

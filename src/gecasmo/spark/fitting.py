@@ -1,0 +1,260 @@
+"""`fit`: a model fitted to a Spark data frame, whose pages and rows stay with the executors."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gecasmo.compiler.symmetry import has_exchangeable_states
+from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.estimation import EM, Solution
+from gecasmo.estimation.parts.beliefs import PartedBeliefs
+from gecasmo.estimation.parts.problem import PartedProblem
+from gecasmo.forms import FormState
+from gecasmo.forms.parted_table import PartedTable
+from gecasmo.model.base import Impossible, Model
+from gecasmo.model.fitting import Builder, FitReport
+from gecasmo.model.parts import Settings, driver_coins, first_priors, local_coins
+from gecasmo.model.progress import progress_bar
+from gecasmo.model.sampling import sample_of
+from gecasmo.model.solving import solve_with
+from gecasmo.spark.answers import roles_of
+from gecasmo.spark.needs import require_frame
+from gecasmo.spark.parts import Prepared, prepare
+from gecasmo.spark.results import Results
+from gecasmo.spark.running import check_every
+from gecasmo.spark.sampling import SparkPages
+from gecasmo.spark.shipping import ShippedModel
+from gecasmo.spark.source import Source, open_source
+from gecasmo.spark.working import Job
+
+
+def fit(
+    model: Model,
+    dataframe: Any,
+    *,
+    session: str | Sequence[str] | None = "session",
+    query: str | None = "query",
+    doc: str | Sequence[str] = "doc",
+    rank: str | None = "rank",
+    click: str | None = "click",
+    weight: str | None = None,
+    method: EM | None = None,
+    partitions: int | None = None,
+    path: Any = None,
+    checkpoint_every: int = 8,
+    start: Model | None = None,
+    features: Mapping[str, Any] | None = None,
+    impossible: Impossible = "raise",
+    intervals: bool = True,
+    progress: bool | None = None,
+    check: bool = True,
+) -> Model:
+    """Fit a model to a Spark data frame.
+
+    The log is shuffled once, so that all pages of a query are in one partition, and kept there as
+    the arrays that kernels read. What belongs to a query stays with it: in every iteration only
+    the coins that all queries share, and a few numbers, go to the driver and back. The answer is
+    that of `model.fit`.
+
+    Parameters
+    ----------
+    model : Model
+    dataframe : Spark data frame
+        One row a result, or one a page with lists of results.
+    session, query, doc, rank, click, weight
+        Its columns, as for `read_log`. Rows of a data frame have no order, so `rank` is needed
+        unless there is one row a page.
+    method : EM, optional
+    partitions : int, optional
+        How many, a power of two up to 65536. By default so many that one has about ten million
+        results, and every core has one.
+    path : folder, optional
+        One that driver and executors reach under the same name. The rows of the fit are written
+        there by the executors, and the folder is the saved model. Without it all rows are brought
+        to the driver, whose memory must hold them.
+    checkpoint_every : int
+        After so many passes the state of the fit is written to Spark's checkpoint folder, so that
+        a lost executor does not cost more than these.
+    start, features, impossible, intervals, progress
+        As for `model.fit`.
+    check : bool
+        Look for sessions with several queries, which takes a second, smaller shuffle. Without it
+        the parts of such a session count as pages of their own.
+
+    Returns
+    -------
+    The model itself, fitted.
+    """
+    method = EM() if method is None else method
+    _check(model, dataframe, method, start, features, impossible)
+    check_every(checkpoint_every)
+    began = time.perf_counter()
+    work = model.with_features(**features) if features else model
+    roles = roles_of(session, query, doc, rank, click, weight)
+    source = open_source(dataframe, roles, work, partitions, check=check)
+    results = Results.at(path, source.reading.n_parts)
+    try:
+        run = _Fit(work, source, Settings(method, start, impossible), results, checkpoint_every)
+        try:
+            with progress_bar(model.name, progress) as show:
+                solution = run.solve(show, intervals)
+                states, counts = run.states(solution.best)
+        finally:
+            run.close()
+    finally:
+        results.tidy()
+    model.features_ = work.features_
+    model.states_ = states
+    model.report_ = run.report(solution, counts)
+    model.report_.seconds = time.perf_counter() - began
+    if results.folder is not None:
+        model.save(results.folder, folder=True)
+    for coin, form in model.forms.items():
+        _remark(coin, form, states[coin], model.report_)
+    return model
+
+
+class _Fit:
+    """One fit of a data frame."""
+
+    def __init__(
+        self,
+        model: Model,
+        source: Source,
+        settings: Settings,
+        results: Results,
+        checkpoint_every: int,
+    ) -> None:
+        self.model, self.source, self.settings, self.results = model, source, settings, results
+        self.local = local_coins(model, source.has_query)
+        context = source.frame.sparkSession.sparkContext
+        start = settings.start
+        job = Job(
+            ShippedModel.of(model, with_states=False),
+            settings.method,
+            None if start is None else ShippedModel.of(start),
+            settings.impossible,
+            tuple(self.local),
+            source.reading,
+            int(context.getConf().get("spark.task.cpus", "1")),
+            probe=results.probe,
+        )
+        self.prepared: Prepared = prepare(source, job, list(model.forms), checkpoint_every)
+        try:
+            self._set_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _set_up(self) -> None:
+        made = self.prepared.made
+        if not sum(part.n_results for part in made):
+            raise ImpossibleSessionError(
+                f"All pages are impossible under {self.model.name}: nothing is left to fit."
+            )
+        self.rows = {number: shared.rows() for number, shared in self.prepared.shared.items()}
+        self.weight = sum(part.weight for part in made)
+        self.problem = PartedProblem(
+            self.prepared.parts,
+            driver_coins(self.model, self.local, self.rows),
+            self.local,
+            self.weight,
+            has_exchangeable_states(self.model.structure.traced),
+            first_priors(self.model, self.local),
+        )
+        start = self.settings.start
+        if start is not None:
+            nowhere: Any = None
+            build = Builder(self.model, nowhere, self.settings.method, start, 1, "raise")
+            self.problem.driver.given_start = build.begin(self.problem.driver.coins)
+        pages: Any = SparkPages(
+            self.prepared.pieces, self.source.reading, sum(part.n_read for part in made)
+        )
+        self.sample = sample_of(self.model, pages, self.settings, self.problem, self.rows)
+
+    def solve(self, show: Any, intervals: bool) -> Solution:
+        beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
+        return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
+
+    def states(self, best: Any) -> tuple[dict[str, FormState], dict[str, Any]]:
+        """The states of all forms, and the counts of their rows, as far as these are in memory."""
+        names = list(self.model.forms)
+        counts = {
+            names[number]: table
+            for number, table in zip(self.problem.shared, best.driver.counts.tables, strict=True)
+        }
+        tables = self._tables(best) if self.local else {}
+        shared = iter(best.states.shared)
+        states: dict[str, FormState] = {}
+        for number, coin in enumerate(names):
+            if number not in tables:
+                states[coin] = next(shared)
+            elif self.results.folder is not None:
+                states[coin] = tables[number]
+            else:
+                states[coin], counts[coin] = tables[number].whole()
+        return states, {coin: counts[coin] for coin in names if coin in counts}
+
+    def _tables(self, best: Any) -> dict[int, PartedTable]:
+        task = self.problem.task(best.states)
+        nothing = {number: self.sample.nothing(number) for number in self.local}
+        written = self.prepared.parts.each(self.results.writing(task))
+        likely = self.sample.sample.settled(best).states
+        forms: list[Any] = list(self.model.forms.values())
+        return {
+            number: self.results.table(
+                number, forms[number], likely[number], nothing[number], written
+            )
+            for number in self.local
+        }
+
+    def report(self, solution: Solution, counts: dict[str, Any]) -> FitReport:
+        made, best = self.prepared.made, solution.best
+        return FitReport(
+            history=solution.history,
+            converged=solution.converged,
+            interrupted=solution.interrupted,
+            n_sessions=sum(part.n_sessions for part in made),
+            total_weight=self.weight,
+            n_dropped=sum(part.n_dropped for part in made),
+            n_floored=sum(part.n_floored for part in made),
+            n_evaluations=solution.n_evaluations,
+            objective=best.objective,
+            log_likelihood=best.log_likelihood,
+            counts=counts,
+        )
+
+    def close(self) -> None:
+        self.prepared.close()
+
+
+def _check(
+    model: Any, dataframe: Any, method: Any, start: Any, features: Any, impossible: Any
+) -> None:
+    if not isinstance(model, Model):
+        raise ModelError(f"gecasmo.spark.fit takes a model such as DBN(), not {model!r}.")
+    require_frame(dataframe)
+    if not isinstance(method, EM):
+        kind = type(method).__name__
+        raise ModelError(f"method={kind}: a log on a cluster is fitted by EM(...).")
+    if start is not None and not (isinstance(start, Model) and start.is_fitted):
+        raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
+    if features is not None and not isinstance(features, Mapping):
+        raise ModelError('features are given by coin: features={"attraction": frame}.')
+    if impossible not in ("raise", "drop", "floor"):
+        raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+
+
+def _remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
+    """Tell what a user should know about a finished fit."""
+    if isinstance(state, PartedTable):
+        told = state.remarks()
+    else:
+        tails, heads = report.counts[coin]
+        remarks = getattr(form, "remarks", None)  # other people's may lack it
+        told = remarks(state, heads, tails) if remarks else []
+    for remark in told:
+        warnings.warn(f"The coin '{coin}': {remark}.", GecasmoWarning, stacklevel=3)

@@ -1,0 +1,159 @@
+"""The likelihood of rows on points: three ways to get it, and plain products to judge them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gecasmo.estimation.beliefs import likelihood as likelihood_module
+from gecasmo.estimation.beliefs import moments as moments_module
+from gecasmo.estimation.beliefs.few_rows import repeats
+from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood, _multiply, _nothing, _Places
+from gecasmo.estimation.beliefs.moments import Moments, row_moments_of
+from gecasmo.kernels.row_grid import find_repeats
+from gecasmo.testing import plain_python
+from strategies.checks import many
+
+
+def places(seed: int, n_places: int, n_rows: int, degree: int) -> tuple[_Places, Asked]:
+    """Sure flips, hidden ones and polynomials at random, on rows in any order."""
+    rng = np.random.default_rng(seed)
+    heads = rng.random(n_places) ** 2
+    tails = (1 - heads) * rng.random(n_places)
+    kind = rng.choice(["head", "tail", "nothing", "line"], n_places)
+    heads[kind != "line"], tails[kind != "line"] = 0.0, 0.0
+    heads[kind == "head"] = tails[kind == "tail"] = 1.0
+    exact = np.zeros(n_places, np.int32)
+    coefficients = np.zeros((1, 1))
+    if degree:
+        chosen = np.flatnonzero(rng.random(n_places) < 0.2)
+        exact[chosen] = 1 + np.arange(len(chosen))
+        exact[rng.random(n_places) < 0.1] = -1
+        heads[exact != 0] = tails[exact != 0] = 0.0
+        coefficients = rng.random((len(chosen) + 1, degree + 1)) + 0.01
+    found = _Places(
+        rng.integers(0, n_rows, n_places).astype(np.uint32),
+        *(heads, tails, rng.choice([0.0, 1.0, 1.0, 1.0, 2.5, 40.0], n_places)),
+        *(exact, coefficients),
+    )
+    prior = rng.gamma(1.0, 2.0, (2, n_rows)) + 0.02
+    return found, Asked(0, rng.random(n_rows), prior, rng.random(n_rows) < 0.9)
+
+
+def answers(found: _Places, asked: Asked, is_few: bool) -> tuple[RowLikelihood, Moments]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(likelihood_module, "_FEW_PLACES", 10**9 if is_few else 0)
+        patch.setattr(moments_module, "_FEW_ROWS", 10**9 if is_few else 0)
+        into = _nothing(len(asked.probability))
+        _multiply(found, asked, into)
+        return into, row_moments_of(into, np.arange(len(into)), asked.prior)
+
+
+def same(one: RowLikelihood, other: RowLikelihood, tolerance: float) -> None:
+    assert np.array_equal(one.known, other.known)
+    for name in ("low", "step", "values"):
+        difference = np.abs(getattr(one, name) - getattr(other, name))
+        assert difference.max(initial=0.0) <= tolerance
+
+
+@many(25)
+@given(
+    seed=st.integers(0, 10**6),
+    n_places=st.integers(1, 60),
+    n_rows=st.integers(1, 8),
+    degree=st.integers(0, 3),
+)
+def test_numpy_and_the_kernel_agree(seed: int, n_places: int, n_rows: int, degree: int) -> None:
+    found, asked = places(seed, n_places, n_rows, degree)
+    with plain_python():
+        few, few_moments = answers(found, asked, True)
+        kernel, moments = answers(found, asked, False)
+    same(few, kernel, 1e-10)
+    for one, other in zip(few_moments, moments, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_compiled_and_plain_are_the_same_bits() -> None:
+    found, asked = places(3, 400, 30, 2)
+    with plain_python():
+        plain, plain_moments = answers(found, asked, False)
+    compiled, moments = answers(found, asked, False)
+    same(plain, compiled, 0.0)
+    for one, other in zip(plain_moments, moments, strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+def test_values_are_what_places_say(is_few: bool) -> None:
+    found, asked = places(5, 120, 6, 2)
+    with plain_python():
+        likelihood, _ = answers(found, asked, is_few)
+    on_pages = np.unique(found.rows)
+    assert np.array_equal(np.flatnonzero(likelihood.known), on_pages[asked.wanted[on_pages]])
+    for row in np.flatnonzero(likelihood.known):
+        x = likelihood.low[row] + likelihood.step[row] * np.arange(32)
+        p, p0 = 1 / (1 + np.exp(-x)), asked.probability[row]
+        total = np.zeros(32)
+        for place in np.flatnonzero(found.rows == row):
+            h, t, m = found.heads[place], found.tails[place], found.weight[place]
+            value = h * p / p0 + t * (1 - p) / (1 - p0) + 1 - h - t
+            if h in (0.0, 1.0) and t in (0.0, 1.0):  # a sure flip, or none
+                value = p**h * (1 - p) ** t
+            if found.exact[place] > 0:
+                c = found.coefficients[found.exact[place] - 1]
+                value = sum(c[i] * p**i * (1 - p) ** (2 - i) for i in range(3))
+            total += m * np.log(value)
+        np.testing.assert_allclose(likelihood.values[row], total - total.max(), atol=1e-9)
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+def test_products_that_floats_cannot_hold(is_few: bool) -> None:
+    """Five hundred pages that each say 1 - 0.9999 p: at p = 1 a product of 1e-2000."""
+    n = 500
+    found = _Places(
+        *(np.zeros(n, np.uint32), np.zeros(n), np.full(n, 0.9998), np.ones(n)),
+        *(np.zeros(n, np.int32), np.zeros((1, 1))),
+    )
+    asked = Asked(0, np.array([0.5]), np.full((2, 1), 2.0), np.ones(1, bool))
+    with plain_python():
+        likelihood, moments = answers(found, asked, is_few)
+    x = likelihood.low[0] + likelihood.step[0] * np.arange(32)
+    told = n * np.log(1.9996 / (1 + np.exp(x)) + 0.0002)
+    np.testing.assert_allclose(likelihood.values[0], told - told.max(), atol=1e-8)
+    assert moments.mean[0] == pytest.approx(2 / (n + 4), rel=1e-2)
+
+
+def test_rows_of_which_nothing_is_known_have_the_moments_of_their_own_prior() -> None:
+    likelihood = _nothing(6)
+    likelihood.values[2] = -0.1 * np.arange(32)
+    prior = np.array([[1.0, 1.0, 1.0, 2.0, 1.0, 1.0], [3.0, 3.0, 3.0, 5.0, 3.0, 4.0]])
+    with plain_python(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(moments_module, "_FEW_ROWS", 0)
+        moments = row_moments_of(likelihood, np.arange(6), prior)
+    usual = prior[0] / prior.sum(axis=0)
+    known = np.array([0, 1, 3, 4, 5])
+    np.testing.assert_allclose(moments.mean[known], usual[known], rtol=1e-4)
+    assert moments.mean[2] != pytest.approx(usual[2], rel=1e-2)
+
+
+@many(40)
+@given(st.lists(st.lists(st.integers(0, 5), max_size=7), min_size=1, max_size=6))
+def test_repeats_against_counting(pages: list[list[int]]) -> None:
+    starts = np.cumsum([0, *map(len, pages)])
+    rows = np.array([row for page in pages for row in page], np.uint32)
+    times, is_first = repeats(starts, rows)
+    assert times.tolist() == [page.count(row) for page in pages for row in page]
+    assert is_first.tolist() == [
+        row not in page[:n] for page in pages for n, row in enumerate(page)
+    ]
+    found = np.zeros(1, np.bool_)
+    find_repeats(starts, rows, found)
+    assert found[0] == (times.max(initial=1) > 1)
+
+
+def test_a_long_page_is_worth_a_closer_look() -> None:
+    found = np.zeros(1, np.bool_)
+    find_repeats(np.array([0, 201]), np.arange(201, dtype=np.uint32), found)
+    assert found[0]

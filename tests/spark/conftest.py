@@ -1,0 +1,36 @@
+"""Clicks that all tests of Spark read."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+N_PAGES, N_DOCS = 400, 6
+
+
+@pytest.fixture(scope="session")
+def clicks() -> pl.DataFrame:
+    """Clicks on pages of up to six results; some pages are shown again and again."""
+    random = np.random.default_rng(5)
+    rows = []
+    for session_id in range(N_PAGES):
+        query = int(random.integers(25))
+        length = int(random.integers(3, 7))
+        for rank, doc in enumerate(random.permutation(N_DOCS)[:length], 1):
+            chance = 0.7 * ((7 * query + 3 * doc) % 10 / 10) / rank**0.5
+            rows.append(
+                (session_id, f"query {query}", int(doc), rank, bool(random.random() < chance))
+            )
+    return pl.DataFrame(rows, schema=["session", "query", "doc", "rank", "click"], orient="row")
+
+
+@pytest.fixture(scope="session")
+def clicks_file(clicks: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The clicks in two Parquet files."""
+    folder = tmp_path_factory.mktemp("clicks") / "log"
+    folder.mkdir()
+    half = len(clicks) // 2
+    clicks[:half].write_parquet(folder / "0.parquet")
+    clicks[half:].write_parquet(folder / "1.parquet")
+    return str(folder)

@@ -1,0 +1,221 @@
+"""Fits and answers on Spark, with two threads of one process, against those in memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from spark_sessions import started
+
+import gecasmo
+from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Parameter, Table, flip, read_log
+from gecasmo import spark as on_spark
+from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
+from gecasmo.forms.parted_table import PartedTable
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
+)
+
+STEPS = EM(max_iter=7, tol=0)
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    yield from started("local[2]", tmp_path_factory)
+
+
+@pytest.fixture
+def frame(spark: Any, clicks_file: str) -> Any:
+    return spark.read.parquet(clicks_file)
+
+
+def assert_same_parameters(one: Any, other: Any, **tolerance: float) -> None:
+    for coin, table in one.parameters.items():
+        keys = list(one.keys[coin])
+        here, there = (t.sort(keys) if keys else t for t in (table, other.parameters[coin]))
+        assert here.columns == there.columns
+        assert len(here) == len(there)
+        for name in here.columns:
+            if name in keys:
+                assert here[name].to_list() == there[name].to_list()
+            else:
+                np.testing.assert_allclose(here[name], there[name], **tolerance)
+
+
+class Mixture(ClickModel):
+    """Two kinds of users, who are told apart by a random start."""
+
+    kind = Parameter()
+    attraction = Parameter("query", "doc")
+    patience = Parameter("rank")
+    haste = Parameter("rank")
+
+    def start(self, user: Any) -> None:
+        user.hasty = flip(self.kind)
+
+    def browse(self, user: Any, result: Any) -> None:
+        if flip(self.attraction):
+            user.click()
+        if not flip(self.haste if user.hasty else self.patience):
+            user.leave()
+
+
+MODELS = {
+    "DBN": lambda: DBN(),
+    "UBM with weights": lambda: UBM(examination=Table(fixed={(1, 0): 1.0})),
+    "documents of all queries": lambda: DBN(attraction=Table(key="doc"), continuation=Fixed(0.8)),
+    "mixture": lambda: Mixture(),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFrame) -> None:
+    options: dict[str, Any] = {}
+    if name == "UBM with weights":
+        frame = frame.withColumn("w", frame.session % 3 + 1)
+        clicks = clicks.with_columns(w=pl.col("session") % 3 + 1)
+        options = {"weight": "w"}
+    method = EM(max_iter=7, tol=0, restarts=2) if name == "mixture" else STEPS
+    model = MODELS[name]()
+    found = on_spark.fit(model, frame, method=method, partitions=2, checkpoint_every=3, **options)
+    assert found is model
+    log = read_log(clicks, **options)
+    expected = MODELS[name]().fit(log, method)
+    assert_same_parameters(found, expected, rtol=1e-9, atol=1e-12)
+    assert found.report_ is not None
+    assert expected.report_ is not None
+    assert found.report_.objective == pytest.approx(expected.report_.objective, rel=1e-12)
+    assert found.report_.n_sessions == expected.report_.n_sessions
+    assert found.report_.n_evaluations == expected.report_.n_evaluations
+    assert len(found.history) == len(expected.history)
+
+
+def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
+    spark: Any, frame: Any, clicks: pl.DataFrame, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    rough = EM(tol=1e-3)
+    found = on_spark.fit(DBN(), frame, method=rough, partitions=2, path=folder)
+    assert isinstance(found.states(whole=False)["attraction"], PartedTable)
+    log = read_log(clicks)
+    expected = DBN().fit(log, rough)
+    assert found.score(log) == pytest.approx(expected.score(log), abs=1e-3)
+
+    # On a laptop: the folder is a saved model.
+    loaded = gecasmo.load(folder)
+    assert_same_parameters(loaded, found, rtol=0.0)
+
+    # Judgments: of rows in files by executors, of rows in memory by the driver.
+    for rule in ("quantile", "threshold"):
+        options: dict[str, Any] = {"rule": rule, "max_width": 0.9, "min_examinations": 3}
+        for judging in (loaded, expected):
+            there = pl.DataFrame(on_spark.judgments(judging, spark, **options).toArrow())
+            here = judging.judgments(**options).frame
+            assert here["grade"].null_count() < len(here)
+            assert there.sort("query", "doc").equals(here.sort("query", "doc"))
+    with pytest.raises(gecasmo.errors.GecasmoError, match="max_width=-1"):
+        on_spark.judgments(loaded, spark, max_width=-1)
+
+    # Back on Spark: executors read only the rows that they need.
+    told = on_spark.evaluate(loaded, frame, partitions=4)
+    here = loaded.evaluate(log)
+    assert told.to_dict() == pytest.approx(here.to_dict(), rel=1e-12)
+    assert told.n_sessions == here.n_sessions
+    assert told.by_rank["conditional"].to_numpy() == pytest.approx(here.by_rank["conditional"])
+
+    # The other way round: from a file of the laptop to a table of Spark.
+    expected.save(tmp_path / "small.gecasmo")
+    small = gecasmo.load(tmp_path / "small.gecasmo")
+    for kind, answer in (
+        ("conditional", small.predict_conditional_clicks),
+        ("marginal", small.predict_clicks),
+    ):
+        predicted = on_spark.predict(small, frame, kind=kind, partitions=2)
+        assert predicted.columns == [*log.columns, "unseen", "probability"]
+        predicted.write.mode("overwrite").parquet(str(tmp_path / "predicted"))
+        table = pl.read_parquet(tmp_path / "predicted" / "*.parquet").sort("session", "rank")
+        there = answer(log, frame=True).sort("session", "rank")
+        assert table.drop("probability").equals(there.select(table.columns).drop("probability"))
+        np.testing.assert_allclose(table["probability"], there["probability"], rtol=1e-12)
+
+
+def test_going_on_from_another_fit(frame: Any, clicks: pl.DataFrame, tmp_path: Path) -> None:
+    once = on_spark.fit(
+        DBN(), frame, method=EM(max_iter=2, tol=0, accelerate=False), path=tmp_path / "once"
+    )
+    plain = EM(max_iter=1, tol=0, accelerate=False)
+    found = on_spark.fit(DBN(), frame, method=plain, partitions=2, start=once)
+    expected = DBN().fit(read_log(clicks), EM(max_iter=3, tol=0, accelerate=False))
+    assert_same_parameters(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_pages_in_lists_from_a_table(spark: Any, clicks: pl.DataFrame, tmp_path: Path) -> None:
+    nested = clicks.sort("session", "rank").group_by("session", "query", maintain_order=True)
+    pages = nested.agg("doc", "click")
+    pages.drop("session").write_parquet(tmp_path / "pages.parquet")
+    spark.read.parquet(str(tmp_path / "pages.parquet")).write.saveAsTable("pages")
+    found = on_spark.fit(DBN(), spark.table("pages"), method=STEPS, partitions=2)
+    expected = DBN().fit(read_log(pages), STEPS)
+    assert_same_parameters(found, expected, rtol=1e-9, atol=1e-12)
+    predicted = on_spark.predict(found, spark.table("pages"), kind="marginal").toArrow()
+    assert predicted.num_rows == len(clicks)
+    assert len(set(predicted["session"].to_pylist())) == len(pages)
+
+
+def test_ranks_from_0_are_ranks_from_1(frame: Any, clicks: pl.DataFrame) -> None:
+    with pytest.warns(ClickLogWarning, match="ranks start at 0"):
+        found = on_spark.fit(
+            UBM(), frame.withColumn("rank", frame["rank"] - 1), method=STEPS, partitions=2
+        )
+    assert_same_parameters(found, UBM().fit(read_log(clicks), STEPS), rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_wrong_with_a_log_is_told_by_the_driver(frame: Any) -> None:
+    from pyspark.sql import functions as F
+
+    with pytest.raises(ClickLogError, match=r"lacks the column 'doc'(.|\n)*Perhaps.*doc=.document"):
+        on_spark.fit(DBN(), frame.withColumnRenamed("doc", "document"))
+    with pytest.raises(ClickLogError, match="rows of a Spark data frame have no order"):
+        on_spark.fit(DBN(), frame, rank=None)
+    several = frame.withColumn("query", F.concat("query", (frame.doc % 2).cast("string")))
+    with pytest.raises(ClickLogError, match=r'more than one query.*try session=\["session", "qu'):
+        on_spark.fit(DBN(), several)
+    with pytest.raises(ClickLogError, match="it has no rows"):
+        on_spark.fit(DBN(), frame.where("session < 0"))
+    empty = frame.withColumn("doc", F.when(frame.session > 10, frame.doc))
+    with pytest.raises(ClickLogError, match=r"partition \d, rows counted there(.|\n)*doc: "):
+        on_spark.fit(DBN(), empty, partitions=2)
+    with pytest.raises(ClickLogError, match="The coin 'attraction' has a row per 'city'"):
+        on_spark.fit(DBN(attraction=Table(key="city")), frame, partitions=2)
+
+
+def test_what_is_wrong_with_a_request(frame: Any, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a model such as DBN"):
+        on_spark.fit(DBN, frame)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match=re.escape("fitted by EM(...)")):
+        on_spark.fit(DBN(), frame, method="fast")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="start="):
+        on_spark.fit(DBN(), frame, start=DBN())
+    with pytest.raises(ModelError, match="features are given by coin"):
+        on_spark.fit(DBN(), frame, features=[1])  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="impossible="):
+        on_spark.fit(DBN(), frame, impossible="never")  # type: ignore[arg-type]
+    with pytest.raises(ClickLogError, match="a power of two is wanted, such as 4"):
+        on_spark.fit(DBN(), frame, partitions=3)
+    with pytest.raises(ModelError, match="A fitted model is wanted"):
+        on_spark.evaluate("DBN", frame)  # type: ignore[arg-type]
+    known = DBN.with_values(attraction=0.5, satisfaction=0.5, continuation=0.5)
+    with pytest.raises(ModelError, match="kind="):
+        on_spark.predict(known, frame, kind="both")  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="impossible="):
+        on_spark.evaluate(known, frame, impossible="never")  # type: ignore[arg-type]
+    sure = DBN.with_values(attraction=0.0, satisfaction=0.5, continuation=0.5)
+    with pytest.raises(ImpossibleSessionError, match="impossible"):
+        on_spark.evaluate(sure, frame, partitions=2)
+    assert not list(tmp_path.iterdir())

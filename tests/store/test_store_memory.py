@@ -1,0 +1,57 @@
+"""Memory stays within what was granted, for a log that needs several times as much."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+SCRIPT = """
+import json, resource, sys
+import polars as pl
+from gecasmo.logs.store.ingesting import ingest
+source, target, memory = sys.argv[1:]
+pl.scan_parquet(source).head(1000).collect()  # threads and libraries are there already
+with open("/proc/self/statm") as file:
+    before = int(file.read().split()[1]) * resource.getpagesize()
+log = ingest(source, target, memory=memory, fold=False)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(json.dumps({"grown": peak - before, "sessions": log.n_sessions, "bytes": log.bytes}))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs the numbers of Linux")
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    n_pages, random = 150_000, np.random.default_rng(0)
+    # A query with a third of the pages: its partition is larger than the share of one.
+    query = np.where(random.random(n_pages) < 0.3, 0, random.integers(0, 5000, n_pages))
+    path = tmp_path / "in.parquet"
+    frame = pl.DataFrame(
+        {
+            "session": np.repeat(np.arange(n_pages), 10),
+            "query": np.repeat(query, 10),
+            "doc": np.repeat(query * 20, 10) + random.integers(0, 20, n_pages * 10),
+            "rank": np.tile(np.arange(1, 11), n_pages),
+            "click": random.random(n_pages * 10) < 0.1,
+        }
+    )
+    frame.with_columns(session=pl.format("a rather long session id {}", "session")).write_parquet(
+        path, row_group_size=50_000
+    )
+    size = frame.estimated_size() + 24 * frame.height
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(path), str(tmp_path / "log"), "64MB"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert found["sessions"] == n_pages
+    assert 10 * n_pages < found["bytes"] < 16 * n_pages
+    assert size > 1.4 * 64e6  # the rows alone, without what it takes to put them together
+    assert found["grown"] < 64e6

@@ -1,0 +1,242 @@
+"""An ingest that was killed, or met a full disk, goes on where it was, and ends in the same."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from stored_pages import all_pages, files_of, multiset, pages_of
+
+from gecasmo import ClickLog, open_log, read_log
+from gecasmo.errors import ClickLogError
+
+KILLED = """
+import os, signal, sys
+sys.path[:0] = sys.argv[5:]
+from gecasmo.logs.store import ingesting, finishing, opening
+ingesting.batch_rows = lambda *_: 40
+opening.chunk_bytes = lambda *_: 400
+finishing.most_rows = lambda *_: 60
+left, real = int(sys.argv[3]), {name: getattr(os, name) for name in ("fsync", "replace")}
+def count(name):
+    def counted(*arguments):
+        global left
+        left -= 1
+        if left == 0:  # before or after the step itself
+            if sys.argv[4] == "after":
+                real[name](*arguments)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real[name](*arguments)
+    return counted
+os.fsync, os.replace = count("fsync"), count("replace")
+ingesting.ingest(sys.argv[1], sys.argv[2], partitions=8, keep=["device"])
+"""
+
+
+def killed(source: str, target: Path, step: int, when: str) -> bool:
+    """Ingest in a process that is killed at some step; whether it got so far."""
+    arguments = [sys.executable, "-c", KILLED, source, str(target), str(step), when]
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode in (0, -9), done.stderr
+    return done.returncode == -9
+
+
+ROUNDS = int(os.environ.get("GECASMO_KILLS", "5"))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_killed_at_any_moment(
+    kind: str, frame: pl.DataFrame, parquet: str, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    small_steps(rows=40, chunk=400, most=60)
+    source = parquet
+    if kind == "csv":
+        source = str(tmp_path / "clicks.csv")
+        frame.write_csv(source)
+    expected = ClickLog.ingest(source, tmp_path / "expected", partitions=8, keep=["device"])
+    random = np.random.default_rng(len(kind))
+    for round_ in range((ROUNDS + 1) // 2):
+        target = tmp_path / f"log {round_}"
+        step = int(random.integers(1, 60))
+        if killed(source, target, step, ["before", "after"][round_ % 2]):
+            assert not target.exists()
+            with pytest.raises(ClickLogError, match="has not finished"):
+                open_log(target)
+        else:
+            target = tmp_path / f"again {round_}"
+        stored = ClickLog.ingest(source, target, partitions=8, keep=["device"])
+        assert files_of(stored) == files_of(expected)
+        assert not target.with_name(f"{target.name}.part").exists()
+
+
+class Stopped(Exception):
+    pass
+
+
+def interrupted(source: Any, target: Path, at: tuple[str, int], **options: Any) -> None:
+    """An ingest that stops when it is told so far."""
+
+    def tell(stage: str, done: int, total: int | None) -> None:
+        if stage == at[0] and done >= at[1]:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        ClickLog.ingest(source, target, progress=tell, **options)
+    assert target.with_name(f"{target.name}.part").is_dir()
+
+
+def test_what_is_done_is_not_done_again(
+    parquet: str, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    small_steps(rows=40)
+    target = tmp_path / "log"
+    told: list[tuple[str, int, int | None]] = []
+    interrupted(parquet, target, ("reading", 120))
+    ClickLog.ingest(parquet, target, progress=lambda *what: told.append(what))
+    reading = [done for stage, done, _ in told if stage == "reading"]
+    assert min(reading) > 120
+    assert reading[-1] == 200
+
+
+def test_partitions_that_are_written_stay(
+    parquet: str, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    target = tmp_path / "log"
+    interrupted(parquet, target, ("writing", 3), partitions=8)
+    told: list[tuple[str, int, int | None]] = []
+    ClickLog.ingest(parquet, target, partitions=8, progress=lambda *what: told.append(what))
+    assert told[0][0] == "writing"
+    assert told[0][1] > 3
+
+
+def test_changed_inputs_are_refused(
+    parquet: str, frame: pl.DataFrame, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    small_steps(rows=40)
+    target = tmp_path / "log"
+    interrupted(parquet, target, ("reading", 40))
+    changed = tmp_path / "part-1.parquet"
+    before, about = changed.read_bytes(), changed.stat()
+    time.sleep(0.01)
+    frame.head(30).write_parquet(changed)
+    with pytest.raises(ClickLogError, match=r"part-1.parquet was changed since .* resume=False"):
+        ClickLog.ingest(parquet, target)
+    changed.unlink()
+    with pytest.raises(ClickLogError, match=r"was an input when the ingest .* and is none now"):
+        ClickLog.ingest(parquet, target)
+    changed.write_bytes(before)
+    os.utime(changed, ns=(about.st_mtime_ns, about.st_mtime_ns))
+    with pytest.raises(ClickLogError, match="began here with fold=None"):
+        ClickLog.ingest(parquet, target, fold=True, resume=True)
+    log = ClickLog.ingest(parquet, target, resume=False, fold=True)
+    assert multiset(all_pages(log)) == multiset(pages_of(read_log(frame.drop("device", "price"))))
+
+
+def test_an_input_that_changes_while_it_is_read(
+    parquet: str, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    small_steps(rows=40)
+
+    def tell(stage: str, done: int, total: int | None) -> None:
+        os.utime(tmp_path / "part-0.parquet", ns=(1, 1))
+
+    with pytest.raises(ClickLogError, match=r"part-0.parquet was changed while it was read"):
+        ClickLog.ingest(parquet, tmp_path / "log", progress=tell)
+    assert not (tmp_path / "log.part").exists()
+
+
+def test_what_cannot_be_read_again_starts_anew(
+    frame: pl.DataFrame, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    """Nobody knows whether an iterator would bring the same again."""
+    small_steps(rows=40)
+    interrupted(iter([frame]), tmp_path / "log", ("writing", 1), partitions=4)
+    other = frame.head(50)
+    log = ClickLog.ingest(iter([other]), tmp_path / "log", partitions=4)
+    assert log.n_results == 50
+
+
+@pytest.mark.parametrize("step", [1, 3, 6, 11, 17])
+def test_a_full_disk_loses_nothing(
+    step: int,
+    parquet: str,
+    tmp_path: Path,
+    small_steps: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_steps(rows=40)
+    expected = ClickLog.ingest(parquet, tmp_path / "expected", partitions=4)
+    left, real = step, os.fsync
+
+    def full(handle: int) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(ClickLogError, match=r"the disk is full .* run the same again"):
+            ClickLog.ingest(parquet, tmp_path / "log", partitions=4)
+    assert not (tmp_path / "log").exists()
+    assert files_of(ClickLog.ingest(parquet, tmp_path / "log", partitions=4)) == files_of(expected)
+
+
+def test_too_little_room_is_told_before_the_work(
+    parquet: str,
+    tmp_path: Path,
+    small_steps: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_steps(rows=40)
+    with monkeypatch.context() as patched:
+        patched.setattr("gecasmo.logs.store.sizes.free_bytes", lambda _: 100)
+        told: list[Any] = []
+        with pytest.raises(ClickLogError, match=r"are needed \(.* for rows on their way"):
+            ClickLog.ingest(parquet, tmp_path / "log", progress=lambda *what: told.append(what))
+        assert told == []
+    assert ClickLog.ingest(parquet, tmp_path / "log").n_sessions == 60
+
+
+def test_killed_after_all_was_done(parquet: str, tmp_path: Path) -> None:
+    log = ClickLog.ingest(parquet, tmp_path / "log")
+    rest = tmp_path / "log.part"
+    (rest / "spill").mkdir(parents=True)
+    with pytest.raises(ClickLogError, match="is there already"):
+        ClickLog.ingest(parquet, tmp_path / "log")
+    assert not rest.exists()
+    assert open_log(tmp_path / "log").fingerprint == log.fingerprint
+
+
+def test_two_at_once_are_refused(parquet: str, tmp_path: Path) -> None:
+    def tell(stage: str, done: int, total: int | None) -> None:
+        with pytest.raises(ClickLogError, match="another process is ingesting"):
+            ClickLog.ingest(parquet, tmp_path / "log")
+
+    assert ClickLog.ingest(parquet, tmp_path / "log", progress=tell).n_sessions == 60
+
+
+def test_faults_leave_nothing_behind(frame: pl.DataFrame, tmp_path: Path) -> None:
+    with pytest.raises(ClickLogError, match="with more than one result"):
+        ClickLog.ingest(frame.with_columns(rank=1), tmp_path / "log")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_damaged_spill_is_noticed(
+    parquet: str, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    interrupted(parquet, tmp_path / "log", ("writing", 1), partitions=8)
+    for path in (tmp_path / "log.part" / "spill").glob("*.spill"):
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(ClickLogError, match="is shorter than it was"):
+        ClickLog.ingest(parquet, tmp_path / "log", partitions=8)

@@ -1,0 +1,213 @@
+"""Judgments of a model in parts, or about a stored log, are those made in memory."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from stored_examples import fitted, parted
+
+from gecasmo import DBN, Logistic, Table
+from gecasmo.judgments import Judgments, JudgmentsError, PartedJudgments, judge
+from gecasmo.judgments.grading import quantile_cuts
+from gecasmo.judgments.values import Relevances
+from gecasmo.judgments.worth import most_worthy
+
+KEYS = ["query", "doc"]
+RULES = [
+    {"rule": "quantile"},
+    {"rule": "quantile-per-query", "grades": 3},
+    {"rule": "threshold", "thresholds": [0.2, 0.5, 0.6]},
+    {"rule": "interval", "max_width": 0.6},
+]
+
+
+def assert_same(found, wanted: Judgments) -> None:
+    assert isinstance(found, PartedJudgments)
+    left, right = found.frame.sort(KEYS), wanted.frame.sort(KEYS)
+    assert left.columns == right.columns
+    for name in left.columns:
+        if left[name].dtype == pl.Float64:
+            ours, theirs = (frame[name].fill_null(-1).to_numpy() for frame in (left, right))
+            np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+        else:
+            assert left[name].equals(right[name]), name
+    ours, theirs = found.to_dict(), wanted.to_dict()
+    for name in ("cuts", "examinations_insufficient"):
+        assert ours.pop(name) == pytest.approx(theirs.pop(name), rel=1e-12), name
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("options", RULES, ids=lambda options: options["rule"])
+def test_all_rules(split, model, options):
+    options = {"min_examinations": 3.0, **options}
+    assert_same(judge(split, **options), judge(model, **options))
+
+
+def test_in_words(split, model):
+    assert str(judge(split)) == str(judge(model))
+    assert judge(split)._repr_html_() == judge(model)._repr_html_()
+
+
+@pytest.mark.parametrize("in_files", [False, True])
+def test_the_pairs_of_a_stored_log(split, model, log, store, in_files):
+    asked = split if in_files else model
+    assert_same(judge(asked, pairs=store), judge(model, pairs=log))
+
+
+def test_pairs_in_memory_are_judged_at_once(split, model, log):
+    found, wanted = judge(split, pairs=log), judge(model, pairs=log)
+    assert isinstance(found, Judgments)
+    assert found.frame.sort(KEYS).equals(wanted.frame.sort(KEYS))
+
+
+def test_a_table_that_is_in_memory_beside_one_in_parts(model, tmp_path):
+    twin = parted(model, tmp_path, 4)
+    twin.relevance = wanted_coins = ("attraction", "satisfaction")
+    twin.states_["satisfaction"] = model.states()["satisfaction"]
+    twin.report_.counts["satisfaction"] = model.report_.counts["satisfaction"]
+    whole = model.copy()
+    whole.relevance = wanted_coins
+    assert judge(twin).frame.sort(KEYS).equals(judge(whole).frame.sort(KEYS))
+
+
+@pytest.mark.parametrize("n_parts", [1, 16])
+def test_both_coins_in_parts(model, tmp_path, n_parts):
+    twin, whole = parted(model, tmp_path, n_parts), model.copy()
+    twin.relevance = whole.relevance = ("attraction", "satisfaction")
+    assert_same(judge(twin), judge(whole))
+
+
+def lines_of(path: Path) -> list[str]:
+    return sorted(path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("format", ["csv", "qrels", "quepid"])
+def test_text_files_have_the_same_lines(split, model, tmp_path, format):
+    files = [tmp_path / "parts", tmp_path / "whole"]
+    options = {} if format != "qrels" else {"ids": "encode"}
+    told = [
+        judge(each).write(file, format, **options)
+        for each, file in zip((split, model), files, strict=True)
+    ]
+    assert lines_of(files[0]) == lines_of(files[1])
+    assert files[0].read_text().splitlines()[0] == files[1].read_text().splitlines()[0] or (
+        format == "qrels"
+    )
+    assert told[0].judgments == told[1].judgments
+    assert told[0].insufficient == told[1].insufficient
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_parquet(split, model, tmp_path):
+    judge(split).write(tmp_path / "parts.parquet")
+    found = pl.read_parquet(tmp_path / "parts.parquet").sort(KEYS)
+    assert found.equals(judge(model).frame.sort(KEYS))
+    told = json.loads(pl.read_parquet_metadata(tmp_path / "parts.parquet")["gecasmo"])
+    assert told == judge(split).to_dict()
+
+
+def test_opensearch(split, model, tmp_path):
+    bodies = []
+    for each in (split, model):
+        judge(each).write(tmp_path / "j.json", name="mine")
+        body = json.loads((tmp_path / "j.json").read_text())
+        ratings = body.pop("judgmentRatings")
+        by_query = {r["query"]: sorted(map(tuple, map(dict.items, r["ratings"]))) for r in ratings}
+        assert len(by_query) == len(ratings)
+        bodies.append((body, by_query))
+    assert bodies[0] == bodies[1]
+
+
+def test_ranklib(split, model, tmp_path):
+    features = judge(model).frame.select("query", "doc", size=pl.col("doc") * 2)
+    files = []
+    for each in (split, model):
+        judge(each).write(tmp_path / "j.txt", features=features)
+        head, body = (tmp_path / "j.txt").read_text().split("\n\n")
+        comments = head.splitlines()
+        queries = dict(line[2:].split(": ", 1) for line in comments if line.startswith("# qid:"))
+        assert list(queries) == [f"qid:{n + 1}" for n in range(len(queries))]
+        lines = []
+        for line in body.splitlines():
+            grade, qid, rest = line.split(" ", 2)
+            assert rest.endswith(f"\t{queries[qid]}")
+            lines.append((grade, rest))
+        plain = [line for line in comments if not line.startswith("# qid:")]
+        files.append((plain, sorted(queries.values()), sorted(lines)))
+    assert files[0] == files[1]
+
+
+def test_nothing_to_write_is_told_of_all_parts(split, tmp_path):
+    found = judge(split, min_examinations=1e9)
+    with pytest.raises(JudgmentsError, match=rf"None of the {len(found):,} pairs has enough data"):
+        found.write(tmp_path / "j.qrels")
+    assert found.write(tmp_path / "j.csv").judgments == len(found)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["j.csv"]
+
+
+def test_what_is_worth_judging(split, model, log, store):
+    for traffic, theirs in ((None, None), (store, log), (log, log)):
+        found = judge(split, rule="quantile-per-query").worth_judging(6, log=traffic)
+        wanted = judge(model, rule="quantile-per-query").worth_judging(6, log=theirs)
+        for ours, others in zip(found, wanted, strict=True):
+            assert ours.select("query").equals(others.select("query"))
+            np.testing.assert_allclose(ours["worth"], others["worth"], rtol=1e-12)
+    plain = judge(model).worth_judging(5, log=store)
+    np.testing.assert_allclose(
+        plain.pairs["traffic"], judge(model).worth_judging(5, log=log).pairs["traffic"]
+    )
+    assert len(most_worthy([found, found], 3).pairs) == 3
+
+
+def test_features_are_judged_on_the_pairs_of_a_stored_log(log, store):
+    """Relevance by features knows no intervals, in parts as in memory."""
+    model = DBN(attraction=Logistic("doc"), satisfaction=0.5).fit(log, progress=False)
+    options = {"max_width": None, "min_examinations": 0}
+    found, wanted = judge(model, pairs=store, **options), judge(model, pairs=log, **options)
+    assert_same(found, wanted)
+    assert found.why_no_interval == "forms on features have no intervals"
+
+
+def test_rows_that_were_given_are_counted(log, tmp_path):
+    model = fitted(log, attraction=Table(fixed={("question 0", 1): 0.5, ("question 1", 2): 0.1}))
+    found, wanted = judge(parted(model, tmp_path, 4)), judge(model)
+    assert_same(found, wanted)
+    assert found.n_given == wanted.n_given == 2
+
+
+def test_scratch_files_go_with_the_judgments(split):
+    found = judge(split)
+    folder = found.folder.path
+    assert folder.is_dir()
+    del found
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_there_is_nothing_to_judge(model, log):
+    from stored_examples import FakeStore
+
+    with pytest.raises(JudgmentsError, match="has no pairs to be judged"):
+        judge(model, pairs=FakeStore(log.take([]), 2))
+
+
+@pytest.mark.parametrize("grades", [2, 5])
+def test_cut_points_of_very_many_pairs(grades):
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.beta(1, 4, 60_000), np.full(9_000, 0.125)])
+    rng.shuffle(values)
+    exact, about = Relevances(), Relevances(most=10_000)
+    for some in np.array_split(values, 7):
+        exact.add(some)
+        about.add(some)
+    assert exact.is_exact
+    assert not about.is_exact
+    np.testing.assert_array_equal(exact.cuts(grades), quantile_cuts(values, grades))
+    ranks = [np.searchsorted(np.sort(values), each.cuts(grades)) for each in (exact, about)]
+    np.testing.assert_allclose(about.cuts(grades), exact.cuts(grades), atol=3e-5)
+    assert np.all(np.abs(ranks[0] - ranks[1]) <= 3)
