@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from gecasmo.estimation.beliefs import likelihood as likelihood_module
 from gecasmo.estimation.beliefs import moments as moments_module
 from gecasmo.estimation.beliefs.few_rows import repeats
-from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood, _multiply, _nothing, _Places
+from gecasmo.estimation.beliefs.likelihood import (
+    Asked,
+    RowLikelihood,
+    _multiply,
+    _Places,
+    nothing_known,
+)
 from gecasmo.estimation.beliefs.moments import Moments, row_moments_of
 from gecasmo.kernels.row_grid import find_repeats
 from gecasmo.testing import plain_python
@@ -46,7 +52,7 @@ def answers(found: _Places, asked: Asked, is_few: bool) -> tuple[RowLikelihood, 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(likelihood_module, "_FEW_PLACES", 10**9 if is_few else 0)
         patch.setattr(moments_module, "_FEW_ROWS", 10**9 if is_few else 0)
-        into = _nothing(len(asked.probability))
+        into = nothing_known(len(asked.probability))
         _multiply(found, asked, into)
         return into, row_moments_of(into, np.arange(len(into)), asked.prior)
 
@@ -126,7 +132,7 @@ def test_products_that_floats_cannot_hold(is_few: bool) -> None:
 
 
 def test_rows_of_which_nothing_is_known_have_the_moments_of_their_own_prior() -> None:
-    likelihood = _nothing(6)
+    likelihood = nothing_known(6)
     likelihood.values[2] = -0.1 * np.arange(32)
     prior = np.array([[1.0, 1.0, 1.0, 2.0, 1.0, 1.0], [3.0, 3.0, 3.0, 5.0, 3.0, 4.0]])
     with plain_python(), pytest.MonkeyPatch.context() as patch:

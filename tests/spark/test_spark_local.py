@@ -13,7 +13,7 @@ import pytest
 from spark_sessions import started
 
 import gecasmo
-from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Parameter, Table, flip, read_log
+from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Logistic, Parameter, Table, flip, read_log
 from gecasmo import spark as on_spark
 from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms.parted_table import PartedTable
@@ -37,7 +37,8 @@ def frame(spark: Any, clicks_file: str) -> Any:
 
 def assert_same_parameters(one: Any, other: Any, **tolerance: float) -> None:
     for coin, table in one.parameters.items():
-        keys = list(one.keys[coin])
+        names = "term" if "term" in table.columns else one.keys[coin]
+        keys = [names] if isinstance(names, str) else list(names)
         here, there = (t.sort(keys) if keys else t for t in (table, other.parameters[coin]))
         assert here.columns == there.columns
         assert len(here) == len(there)
@@ -45,7 +46,8 @@ def assert_same_parameters(one: Any, other: Any, **tolerance: float) -> None:
             if name in keys:
                 assert here[name].to_list() == there[name].to_list()
             else:
-                np.testing.assert_allclose(here[name], there[name], **tolerance)
+                pair = (t[name].cast(pl.Float64).fill_null(-1.0) for t in (here, there))
+                np.testing.assert_allclose(*pair, **tolerance)
 
 
 class Mixture(ClickModel):
@@ -70,6 +72,7 @@ MODELS = {
     "DBN": lambda: DBN(),
     "UBM with weights": lambda: UBM(examination=Table(fixed={(1, 0): 1.0})),
     "documents of all queries": lambda: DBN(attraction=Table(key="doc"), continuation=Fixed(0.8)),
+    "features": lambda: DBN(attraction=Logistic("price"), satisfaction=Fixed(0.3)),
     "mixture": lambda: Mixture(),
 }
 
@@ -81,6 +84,9 @@ def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFra
         frame = frame.withColumn("w", frame.session % 3 + 1)
         clicks = clicks.with_columns(w=pl.col("session") % 3 + 1)
         options = {"weight": "w"}
+    if name == "features":
+        frame = frame.withColumn("price", frame.doc * frame.doc / 10 + frame.doc % 2)
+        clicks = clicks.with_columns(price=pl.col("doc") ** 2 / 10 + pl.col("doc") % 2)
     method = EM(max_iter=7, tol=0, restarts=2) if name == "mixture" else STEPS
     model = MODELS[name]()
     found = on_spark.fit(model, frame, method=method, partitions=2, checkpoint_every=3, **options)
@@ -145,6 +151,24 @@ def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
         np.testing.assert_allclose(table["probability"], there["probability"], rtol=1e-12)
 
 
+def test_pages_that_cannot_happen(frame: Any, clicks: pl.DataFrame) -> None:
+    def sure() -> Any:  # who clicks leaves, so pages with two clicks are impossible
+        return DBN(satisfaction=1.0)
+
+    with pytest.raises(ImpossibleSessionError, match="impossible under DBN"):
+        on_spark.fit(sure(), frame, method=STEPS, partitions=2)
+    for policy in ("drop", "floor"):
+        found = on_spark.fit(sure(), frame, method=STEPS, partitions=2, impossible=policy)
+        expected = sure().fit(read_log(clicks), STEPS, impossible=policy)
+        assert_same_parameters(found, expected, rtol=1e-9, atol=1e-12)
+        for name in ("n_sessions", "n_dropped", "n_floored", "total_weight"):
+            assert getattr(found.report_, name) == getattr(expected.report_, name)
+        told = on_spark.evaluate(found, frame, partitions=2, impossible=policy)
+        there = expected.evaluate(read_log(clicks), impossible=policy)
+        assert told.to_dict() == pytest.approx(there.to_dict(), rel=1e-9)
+        assert told.n_impossible == there.n_impossible > 0
+
+
 def test_going_on_from_another_fit(frame: Any, clicks: pl.DataFrame, tmp_path: Path) -> None:
     once = on_spark.fit(
         DBN(), frame, method=EM(max_iter=2, tol=0, accelerate=False), path=tmp_path / "once"
@@ -174,6 +198,20 @@ def test_ranks_from_0_are_ranks_from_1(frame: Any, clicks: pl.DataFrame) -> None
             UBM(), frame.withColumn("rank", frame["rank"] - 1), method=STEPS, partitions=2
         )
     assert_same_parameters(found, UBM().fit(read_log(clicks), STEPS), rtol=1e-9, atol=1e-12)
+
+
+def test_the_page_about_scale_runs(
+    spark: Any, clicks_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = Path(__file__).parents[2] / "docs" / "scale.md"
+    (block,) = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    few = "DBN(), clicks, method=EM(max_iter=2, tol=0), "
+    program = block.replace("DBN(), clicks, ", few).replace("/shared", str(tmp_path))
+    Path(tmp_path / "clicks").symlink_to(clicks_file)
+    assert program.count(few) == 1
+    exec(compile(program, str(page), "exec"), {"EM": EM})
+    assert "conditional" in capsys.readouterr().out
+    assert len(pl.read_parquet(tmp_path / "judgments" / "*.parquet")) > 0
 
 
 def test_what_is_wrong_with_a_log_is_told_by_the_driver(frame: Any) -> None:

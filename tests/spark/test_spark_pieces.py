@@ -17,13 +17,19 @@ from hypothesis import strategies as st
 
 import gecasmo
 from gecasmo import DBN, EM, UBM, Fixed, Table, read_log
-from gecasmo.errors import ClickLogError, GecasmoError, GecasmoWarning, SavedModelError
+from gecasmo.errors import (
+    ClickLogError,
+    GecasmoError,
+    GecasmoWarning,
+    ImpossibleSessionError,
+    SavedModelError,
+)
 from gecasmo.estimation.parts.part import Point
 from gecasmo.estimation.parts.passes import run_pass
 from gecasmo.estimation.parts.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
+from gecasmo.hashing import hash_values
 from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.logs.hashing import hash_values
 from gecasmo.logs.notes import Note
 from gecasmo.model.parts import Settings, build_part, local_coins
 from gecasmo.spark import needs, working
@@ -419,6 +425,19 @@ def test_a_part_that_spark_cannot_move_is_refused(
     monkeypatch.setattr(working, "_LARGEST", 1000)
     with pytest.raises(ClickLogError, match="use more partitions="):
         Made(clicks, DBN(), n_parts=1)
+
+
+def test_a_part_in_which_nothing_can_happen_is_left_out(clicks: pl.DataFrame) -> None:
+    how = reading(1)
+    pieces = pieces_of(clicks.with_columns(click=pl.lit(True)), how)[0]
+    never = ShippedModel.of(DBN(attraction=0.0), with_states=False)
+    job = Job(never, EM(), None, "drop", (1,), how)
+    data, heard = make_part(job, 0, pieces)
+    assert data == b""
+    assert heard is not None
+    assert (heard.n_sessions, heard.n_dropped, heard.weight) == (0, 400, 0.0)
+    with pytest.raises(ImpossibleSessionError):
+        make_part(working.replace(job, impossible="raise"), 0, pieces)
 
 
 def test_the_first_pages_have_whole_queries(clicks: pl.DataFrame) -> None:

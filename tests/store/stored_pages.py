@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gecasmo import ClickLog
-from gecasmo.logs.hashing import hash_values
+from gecasmo.hashing import hash_values
 from gecasmo.logs.store import StoredLog
 
 

@@ -43,7 +43,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     frame.with_columns(session=pl.format("a rather long session id {}", "session")).write_parquet(
         path, row_group_size=50_000
     )
-    size = frame.estimated_size() + 24 * frame.height
+    size = frame.estimated_size() + 40 * frame.height  # as a table, with the ids as texts
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(path), str(tmp_path / "log"), "64MB"],
         capture_output=True,
@@ -52,6 +52,6 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     )
     found = json.loads(done.stdout)
     assert found["sessions"] == n_pages
-    assert 10 * n_pages < found["bytes"] < 16 * n_pages
-    assert size > 1.4 * 64e6  # the rows alone, without what it takes to put them together
-    assert found["grown"] < 64e6
+    assert 11 * n_pages < found["bytes"] < 20 * n_pages
+    assert size > 1.5 * 64e6
+    assert found["grown"] < 64e6, found

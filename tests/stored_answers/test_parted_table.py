@@ -16,8 +16,9 @@ from gecasmo import DBN, Empirical, Table
 from gecasmo.encoding import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.parted_files import PartFile
-from gecasmo.forms.parted_table import PartedTable, part_of, split_table
-from gecasmo.logs.hashing import hash_values
+from gecasmo.forms.parted_table import PartedTable, part_of, split_table, write_part
+from gecasmo.forms.table import TableState
+from gecasmo.hashing import hash_values
 
 
 def some_rows(state, seed=0):
@@ -101,6 +102,21 @@ def test_only_parts_that_are_asked_for_are_read(model, tmp_path):
     assert len(table.predict(rows)) == 2
     with pytest.raises(SavedModelError, match=r"part-\d+\.parquet cannot be read"):
         table.whole()
+
+
+def test_parts_without_rows_need_no_columns(model, tmp_path):
+    """As a fit leaves them, which works nothing out for no rows."""
+    form, state = model.forms["attraction"], model.states()["attraction"]
+    table = split_table(tmp_path, 0, form, state, None, 32)
+    empty = next(number for number, file in enumerate(table.files) if not file.n_rows)
+    plain = TableState(Rows(("query", "doc"), [pl.Series([]), pl.Series([])], 0), np.zeros(0), 0.5)
+    files = list(table.files)
+    files[empty] = write_part(tmp_path, 0, empty, form, plain, np.zeros((2, 0)))
+    again = PartedTable.open(tmp_path, form, state, files)
+    assert len(again.whole()[0].rows) == len(state.rows)
+    assert len(again.part(empty)[0].rows) == 0
+    rows = some_rows(state)
+    np.testing.assert_array_equal(form.predict(again, rows), form.predict(state, rows))
 
 
 def test_no_rows_are_no_question(model, tmp_path):

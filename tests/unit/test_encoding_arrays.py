@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gecasmo.encoding import arrays
+from gecasmo.encoding import arrays, columns
 from gecasmo.testing import plain_python
 
 Integers = NDArray[np.int64]
@@ -184,3 +185,12 @@ def test_look_up_and_order() -> None:
 )
 def test_narrowest(n: int, expected: type) -> None:
     assert arrays.narrowest(n) is expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from(["a", "b", "", "à", "a b"]), min_size=1))
+def test_texts_are_numbered_as_they_appear(texts: list[str]) -> None:
+    column = pl.Series("doc", texts)
+    for codes, values in every_way(lambda: columns._code_values(column, "doc"), 2):
+        assert values.gather(codes).to_list() == texts
+        assert values.to_list() == list(dict.fromkeys(texts))

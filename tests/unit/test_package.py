@@ -19,7 +19,7 @@ ROOT = Path(gecasmo.__file__).parent
 # From the bottom up: a module imports at its top only what stands in its own layer or before it.
 LAYERS = (
     ("errors",),
-    ("files",),
+    ("files", "hashing"),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),
@@ -31,6 +31,7 @@ LAYERS = (
     ("evaluation",),
     ("simulation", "testing", "torch"),
     ("checkup", "judgments"),
+    ("spark",),
     ("plots",),
     ("experiments",),
     ("cli",),

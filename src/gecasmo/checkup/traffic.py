@@ -10,8 +10,8 @@ from gecasmo.checkup.counting import totals
 from gecasmo.checkup.findings import Part
 from gecasmo.checkup.words import counted, share, value_text
 from gecasmo.encoding.columns import coded, in_chain
+from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import mix
 
 _SOME = 50
 _BORDERS = (1, 2, 10, 100)

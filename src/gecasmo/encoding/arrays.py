@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.hashing import Hashes, mix
 from gecasmo.kernels import page_arrays
 from gecasmo.kernels.library import compiling
 from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
-from gecasmo.logs.hashing import Hashes, mix
 
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.unsignedinteger[Any]]

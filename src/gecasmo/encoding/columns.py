@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, last_click_ranks, numbers_of_clicks
+from gecasmo.encoding.arrays import dense, is_large, last_click_ranks, numbers_of_clicks
 from gecasmo.encoding.features import usable
 from gecasmo.errors import ClickLogError
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
@@ -132,12 +132,29 @@ def _code_column(column: pl.Series, name: str, coin: str) -> Coded:
 
 
 def _code_values(column: pl.Series, name: str) -> Coded:
+    if column.dtype == pl.String and is_large(len(column)) and not column.null_count():
+        found = _code_texts(column, name)
+        if found is not None:
+            return found
     frame = pl.DataFrame({"value": column})
     distinct = frame.unique(maintain_order=True).with_row_index("code")
     codes = frame.join(distinct, on="value", how="left", maintain_order="left", nulls_equal=True)[
         "code"
     ]
     return Coded(codes.to_numpy().astype(np.uint32), distinct["value"].alias(name))
+
+
+def _code_texts(column: pl.Series, name: str) -> Coded | None:
+    """Texts as Polars itself codes them, in half the time; None if not in order of appearance."""
+    fresh = pl.Categorical(pl.Categories.random())
+    codes = column.cast(fresh).to_physical().to_numpy().astype(np.uint32)
+    highest = np.maximum.accumulate(codes)
+    is_new = np.diff(highest, prepend=np.uint32(0)) != 0
+    is_new[0] = True
+    first_at = np.flatnonzero(is_new)
+    if not np.array_equal(codes[first_at], np.arange(len(first_at))):
+        return None
+    return Coded(codes, column.gather(pl.Series(first_at)).alias(name))
 
 
 def code_integers(name: str, values: NDArray[np.integer]) -> Coded:

@@ -17,8 +17,8 @@ from gecasmo.encoding.arrays import (
     stable_order,
 )
 from gecasmo.encoding.ordering import N_BUCKETS, PageOrder
+from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import mix
 
 Integers = NDArray[np.int64]
 _FEW_PAGES = 50_000

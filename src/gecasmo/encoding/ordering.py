@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import dense, offsets, stable_order
 from gecasmo.encoding.columns import coded, is_plain_integer
+from gecasmo.hashing import Hashes, hash_values, mix
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import Hashes, hash_values, mix
 
 Integers = NDArray[np.int64]
 N_BUCKETS = 256

@@ -29,7 +29,7 @@ from gecasmo.forms.parted_files import (
 from gecasmo.forms.protocol import Floats
 from gecasmo.forms.table import Table, TableState
 from gecasmo.forms.table_file import from_data, to_data
-from gecasmo.logs.hashing import hash_values
+from gecasmo.hashing import hash_values
 
 Integers = NDArray[np.int64]
 
@@ -131,7 +131,11 @@ class PartedTable:
         return self.between(0, self.n_parts)
 
     def _assembled(self, numbers: Sequence[int]) -> Counted:
-        frames = [read_frame(self.source, self.files[number]) for number in numbers]
+        # Parts without rows have nothing to say, perhaps not even all columns.
+        filled = [number for number in numbers if self.files[number].n_rows]
+        if not filled:
+            return Counted(self.like, np.zeros((2, 0)))
+        frames = [read_frame(self.source, self.files[number]) for number in filled]
         frame = frames[0] if len(frames) == 1 else pl.concat(frames)
         where = self.source.where(self.files[numbers[0]].name)
         data, others = to_data(self.form, self.like)

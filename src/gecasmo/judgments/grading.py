@@ -138,20 +138,27 @@ def quantile_cuts(values: Floats, grades: int) -> Floats:
     steps = np.arange(1, grades) / grades
     ordered = np.sort(values)
     cuts: Floats = np.quantile(ordered, steps)
-    tied = np.cumsum(np.diff(ordered, prepend=ordered[:1]) > _SAME)
-    first, last = (np.searchsorted(tied, tied, side) for side in ("left", "right"))
+    is_new = np.diff(ordered, prepend=-np.inf) > _SAME
     for number, step in enumerate(steps):
         wanted = step * (len(ordered) - 1)
         place = min(int(np.ceil(wanted - _SAME)), len(ordered) - 1)
-        if wanted <= first[place] + _SAME:  # not among equal values
+        first, last = _equal_values(is_new, place)
+        if wanted <= first + _SAME:  # not among equal values
             continue
-        if (first[place] + last[place] - 1) / 2 > wanted + _SAME:
-            cuts[number] = ordered[first[place]]
-        elif last[place] < len(ordered):
-            cuts[number] = (ordered[last[place] - 1] + ordered[last[place]]) / 2
+        if (first + last - 1) / 2 > wanted + _SAME:
+            cuts[number] = ordered[first]
+        elif last < len(ordered):
+            cuts[number] = (ordered[last - 1] + ordered[last]) / 2
         else:
             cuts[number] = np.nextafter(ordered[-1], np.inf)
     return cuts
+
+
+def _equal_values(is_new: NDArray[np.bool_], place: int) -> tuple[int, int]:
+    """From where to before where values equal the one at a place."""
+    first = place - int(np.argmax(is_new[place::-1]))
+    after = is_new[place + 1 :]
+    return first, place + 1 + (int(np.argmax(after)) if after.any() else len(after))
 
 
 def _with_fair_ties(table: pl.DataFrame, judged: pl.DataFrame, grades: int) -> pl.DataFrame:

@@ -83,7 +83,7 @@ class PartedJudgments(Told):
     """What `judge` found, in files: graded pairs, all of a query together, sorted within a part.
 
     Attributes are those of `Judgments`; `frame` reads everything into memory, and `parts()` one
-    part after the other. Cut points of "quantile" are exact for up to 20 million pairs, and right
+    part after the other. Cut points of "quantile" are exact for up to 10 million pairs, and right
     to a millionth beyond. The files are temporary, and gone with this object.
     """
 

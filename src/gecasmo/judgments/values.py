@@ -10,7 +10,7 @@ from gecasmo.judgments.grading import quantile_cuts
 Floats = NDArray[np.float64]
 
 # Up to so many relevances are kept as they are; of more, a histogram with so many steps.
-MOST_EXACT = 20_000_000
+MOST_EXACT = 10_000_000
 _STEPS = 1 << 20
 # So many of its values, evenly spread over their order, stand for all.
 _STAND_INS = 1 << 20

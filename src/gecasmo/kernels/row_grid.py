@@ -79,7 +79,7 @@ def row_grid(
     values,
 ):
     """The logarithm of each row's likelihood on its points, up to a constant, for rows from
-    `first` on that have places (see `group_by_row`).
+    `first` on that have places (see `group_by_row`); `known` and what follows begin there too.
 
     A place with expected heads and tails h, t says a p + b of the row's probability p, where
     a = h / p0 - t / (1 - p0) and b = t / (1 - p0) + 1 - h - t at the current value p0. Places with
@@ -108,7 +108,7 @@ def row_grid(
         row = first + r
         if start[r] == start[r + 1] or not wanted[row]:
             continue
-        known[row] = True
+        known[r] = True
         # What places say: lines that count once, from the end lines that count otherwise.
         p0 = min(max(at[row], 1e-9), 1.0 - 1e-9)
         n_heads = 0.0
@@ -234,9 +234,9 @@ def row_grid(
         for k in range(n_fine):
             best = max(best, total[k])
         for k in range(n_fine):
-            values[row, k] = total[k] - best
-        low[row] = lowest
-        step[row] = width
+            values[r, k] = total[k] - best
+        low[r] = lowest
+        step[r] = width
 
 
 def row_moments(first, last, rows, low, step, values, prior, moments):

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+# How the names of threads begin that run kernels; what they start runs on themselves.
+KERNEL_THREAD = "gecasmo-kernels"
 _chosen: ContextVar[int | None] = ContextVar("threads", default=None)
 
 
@@ -35,7 +37,7 @@ def using_threads(threads: int | None) -> Iterator[None]:
 
 def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:
     """Call a kernel once per job, on half as many threads if there are several."""
-    if len(jobs) == 1 or threading.current_thread().name.startswith(_NAME):
+    if len(jobs) == 1 or threading.current_thread().name.startswith(KERNEL_THREAD):
         for job in jobs:
             call(*job)
         return
@@ -50,14 +52,13 @@ def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:
         wait(running)
 
 
-_NAME = "gecasmo-kernels"
 # Threads wait for the next kernel, which comes many times a second during a fit.
 _pools: dict[int, ThreadPoolExecutor] = {}
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
     if threads not in _pools:
-        _pools.setdefault(threads, ThreadPoolExecutor(threads, _NAME))
+        _pools.setdefault(threads, ThreadPoolExecutor(threads, KERNEL_THREAD))
     return _pools[threads]
 
 

@@ -15,8 +15,8 @@ from gecasmo.estimation.beliefs.learning import PAGES
 from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.estimation.parts.sample import Sample
 from gecasmo.forms import TableState
+from gecasmo.hashing import hash_values
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import hash_values
 from gecasmo.logs.joining import joined
 from gecasmo.logs.store.stored_log import StoredLog
 

@@ -49,8 +49,12 @@ def prepare(source: Source, job: Job, names: Sequence[str], checkpoint_every: in
     pieces = source.pieces()
     keys = one_by_one(pieces.mapPartitionsWithIndex(make))
     keys.persist(StorageLevel.DISK_ONLY)
-    with hearing(), quiet():
-        keys._jrdd.count()
+    try:
+        with hearing(), quiet():
+            keys._jrdd.count()
+    except BaseException:
+        keys.unpersist()
+        raise
     n_parts = source.reading.n_parts
     made = [heard.value[number] for number in range(n_parts)]
     heard.value = {}

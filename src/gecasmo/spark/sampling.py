@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from gecasmo.estimation.beliefs.learning import PAGES
+from gecasmo.hashing import hash_values
 from gecasmo.logs import ClickLog
-from gecasmo.logs.hashing import hash_values
 from gecasmo.spark.cutting import Reading
 from gecasmo.spark.telling import hearing, quiet, telling
 

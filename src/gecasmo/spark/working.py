@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, ImpossibleSessionError
 from gecasmo.estimation.parts.part import Part, Points
 from gecasmo.estimation.parts.passes import run_pass
 from gecasmo.estimation.parts.storing import StoredPart, from_bytes, set_up, take_down, to_bytes
@@ -77,7 +77,6 @@ class Made:
     weight: float
     n_dropped: int
     n_floored: int
-    n_bytes: int
     notes: tuple[Note, ...]
 
 
@@ -93,21 +92,29 @@ def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Ma
         if job.start is not None:
             start = part_view(job.start.model(), number, job.reading.n_parts)
         settings = Settings(job.method, start, job.impossible)
-        built = build_part(job.model.model(), number, log, job.local, settings)
-    data = to_bytes(take_down(built.part))
-    _check_size(len(data), number)
-    shared = {coin: plain_rows(rows) for coin, rows in built.shared.items()}
-    return data, Made(
-        shared,
+        try:
+            built = build_part(job.model.model(), number, log, job.local, settings)
+        except ImpossibleSessionError:
+            if job.impossible != "drop":
+                raise
+            # All its pages are impossible; those of other parts may not be.
+            return b"", Made({}, log.n_sessions, 0, 0, 0.0, log.n_sessions, 0, log.notes)
+    encoded = built.part.problem.expectation.encoded
+    heard = Made(
+        {coin: plain_rows(rows) for coin, rows in built.shared.items()},
         log.n_sessions,
         log.n_sessions - built.n_dropped,
-        built.part.problem.expectation.encoded.n_results,
+        encoded.n_results,
         built.part.problem.n_pages,
         built.n_dropped,
         built.n_floored,
-        len(data),
         log.notes,
     )
+    if not encoded.n_results:
+        return b"", replace(heard, shared={})
+    data = to_bytes(take_down(built.part))
+    _check_size(len(data), number)
+    return data, heard
 
 
 def place_part(data: bytes, index: Index) -> bytes:

@@ -35,13 +35,14 @@ def grid_of_few(
     prior: Floats,
     wanted: NDArray[np.bool_],
     into: Any,
+    first: int,
 ) -> None:
     """As `row_grid`: fills `low`, `step`, `values` and `known` of rows that have places."""
     n_fine = into.values.shape[1]
     chosen = np.argsort(places.rows, kind="stable")
     chosen = chosen[wanted[places.rows[chosen]]]
     rows, of_row = np.unique(places.rows[chosen].astype(np.int64), return_inverse=True)
-    into.known[rows] = True
+    into.known[rows - first] = True
     evidence = _Evidence(places, chosen, of_row, np.clip(at[rows], 1e-9, 1.0 - 1e-9))
     lowest, highest = np.full(len(rows), -WIDEST), np.full(len(rows), WIDEST)
     is_open = np.ones(len(rows), np.bool_)
@@ -59,8 +60,9 @@ def grid_of_few(
         if attempt > 0:
             is_filled = 4 * (right - left) >= 3 * (n_points - 1)
             done = is_open & (is_filled | (attempt == MOST_ATTEMPTS - 1))
-            into.low[rows[done]], into.step[rows[done]] = lowest[done], width[done]
-            into.values[rows[done]] = total[done] - total[done].max(axis=1, keepdims=True)
+            place = rows[done] - first
+            into.low[place], into.step[place] = lowest[done], width[done]
+            into.values[place] = total[done] - total[done].max(axis=1, keepdims=True)
             is_open &= ~done
         if not is_open.any():
             return

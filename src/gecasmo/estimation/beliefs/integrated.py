@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.row_hashes import key_hashes
 from gecasmo.estimation.problem import Evaluation, Problem, as_weights
 from gecasmo.forms import FormState, Table, TableState
-from gecasmo.logs.hashing import Hashes, mix
+from gecasmo.hashing import Hashes, mix
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,7 @@ where a row can be flipped several times it is a polynomial (`polynomials.py`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from gecasmo.estimation.beliefs.polynomials import (
 from gecasmo.estimation.beliefs.whole_pages import whole_page_values
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.kernels.row_grid import group_by_row, row_grid
-from gecasmo.kernels.running import default_threads
+from gecasmo.kernels.running import KERNEL_THREAD, default_threads
 from gecasmo.kernels.static import static_kernel
 
 Floats = NDArray[np.float64]
@@ -85,6 +85,10 @@ class _Places:
     coefficients: Floats
 
 
+# Takes what is known of the rows of a coin from some row on, as soon as that is all.
+Taker = Callable[[Asked, int, RowLikelihood], None]
+
+
 def row_likelihoods(
     expectation: Expectation,
     weights: Sequence[Floats],
@@ -93,20 +97,41 @@ def row_likelihoods(
 ) -> list[RowLikelihood]:
     """The likelihood of the rows of some coins at these weights of all; on all pages, or on those
     of the first buckets."""
+    found = {one.coin: nothing_known(len(one.probability)) for one in asked}
+
+    def take(one: Asked, first: int, likelihood: RowLikelihood) -> None:
+        rows = np.flatnonzero(likelihood.known)
+        for name in ("low", "step", "values", "known"):  # other threads have other rows
+            getattr(found[one.coin], name)[first + rows] = getattr(likelihood, name)[rows]
+
+    stream_likelihoods(expectation, weights, asked, n_buckets, take)
+    return [found[one.coin] for one in asked]
+
+
+def stream_likelihoods(
+    expectation: Expectation,
+    weights: Sequence[Floats],
+    asked: Sequence[Asked],
+    n_buckets: int,
+    take: Taker,
+) -> None:
+    """The same, some rows after the other: those of all take a quarter of a kilobyte each.
+
+    `take` is called on several threads, for different rows; what it gets has the numbers of rows
+    less that of the first, and only speaks for rows that are known.
+    """
     chunks = _chunks(expectation.encoded, n_buckets)
-    found: dict[int, RowLikelihood] = {}
     by_place = []
     for one in asked:
         if is_flipped_all_over(expectation, one.coin):
             values = whole_page_values(expectation, weights, one.coin, one.prior, chunks, N_POINTS)
-            found[one.coin] = RowLikelihood(*values)
-            found[one.coin].known &= one.wanted
+            found = RowLikelihood(*values)
+            found.known &= one.wanted
+            take(one, 0, found)
         else:
-            found[one.coin] = _nothing(len(one.probability))
             by_place.append(one)
     if by_place:
-        _ByPlace(expectation, weights, by_place, found).run(chunks)
-    return [found[one.coin] for one in asked]
+        _ByPlace(expectation, weights, by_place, take).run(chunks)
 
 
 class _ByPlace:
@@ -117,9 +142,9 @@ class _ByPlace:
         expectation: Expectation,
         weights: Sequence[Floats],
         asked: Sequence[Asked],
-        found: dict[int, RowLikelihood],
+        take: Taker,
     ) -> None:
-        self.expectation, self.weights, self.asked, self.found = expectation, weights, asked, found
+        self.expectation, self.weights, self.asked, self.take = expectation, weights, asked, take
 
     def run(self, chunks: list[Integers]) -> None:
         threads = default_threads()
@@ -128,7 +153,7 @@ class _ByPlace:
         else:
             # Threads of a pool have settings of their own unless they are given these.
             contexts = [copy_context() for _ in chunks]
-            with ThreadPoolExecutor(max_workers=threads) as pool:
+            with ThreadPoolExecutor(threads, KERNEL_THREAD) as pool:
                 calls = [
                     pool.submit(context.run, self._look, pages)
                     for context, pages in zip(contexts, chunks, strict=True)
@@ -137,7 +162,7 @@ class _ByPlace:
         for number, one in enumerate(self.asked):
             if self._is_spread(one):
                 kept = [part[number] for part in parts]
-                _multiply(_joined([p for p in kept if p is not None]), one, self.found[one.coin])
+                self._finish(_joined([p for p in kept if p is not None]), one)
 
     def _is_spread(self, one: Asked) -> bool:
         """Whether rows of the coin stand in several chunks."""
@@ -151,15 +176,20 @@ class _ByPlace:
         kept: list[_Places | None] = []
         for one in self.asked:
             here = _places(self.expectation, apart, own, tables, one)
-            if self._is_spread(one):
-                kept.append(here)
-            else:
-                _multiply(here, one, self.found[one.coin])
-                kept.append(None)
+            kept.append(here if self._is_spread(one) else None)
+            if kept[-1] is None:
+                self._finish(here, one)
         return kept
 
+    def _finish(self, places: _Places, one: Asked) -> None:
+        if len(places.rows):
+            first = int(places.rows.min())
+            found = nothing_known(int(places.rows.max()) - first + 1)
+            _multiply(places, one, found, first)
+            self.take(one, first, found)
 
-def _nothing(n_rows: int) -> RowLikelihood:
+
+def nothing_known(n_rows: int) -> RowLikelihood:
     """Rows about which nothing is known."""
     step = np.full(n_rows, 28.0 / (N_POINTS - 1))
     values = np.zeros((n_rows, N_POINTS))
@@ -200,18 +230,12 @@ def _joined(parts: list[_Places]) -> _Places:
     )
 
 
-def _multiply(places: _Places, one: Asked, into: RowLikelihood) -> None:
-    """Multiply what all places say of each row; rows that are not here are left alone.
-
-    Other threads do the same for other rows of `into`.
-    """
-    if not len(places.rows):
-        return
+def _multiply(places: _Places, one: Asked, into: RowLikelihood, first: int = 0) -> None:
+    """Multiply what all places say of each row; `into` has the rows from `first` on."""
     if len(places.rows) < _FEW_PLACES:
-        grid_of_few(places, one.probability, one.prior, one.wanted, into)
+        grid_of_few(places, one.probability, one.prior, one.wanted, into, first)
         return
-    first = int(places.rows.min())
-    start = np.zeros(int(places.rows.max()) - first + 2, np.int64)
+    start = np.zeros(len(into) + 1, np.int64)
     order = np.empty(len(places.rows), np.int64)
     _call(group_by_row, places.rows, first, start, order)
     _call(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -9,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.estimation.beliefs.few_rows import moments_of_few
-from gecasmo.estimation.beliefs.likelihood import RowLikelihood
+from gecasmo.estimation.beliefs.likelihood import (
+    Asked,
+    RowLikelihood,
+    nothing_known,
+    stream_likelihoods,
+)
+from gecasmo.estimation.expectation import Expectation
 from gecasmo.kernels.row_grid import row_moments
 from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
@@ -54,3 +61,26 @@ def row_moments_of(likelihood: RowLikelihood, rows: Integers, prior: Floats) -> 
     ]
     run_jobs(static_kernel(row_moments, jobs[0]), jobs)
     return Moments(*moments)
+
+
+def row_beliefs(
+    expectation: Expectation, weights: Sequence[Floats], asked: Sequence[Asked], n_buckets: int
+) -> list[Floats]:
+    """The posterior mean and standard deviation of the rows of some coins, `[which, row]`; the
+    prior's where nothing is known of a row."""
+    found = {one.coin: np.full((2, len(one.probability)), np.nan) for one in asked}
+
+    def take(one: Asked, first: int, likelihood: RowLikelihood) -> None:
+        rows = np.flatnonzero(likelihood.known)
+        moments = row_moments_of(likelihood, rows, one.prior[:, first + rows])
+        found[one.coin][:, first + rows] = moments.mean, moments.deviation
+
+    stream_likelihoods(expectation, weights, asked, n_buckets, take)
+    for one in asked:
+        left = np.flatnonzero(np.isnan(found[one.coin][0]))
+        if len(left):
+            moments = row_moments_of(
+                nothing_known(1), np.zeros(len(left), np.int64), one.prior[:, left]
+            )
+            found[one.coin][:, left] = moments.mean, moments.deviation
+    return [found[one.coin] for one in asked]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood, row_likelihoods
-from gecasmo.estimation.beliefs.moments import row_moments_of
+from gecasmo.estimation.beliefs.moments import row_beliefs
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.forms import TableState
 
@@ -26,13 +26,17 @@ def likelihoods_of(
     n_buckets: int = N_BUCKETS,
 ) -> list[RowLikelihood]:
     """The likelihood of the rows of some coins, at these weights of all."""
+    return row_likelihoods(expectation, weights, _asked(weights, states), n_buckets)
+
+
+def _asked(weights: Sequence[Floats], states: Mapping[int, TableState]) -> list[Asked]:
     asked = []
     for number, state in states.items():
         wanted = np.ones(len(state.probability), bool)
         if state.is_fixed is not None:
             wanted &= ~state.is_fixed
         asked.append(Asked(number, weights[number][1], beta_prior(state), wanted))
-    return row_likelihoods(expectation, weights, asked, n_buckets)
+    return asked
 
 
 def believed(
@@ -45,12 +49,11 @@ def believed(
     """The states of some coins with the posterior mean and standard deviation of every row."""
     if not states:
         return {}
-    found = {}
-    likelihoods = likelihoods_of(expectation, weights, states, n_buckets)
-    for (number, state), likelihood in zip(states.items(), likelihoods, strict=True):
-        moments = row_moments_of(likelihood, np.arange(len(likelihood)), beta_prior(state))
-        found[number] = forms[number].with_beliefs(state, moments.mean, moments.deviation)
-    return found
+    beliefs = row_beliefs(expectation, weights, _asked(weights, states), n_buckets)
+    return {
+        number: forms[number].with_beliefs(state, mean, deviation)
+        for (number, state), (mean, deviation) in zip(states.items(), beliefs, strict=True)
+    }
 
 
 def precision_of(state: TableState) -> Floats:

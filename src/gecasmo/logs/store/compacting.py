@@ -134,18 +134,9 @@ def _result_frame(stored: NDArray[np.unsignedinteger], merged: Merged) -> pl.Dat
         pl.Series("doc", stored),
         pl.Series("click", merged.click, dtype=pl.Boolean),
     ]
-    if not np.array_equal(merged.rank, ranks_by_length(merged.lengths)):
+    if merged.rank is not None:
         columns.append(pl.Series("rank", smallest(merged.rank)))
     return pl.DataFrame(columns)
-
-
-def ranks_by_length(lengths: Integers) -> NDArray[np.int32]:
-    """Ranks 1, 2, 3, ... on each page."""
-    n_pages, n_results = len(lengths), int(lengths.sum())
-    if n_pages and (lengths == lengths[0]).all():
-        return np.tile(np.arange(1, lengths[0] + 1, dtype=np.int32), n_pages)
-    starts = np.cumsum(lengths) - lengths
-    return (np.arange(1, n_results + 1) - np.repeat(starts, lengths)).astype(np.int32)
 
 
 def _stored_numbers(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:

@@ -10,8 +10,8 @@ import polars as pl
 
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
-from gecasmo.logs.store.compacting import ranks_by_length
 from gecasmo.logs.store.pieces import Integers
+from gecasmo.logs.store.slimming import ranks_by_length
 
 # Pages without an id of their own are numbered within the partition, above this place.
 PAGE_BITS = 32

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.logs.hashing import Hashes, mix
+from gecasmo.hashing import Hashes, mix
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.logs.store.gathering import Pages
 from gecasmo.logs.store.pieces import Integers

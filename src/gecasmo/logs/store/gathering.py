@@ -10,11 +10,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.hashing import Hashes, hash_values
 from gecasmo.logs.assembling import assemble
 from gecasmo.logs.checks import note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.faults import Faults
-from gecasmo.logs.hashing import Hashes, hash_values
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.logs.roles import Roles

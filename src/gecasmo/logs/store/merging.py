@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.logs.hashing import Hashes, hash_values
+from gecasmo.hashing import Hashes, hash_values
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.logs.store.folding import (
     Bools,
@@ -22,7 +22,14 @@ from gecasmo.logs.store.folding import (
     slices_of,
 )
 from gecasmo.logs.store.pieces import Integers
-from gecasmo.logs.store.slimming import Slim, first_of_pair, inverse, summed
+from gecasmo.logs.store.slimming import (
+    Slim,
+    first_of_pair,
+    inverse,
+    ranks_by_length,
+    smallest,
+    summed,
+)
 
 Small = NDArray[np.unsignedinteger]
 Values = TypeVar("Values", bound=np.generic)
@@ -41,7 +48,8 @@ class Merged:
     lengths, weight, sessions, page_columns
         Of each page.
     doc, click, rank, result_columns
-        Of each result; documents by their number among those of their query.
+        Of each result; documents by their number among those of their query, ranks unless they are
+        1, 2, 3, ... on every page.
     """
 
     queries: pl.Series
@@ -54,7 +62,7 @@ class Merged:
     page_columns: pl.DataFrame
     doc: Small
     click: Bools
-    rank: Small
+    rank: Small | None
     result_columns: pl.DataFrame
 
 
@@ -84,7 +92,7 @@ def merge(shares: Sequence[Slim], fold: bool, has_query: bool) -> Merged:
     order = np.concatenate([s.order for s in shares])
     doc = _concatenated([n[s.doc] for n, s in zip(numbers, shares, strict=True)])
     click = _concatenated([s.click for s in shares])
-    rank = _concatenated([s.rank for s in shares])
+    rank = _ranks(shares)
     page_columns = pl.concat([s.page_columns for s in shares])
     result_columns = pl.concat([s.result_columns for s in shares])
     sessions = _joined([s.sessions for s in shares])
@@ -98,7 +106,7 @@ def merge(shares: Sequence[Slim], fold: bool, has_query: bool) -> Merged:
         starts = np.cumsum(lengths) - lengths
         doc = _moved(doc, starts, lengths, chosen)
         click = _moved(click, starts, lengths, chosen)
-        rank = _moved(rank, starts, lengths, chosen)
+        rank = None if rank is None else _moved(rank, starts, lengths, chosen)
         if result_columns.width:
             result_columns = result_columns[places_of(starts, lengths, chosen)]
         page_columns = page_columns[chosen] if page_columns.width else page_columns
@@ -162,7 +170,7 @@ def _likes(
     query: Integers,
     lengths: Integers,
     order: Integers,
-    roles: tuple[Small, Bools, Small],
+    roles: tuple[Small, Bools, Small | None],
     page_columns: pl.DataFrame,
     result_columns: pl.DataFrame,
 ) -> Integers:
@@ -175,8 +183,8 @@ def _likes(
     for part in slices_of(lengths):
         first = int(starts[part.start])
         span = slice(first, first + int(lengths[part].sum()))
-        signals = rank[span].astype(np.uint64) * np.uint64(2) + click[span]
-        values: list[Hashes] = [doc[span].astype(np.uint64), signals]
+        values: list[Hashes] = [doc[span].astype(np.uint64) * np.uint64(2) + click[span]]
+        values += [] if rank is None else [rank[span].astype(np.uint64)]
         values += [column[span] for column in of_results]
         own = [query[part].astype(np.uint64), *(column[part] for column in of_pages)]
         hashes[part] = hashes_of_pages(lengths[part], values, own)
@@ -185,11 +193,24 @@ def _likes(
         found: Bools = (query[one] != query[other]) | (lengths[one] != lengths[other])
         for column in of_pages:
             found |= column[one] != column[other]
-        columns = [doc, click, rank, *of_results]
+        columns: list[NDArray[np.generic]] = [doc, click, *of_results]
+        columns += [] if rank is None else [rank]
         found |= results_differ(starts, lengths, one, other, columns)
         return found
 
     return first_likes(hashes, order, differ)
+
+
+def _ranks(shares: Sequence[Slim]) -> Small | None:
+    if all(share.rank is None for share in shares):
+        return None
+    given = (s.rank for s in shares)
+    return _concatenated(
+        [
+            smallest(ranks_by_length(share.lengths)) if rank is None else rank
+            for share, rank in zip(shares, given, strict=True)
+        ]
+    )
 
 
 def _concatenated(arrays: Sequence[NDArray[Values]]) -> NDArray[Values]:

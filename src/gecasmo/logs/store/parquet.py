@@ -49,13 +49,11 @@ class ParquetFiles:
         for number in range(start["file"], len(self.files)):
             first = start["row"] if number == start["file"] else 0
             self._check_columns(number, wanted)
-            scan = self._scan(number).select(columns).slice(first)
-            with self._telling(number):
-                stream = iter(scan.collect_batches(chunk_size=rows, lazy=True))
             while True:
+                # Slices take less memory than a stream, which reads many row groups ahead.
                 with self._telling(number):
-                    frame = next(stream, None)
-                if frame is None:
+                    frame = self._scan(number).select(columns).slice(first, rows).collect()
+                if not frame.height:
                     break
                 segment = Segment(number, first, frame.height)
                 first += frame.height

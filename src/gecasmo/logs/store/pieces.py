@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.hashing import Hashes, hash_values
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.hashing import Hashes, hash_values
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.logs.store.layout import Layout

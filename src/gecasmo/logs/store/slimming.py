@@ -8,11 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.logs.hashing import Hashes, mix
+from gecasmo.hashing import Hashes, mix
 from gecasmo.logs.store.folding import likes_of, numbers_apart, places_of
 from gecasmo.logs.store.gathering import Pages
 from gecasmo.logs.store.pieces import Integers
 
+Small = NDArray[np.unsignedinteger]
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -34,7 +35,8 @@ class Slim:
         The documents of each query: the document, the query, how often it is in the source, and
         where it is there first.
     doc, click, rank
-        Of each result: which of `docs`, whether it was clicked, and its rank.
+        Of each result: which of `docs`, whether it was clicked, and its rank; None where ranks are
+        1, 2, 3, ... on every page.
     page_columns, result_columns
         What else is kept.
     n_sessions, n_clicks, total_weight
@@ -52,9 +54,9 @@ class Slim:
     doc_query: Integers
     doc_count: Integers
     doc_first: Integers
-    doc: NDArray[np.uint32]
+    doc: Small
     click: NDArray[np.bool_]
-    rank: NDArray[np.unsignedinteger]
+    rank: Small | None
     page_columns: pl.DataFrame
     result_columns: pl.DataFrame
     n_sessions: int
@@ -101,8 +103,9 @@ def slim(pages: Pages, fold: bool, has_query: bool) -> Slim:
     times = np.repeat(occurrences[chosen], lengths)
     count = np.bincount(first, weights=times, minlength=len(doc)).astype(np.int64)
     firsts_of_docs = np.flatnonzero(count)
-    number = np.zeros(len(doc), np.uint32)
+    number = np.zeros(len(doc), np.min_scalar_type(len(firsts_of_docs)))
     number[firsts_of_docs] = np.arange(len(firsts_of_docs))
+    rank = smallest(pages.rank[places])
     return Slim(
         queries=pages.queries.gather(by_hash),
         hashes=pages.hashes[by_hash],
@@ -117,7 +120,7 @@ def slim(pages: Pages, fold: bool, has_query: bool) -> Slim:
         doc_first=_when(pages.order[chosen], lengths, firsts_of_docs),
         doc=number[first],
         click=pages.click[places],
-        rank=smallest(pages.rank[places]),
+        rank=None if np.array_equal(rank, ranks_by_length(lengths)) else rank,
         page_columns=pl.DataFrame([c.gather(chosen) for c in pages.page_columns]),
         result_columns=pl.DataFrame([c.gather(places) for c in pages.result_columns]),
         n_sessions=pages.n_pages,
@@ -158,6 +161,15 @@ def inverse(order: Integers) -> Integers:
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     return places
+
+
+def ranks_by_length(lengths: Integers) -> NDArray[np.int32]:
+    """Ranks 1, 2, 3, ... on each page."""
+    n_pages, n_results = len(lengths), int(lengths.sum())
+    if n_pages and (lengths == lengths[0]).all():
+        return np.tile(np.arange(1, lengths[0] + 1, dtype=np.int32), n_pages)
+    starts = np.cumsum(lengths) - lengths
+    return (np.arange(1, n_results + 1) - np.repeat(starts, lengths)).astype(np.int32)
 
 
 def smallest(values: NDArray[np.integer]) -> NDArray[np.unsignedinteger]:
