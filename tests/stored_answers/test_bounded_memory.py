@@ -16,7 +16,7 @@ from gecasmo.encoding import Rows
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_table import split_table
 
-ROWS_A_PART = 30_000
+ROWS_A_PART = 24_000
 DOCS = 6
 
 

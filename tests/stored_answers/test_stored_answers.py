@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from stored_examples import FakeStore, in_partition_order, parted
 
-from gecasmo import SDBN, UBM, read_log
+from gecasmo import DBN, EM, SDBN, UBM, compare, read_log
 from gecasmo.errors import (
     ClickLogError,
     GecasmoError,
@@ -199,6 +199,28 @@ def test_other_models_stream_too(log, store):
     model = UBM().fit(log, progress=False)
     assert model.score(store) == pytest.approx(model.score(log), rel=1e-12)
     assert str(model.evaluate(store)) == str(model.evaluate(log))
+
+
+def test_comparisons_are_made_in_memory(log, store):
+    for options in ({"log": store}, {"log": log, "heldout": store}):
+        with pytest.raises(ClickLogError, match=r"works in memory\. Give it some partitions"):
+            compare(models=["DBN"], **options)
+    assert compare(store.partition(1), [DBN], bootstrap=0).table.height >= 3
+
+
+def test_a_model_in_parts_is_updated_in_memory(split, model, log):
+    for each in (updated := [split.copy(), model.copy()]):
+        each.update(log, decay=0.5, progress=False)
+    found, wanted = (each.parameters["attraction"] for each in updated)
+    assert_same_frames(found, wanted, ["query", "doc"])
+
+
+def test_a_fit_starts_from_a_model_in_parts(split, model, log):
+    scores = [
+        DBN().fit(log, EM(max_iter=2, tol=0), start=start, progress=False).score(log)
+        for start in (split, model)
+    ]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-12)
 
 
 def test_a_frame_is_no_log(model, log):

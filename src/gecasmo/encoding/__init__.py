@@ -4,7 +4,8 @@ Sorting, coding and folding live here and never show: everything that is returne
 follows the order of the input.
 """
 
-from gecasmo.encoding.encoded import EncodedLog, encode
+from gecasmo.encoding.encoded import EncodedLog
+from gecasmo.encoding.encoder import encode
 from gecasmo.encoding.features import Wanted
 from gecasmo.encoding.rows import Rows
 

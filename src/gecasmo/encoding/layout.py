@@ -67,7 +67,7 @@ class Layout:
         group = self.folded.group
         if group is None:
             return self.by_pattern
-        is_first = np.r_[True, group[1:] != group[:-1]]
+        is_first = np.r_[True, group[1:] != group[:-1]][: len(group)]
         sessions = self.kept[is_first]
         start = offsets(self.log.lengths[sessions])
         return Level(sessions, start, start[offsets(is_first)[self.run_start]])

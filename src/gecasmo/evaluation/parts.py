@@ -10,6 +10,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.evaluation.words import counted, share
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance
+from gecasmo.model.streaming import is_stored
 
 FEW_CLUSTERS = 20
 
@@ -26,6 +27,12 @@ def train_and_test(
 ) -> tuple[ClickLog, ClickLog, str]:
     """Both parts, and how they came about in words."""
     for name, given in (("log", log), ("heldout", heldout)):
+        if is_stored(given):
+            raise ClickLogError(
+                f"compare({name}=...) works in memory. Give it some partitions of the stored log, "
+                "such as log.partition(0), which has all pages of some queries; or fit and "
+                "evaluate each model on stored logs."
+            )
         if given is not None and not isinstance(given, ClickLog):
             raise ClickLogError(
                 f"compare({name}=...) takes a ClickLog, not {type(given).__name__}: "

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ Integers = NDArray[np.int64]
 TAILS, HEADS = "*counted tails*", "*counted heads*"
 # So many rows at most are kept in memory from one question to the next.
 _CACHED_ROWS = 500_000
+_OWN = ("_read", "_lock")  # what a copy makes anew
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class PartedTable:
         self.files = tuple(files)
         self.source = source
         self.like = _without_rows(like)
-        self._read: OrderedDict[int, Counted] = OrderedDict()
+        self._forget()
 
     @classmethod
     def open(
@@ -100,17 +102,25 @@ class PartedTable:
         return f"PartedTable({self.n_rows:,} rows by {', '.join(self.keys)}, {self.n_parts} parts)"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_read": OrderedDict()}
+        return {name: value for name, value in self.__dict__.items() if name not in _OWN}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read: OrderedDict[int, Counted] = OrderedDict()
+        self._lock = Lock()
 
     # -- rows ----------------------------------------------------------------------------------
     def part(self, number: int) -> tuple[TableState, Floats]:
         """The rows of a part as an ordinary state, and their expected tails and heads."""
-        if number not in self._read:
-            self._read[number] = self._assembled([number])
-        self._read.move_to_end(number)
-        while len(self._read) > 1 and sum(map(_n_rows, self._read.values())) > _CACHED_ROWS:
-            self._read.popitem(last=False)
-        found = self._read[number]
+        found = self._read.get(number) or self._assembled([number])
+        with self._lock:
+            self._read[number] = found
+            self._read.move_to_end(number)
+            while len(self._read) > 1 and sum(map(_n_rows, self._read.values())) > _CACHED_ROWS:
+                self._read.popitem(last=False)
         return found.state, found.counts
 
     def parts(self) -> Iterator[tuple[TableState, Floats]]:

@@ -260,9 +260,10 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
         row = rows[i]
         a = prior[0, i]
         b = prior[1, i]
+        told = values[row]
         n_told = 0
         for k in range(n_points):
-            n_told += values[row, k] != 0.0
+            n_told += told[k] != 0.0
         if n_told == 0:
             # Of many rows nothing is known, and under the same prior that is the same.
             j = last_flat
@@ -290,7 +291,7 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
         for k in range(n_points):
             log_p[k] = -log_p[k]
             log_q[k] = log_p[k] - x[k]
-            power[k] = values[row, k] + a * log_p[k] + b * log_q[k]
+            power[k] = told[k] + a * log_p[k] + b * log_q[k]
             best = max(best, power[k])
         for k in range(n_points):
             power[k] -= best

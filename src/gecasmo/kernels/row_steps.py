@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gecasmo.kernels.vector_math import exp_of, log_of
+from gecasmo.kernels.vector_math import exp_of, log_of, sum_of
 
 # mypy: ignore-errors
 
@@ -18,48 +18,59 @@ CHUNK = 2048
 
 def fit_rows(first, last, heads, tails, a, b, is_fixed, before, after):
     """The M-step. Rows that nothing is known about keep what they had."""
-    begin = first * CHUNK
-    end = min(last * CHUNK, len(after))
+    rows = slice(first * CHUNK, min(last * CHUNK, len(after)))
+    h = heads[rows]
+    t = tails[rows]
+    old = before[rows]
+    new = after[rows]
     if len(a) > 1:
-        for row in range(begin, end):
-            total = heads[row] + tails[row] + (a[row] + b[row])
-            p = (heads[row] + a[row]) / max(total, 1e-300)
-            after[row] = p if total > 0.0 else before[row]
+        more_h = a[rows]
+        more_t = b[rows]
+        for k in range(len(new)):
+            total = h[k] + t[k] + (more_h[k] + more_t[k])
+            p = (h[k] + more_h[k]) / max(total, 1e-300)
+            new[k] = p if total > 0.0 else old[k]
     else:
-        for row in range(begin, end):
-            total = heads[row] + tails[row] + (a[0] + b[0])
-            p = (heads[row] + a[0]) / max(total, 1e-300)
-            after[row] = p if total > 0.0 else before[row]
+        for k in range(len(new)):
+            total = h[k] + t[k] + (a[0] + b[0])
+            p = (h[k] + a[0]) / max(total, 1e-300)
+            new[k] = p if total > 0.0 else old[k]
     if len(is_fixed) > 0:
-        for row in range(begin, end):
-            after[row] = before[row] if is_fixed[row] else after[row]
+        fixed = is_fixed[rows]
+        for k in range(len(new)):
+            new[k] = old[k] if fixed[k] else new[k]
 
 
 def penalise_rows(first, last, probability, a, b, is_fixed, sums):
-    """The logarithm of the prior density, up to a constant: `sums[chunk]`."""
-    each = len(a) > 1
-    n_fixed = len(is_fixed)
-    sides = np.empty((2, CHUNK))
-    logs = np.empty((2, CHUNK))
+    """The logarithm of the prior density, up to a constant: `sums[chunk]`.
+
+    Nothing added costs nothing, even where a logarithm is infinite.
+    """
+    more_h = np.full(CHUNK, a[0])
+    more_t = np.full(CHUNK, b[0])
+    other = np.empty(CHUNK)
+    logs = np.empty(CHUNK)
+    terms = np.empty(CHUNK)
     scratch = np.empty((2, CHUNK), np.int64)
     for chunk in range(first, last):
-        start = chunk * CHUNK
-        n = min(CHUNK, len(probability) - start)
+        rows = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(probability)))
+        p = probability[rows]
+        n = len(p)
+        if len(a) > 1:
+            more_h = a[rows]
+            more_t = b[rows]
+        log_of(n, p, logs, scratch)
         for k in range(n):
-            sides[0, k] = probability[start + k]
-            sides[1, k] = 1.0 - probability[start + k]
-        log_of(n, sides[0], logs[0], scratch)
-        log_of(n, sides[1], logs[1], scratch)
-        total = 0.0
+            terms[k] = more_h[k] * logs[k] if more_h[k] > 0.0 else 0.0
+            other[k] = 1.0 - p[k]
+        log_of(n, other, logs, scratch)
         for k in range(n):
-            if n_fixed > 0 and is_fixed[start + k]:
-                continue
-            j = start + k if each else 0
-            if a[j] > 0.0:
-                total += a[j] * logs[0, k]
-            if b[j] > 0.0:
-                total += b[j] * logs[1, k]
-        sums[chunk] = total
+            terms[k] += more_t[k] * logs[k] if more_t[k] > 0.0 else 0.0
+        if len(is_fixed) > 0:
+            fixed = is_fixed[rows]
+            for k in range(n):
+                terms[k] = 0.0 if fixed[k] else terms[k]
+        sums[chunk] = sum_of(n, terms)
 
 
 def logits_of_rows(first, last, probability, logits):
@@ -67,13 +78,12 @@ def logits_of_rows(first, last, probability, logits):
     ratio = np.empty(CHUNK)
     scratch = np.empty((2, CHUNK), np.int64)
     for chunk in range(first, last):
-        start = chunk * CHUNK
-        n = min(CHUNK, len(probability) - start)
+        rows = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(probability)))
+        p = probability[rows]
+        n = len(p)
         for k in range(n):
-            p = probability[start + k]
-            q = 1.0 - p
-            ratio[k] = p / q if q > 0.0 else np.inf
-        log_of(n, ratio, logits[start : start + n], scratch)
+            ratio[k] = p[k] / (1.0 - p[k]) if p[k] < 1.0 else np.inf
+        log_of(n, ratio, logits[rows], scratch)
 
 
 def move_rows(first, last, p0, p1, p2, origin, once, bent):
@@ -82,40 +92,43 @@ def move_rows(first, last, p0, p1, p2, origin, once, bent):
     Rows at exactly 0 or 1 begin at infinity and do not move.
     """
     ratio = np.empty(CHUNK)
-    logits = np.empty((3, CHUNK))
+    x = np.empty((3, CHUNK))
     scratch = np.empty((2, CHUNK), np.int64)
     for chunk in range(first, last):
-        start = chunk * CHUNK
-        n = min(CHUNK, len(p0) - start)
+        rows = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(p0)))
+        start = origin[rows]
+        step = once[rows]
+        bend = bent[rows]
+        n = len(start)
         for point in range(3):
-            own = p0 if point == 0 else (p1 if point == 1 else p2)
+            p = p0[rows] if point == 0 else (p1[rows] if point == 1 else p2[rows])
             for k in range(n):
-                p = own[start + k]
-                q = 1.0 - p
-                ratio[k] = p / q if q > 0.0 else np.inf
-            log_of(n, ratio, logits[point], scratch)
+                ratio[k] = p[k] / (1.0 - p[k]) if p[k] < 1.0 else np.inf
+            log_of(n, ratio, x[point], scratch)
         for k in range(n):
-            x0 = logits[0, k]
-            x1 = logits[1, k]
-            x2 = logits[2, k]
-            is_usable = abs(x0) < np.inf and abs(x1) < np.inf and abs(x2) < np.inf
-            origin[start + k] = x0 if is_usable else np.inf
-            once[start + k] = x1 - x0 if is_usable else 0.0
-            bent[start + k] = (x2 - x1) - (x1 - x0) if is_usable else 0.0
+            total = abs(x[0, k]) + abs(x[1, k]) + abs(x[2, k])
+            start[k] = x[0, k] if total < np.inf else np.inf
+            step[k] = x[1, k] - x[0, k] if total < np.inf else 0.0
+            bend[k] = (x[2, k] - x[1, k]) - (x[1, k] - x[0, k]) if total < np.inf else 0.0
 
 
 def measure_rows(first, last, flips, probability, once, bent, sums):
     """The squared lengths of differences in the Fisher norm: `sums[0 or 1, chunk]`."""
+    steps = np.empty(CHUNK)
+    bends = np.empty(CHUNK)
     for chunk in range(first, last):
-        step = 0.0
-        bend = 0.0
-        for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(flips))):
-            p = probability[row]
-            weight = flips[row] * p * (1.0 - p)
-            step += weight * once[row] * once[row]
-            bend += weight * bent[row] * bent[row]
-        sums[0, chunk] = step
-        sums[1, chunk] = bend
+        rows = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(flips)))
+        n_flips = flips[rows]
+        p = probability[rows]
+        x = once[rows]
+        y = bent[rows]
+        n = len(p)
+        for k in range(n):
+            weight = n_flips[k] * p[k] * (1.0 - p[k])
+            steps[k] = weight * x[k] * x[k]
+            bends[k] = weight * y[k] * y[k]
+        sums[0, chunk] = sum_of(n, steps)
+        sums[1, chunk] = sum_of(n, bends)
 
 
 def follow_rows(first, last, origin, once, bent, length, end, is_fixed, after):
@@ -125,27 +138,36 @@ def follow_rows(first, last, origin, once, bent, length, end, is_fixed, after):
     powers = np.empty(CHUNK)
     scratch = np.empty((2, CHUNK), np.int64)
     for chunk in range(first, last):
-        start = chunk * CHUNK
-        n = min(CHUNK, len(after) - start)
+        rows = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(after)))
+        start = origin[rows]
+        step = once[rows]
+        bend = bent[rows]
+        old = end[rows]
+        new = after[rows]
+        n = len(new)
         for k in range(n):
-            row = start + k
-            x = origin[row] + 2.0 * length * once[row] + length * length * bent[row]
-            logits[k] = x
-            below[k] = -abs(x)
+            logits[k] = start[k] + 2.0 * length * step[k] + length * length * bend[k]
+            below[k] = -abs(logits[k])
         exp_of(n, below, powers, scratch)
         for k in range(n):
             p = (1.0 if logits[k] > 0.0 else powers[k]) / (1.0 + powers[k])
-            after[start + k] = p if abs(logits[k]) < np.inf else end[start + k]
+            new[k] = p if abs(logits[k]) < np.inf else old[k]
         if len(is_fixed) > 0:
-            for row in range(start, start + n):
-                after[row] = end[row] if is_fixed[row] else after[row]
+            fixed = is_fixed[rows]
+            for k in range(n):
+                new[k] = old[k] if fixed[k] else new[k]
 
 
 def compare_rows(first, last, was, now, flips, sums):
     """The squared distance of probabilities in the Fisher norm: `sums[chunk]`."""
+    terms = np.empty(CHUNK)
     for chunk in range(first, last):
-        total = 0.0
-        for row in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(was))):
-            spread = max(was[row] * (1.0 - was[row]), 1e-12)
-            total += flips[row] * (now[row] - was[row]) ** 2 / spread
-        sums[chunk] = total
+        rows = slice(chunk * CHUNK, min((chunk + 1) * CHUNK, len(was)))
+        p = was[rows]
+        q = now[rows]
+        n_flips = flips[rows]
+        n = len(p)
+        for k in range(n):
+            spread = max(p[k] * (1.0 - p[k]), 1e-12)
+            terms[k] = n_flips[k] * (q[k] - p[k]) ** 2 / spread
+        sums[chunk] = sum_of(n, terms)

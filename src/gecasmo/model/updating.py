@@ -25,6 +25,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.model.fitting import Builder, FitReport
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.solving import solve
+from gecasmo.model.streaming import whole_view
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
@@ -93,7 +94,7 @@ def _checked(
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
     if threads is not None and threads < 1:
         raise ModelError(f"threads={threads}: at least one is needed.")
-    model.states()  # says so if there is none
+    model.states(whole=False)  # says so if there is none
     if model.report_ is None:
         raise ModelError(
             f"This {model.name} has probabilities but no log behind them, so nothing says how much "
@@ -104,6 +105,7 @@ def _checked(
 
 def _memories(model: Model, decay: float) -> dict[str, Memory]:
     """What each coin remembers; coins that share a form remember together."""
+    model = whole_view(model)  # rows in files are read, and stay in memory
     assert model.report_ is not None
     memories: dict[str, Memory] = {}
     by_form: dict[int, Memory] = {}

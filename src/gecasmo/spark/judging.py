@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
+from gecasmo.forms import TableState
+from gecasmo.judgments.grading import by_cuts
+from gecasmo.judgments.judge import judge
+from gecasmo.judgments.pairs import relevance_frame
+from gecasmo.judgments.parted import in_parts
+from gecasmo.judgments.question import Question
+from gecasmo.judgments.values import Relevances
 from gecasmo.kernels.running import using_threads
 from gecasmo.model.base import Model
 from gecasmo.model.streaming import part_view
 from gecasmo.spark.needs import require_spark
 from gecasmo.spark.shipping import ShippedModel
 from gecasmo.spark.telling import hearing, quiet, telling
-
-if TYPE_CHECKING:
-    from gecasmo.judgments.question import Question
 
 
 def judgments(
@@ -46,10 +50,6 @@ def judgments(
     A data frame with the columns of `model.judgments().frame`.
     """
     require_spark()
-    from gecasmo.judgments.judge import judge
-    from gecasmo.judgments.parted import in_parts
-    from gecasmo.judgments.question import Question
-
     options: dict[str, Any] = {
         "rule": rule,
         "grades": grades,
@@ -106,8 +106,6 @@ def _relevances(numbers: Any, sent: Any, question: Question, n_parts: int) -> It
 
 
 def _cuts(question: Question, found: Iterator[Any]) -> Any:
-    from gecasmo.judgments.values import Relevances
-
     values = Relevances()
     for some in found:
         values.add(some)
@@ -116,14 +114,13 @@ def _cuts(question: Question, found: Iterator[Any]) -> Any:
 
 def has_pairs(view: Model) -> bool:
     """Whether a part has rows to be judged."""
-    states: Any = view.states()
-    return any(len(states[coin].rows) for coin in view.relevance)
+    states = (view.states()[coin] for coin in view.relevance)
+    tables = [state for state in states if isinstance(state, TableState)]
+    return any(len(table.rows) for table in tables if "query" in table.rows.keys)
 
 
 def relevances(view: Model, question: Question) -> Any:
     """The relevances of the pairs of a part that there is enough data for."""
-    from gecasmo.judgments.pairs import relevance_frame
-
     if not has_pairs(view):
         return np.zeros(0)
     with using_threads(1):
@@ -133,9 +130,6 @@ def relevances(view: Model, question: Question) -> Any:
 
 def graded(view: Model, question: Question, cuts: Any) -> pl.DataFrame:
     """The judgments of the pairs of a part."""
-    from gecasmo.judgments.grading import by_cuts
-    from gecasmo.judgments.pairs import relevance_frame
-
     with using_threads(1):
         frame = relevance_frame(view, None, question.level)
     enough = question.has_enough(frame)

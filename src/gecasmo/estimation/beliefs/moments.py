@@ -47,13 +47,16 @@ class Moments(NamedTuple):
         return np.sqrt(np.maximum(self.square - self.mean**2, 0.0))
 
 
-def row_moments_of(likelihood: RowLikelihood, rows: Integers, prior: Floats) -> Moments:
-    """The moments of some rows; `prior` is `[heads or tails, row]` for just these."""
-    if len(rows) < _FEW_ROWS:
+def row_moments_of(
+    likelihood: RowLikelihood, rows: Integers, prior: Floats, n_rows: int = 0
+) -> Moments:
+    """The moments of some rows; `prior` is `[heads or tails, row]` for just these, which are some
+    of `n_rows` that will be asked for."""
+    if max(len(rows), n_rows) < _FEW_ROWS:
         given = (likelihood.low, likelihood.step, likelihood.values)
         return Moments(*moments_of_few(rows, *given, prior))
     moments = np.empty((8, len(rows)))
-    pieces = 1 if default_threads() == 1 else 2 * default_threads()
+    pieces = 1 if default_threads() == 1 or len(rows) < _FEW_ROWS else 2 * default_threads()
     cuts = np.linspace(0, len(rows), pieces + 1).astype(int)
     jobs = [
         [int(a), int(b), rows, likelihood.low, likelihood.step, likelihood.values, prior, moments]
@@ -72,7 +75,8 @@ def row_beliefs(
 
     def take(one: Asked, first: int, likelihood: RowLikelihood) -> None:
         rows = np.flatnonzero(likelihood.known)
-        moments = row_moments_of(likelihood, rows, one.prior[:, first + rows])
+        n_rows = len(one.probability)
+        moments = row_moments_of(likelihood, rows, one.prior[:, first + rows], n_rows)
         found[one.coin][:, first + rows] = moments.mean, moments.deviation
 
     stream_likelihoods(expectation, weights, asked, n_buckets, take)

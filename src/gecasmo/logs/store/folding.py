@@ -17,7 +17,7 @@ Bools = NDArray[np.bool_]
 _ODD = 0x9E3779B97F4A7C15
 _ALL_BITS = (1 << 64) - 1
 # How many results are compared or moved at a time, where a partition has very many.
-AT_A_TIME = 4_000_000
+AT_A_TIME = 500_000
 
 
 def places_of(starts: Integers, lengths: Integers, chosen: Integers) -> Integers:

@@ -14,8 +14,8 @@ N_WORKERS = min(os.cpu_count() or 1, 2)
 # Shares of the memory that was granted. While reading there are several copies of a batch (read
 # ahead, in order of buckets, compressed); while writing, several partitions are put together at
 # once.
-SHARE_OF_A_BATCH = 1 / 16
-SHARE_OF_A_PARTITION = 1 / 6
+SHARE_OF_A_BATCH = 1 / 24
+SHARE_OF_A_PARTITION = 1 / 10
 # What the checks and the order take for each result, beside several copies of its columns.
 BYTES_OF_A_RESULT = 100
 COPIES = 3
