@@ -69,10 +69,11 @@ class Fitted:
 
 
 class Contestant:
-    """DBN or UBM, default or fixed."""
+    """DBN or UBM, default or fixed, or with priors that depend on rank and exposure."""
 
     def __init__(self, model: str, variant: str) -> None:
         self.model, self.is_fixed = model, variant == "fixed"
+        self.is_grouped = variant == "grouped"
 
     def fit(self, log: Any, **em: Any) -> Fitted:
         import gecasmo
@@ -81,6 +82,10 @@ class Contestant:
         if self.is_fixed:
             ones = gecasmo.Table(pseudo_counts=(1, 1))
             model = type(model)(**dict.fromkeys(model.forms, ones))
+        if self.is_grouped:
+            by_place = gecasmo.Table(prior=gecasmo.Empirical(by=("rank", "exposure")))
+            by_pair = [coin for coin, keys in model.declared_keys.items() if "doc" in keys]
+            model = type(model)(**dict.fromkeys(by_pair, by_place))
         options: dict[str, Any] = {"progress": False}
         if em:
             options["method"] = gecasmo.EM(**em)

@@ -116,7 +116,10 @@ def _measure(model: str, size: int, folder: Path, clax: Path) -> dict[str, Figur
         answer: Figures = json.loads(done.stdout.splitlines()[-1])
         return answer
 
-    runs = {name: run(name) for name in ("streaming", "numba", "gecasmo-fixed", "gecasmo-default")}
+    runs = {
+        name: run(name)
+        for name in ("streaming", "numba", "gecasmo-fixed", "gecasmo-default", "gecasmo-grouped")
+    }
     trajectory = runs["numba"].pop("trajectory")
     if size == PYTHON_SIZE:
         place = runs["numba"]["iterations_to_limit"]

@@ -14,6 +14,7 @@ NEEDS = {
     "uncertainty.md": (),
     "updates.md": (),
     "stored-fits.md": (),
+    "stored-logs.md": (),
 }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 
 class GecasmoError(Exception):
     """Anything this library refuses to do, with the reason and what to try."""
@@ -45,3 +48,11 @@ class ClickLogWarning(GecasmoWarning):
 
 class KernelCacheWarning(GecasmoWarning):
     """Compiled kernels cannot be kept on disk; they live for this process only."""
+
+
+def tell(message: str, category: type[Warning]) -> None:
+    """Warn, and name the line outside of this package that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gecasmo."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -35,13 +36,8 @@ from gecasmo.logs.notes import Note
 from gecasmo.model.parts import Settings, build_part, local_coins
 from gecasmo.spark import needs, working
 from gecasmo.spark.cutting import NUMBERED, Reading, check_parts
-from gecasmo.spark.needs import (
-    SparkError,
-    require_frame,
-    require_java,
-    require_spark,
-    start,
-)
+from gecasmo.spark.java import require_java, start, usable
+from gecasmo.spark.needs import SparkError, require_frame, require_spark
 from gecasmo.spark.parts import tell_notes
 from gecasmo.spark.points import points_from_bytes, points_to_bytes
 from gecasmo.spark.results import Results, check_probe
@@ -280,6 +276,21 @@ def test_java_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert "JAVA_HOME" not in os.environ
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a script of the shell")
+def test_a_small_java_is_not_asked_for_modules_that_it_lacks(tmp_path: Path) -> None:
+    home = tmp_path / "small java"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    (home / "bin" / "java").chmod(0o700)
+    assert usable(home) == str(home)  # nothing is known about it
+    (home / "release").write_text('MODULES="java.base jdk.incubator.vector"')
+    assert usable(home) == str(home)
+    (home / "release").write_text('MODULES="java.base"')
+    asked = [f"{usable(home)}/bin/java", "-Da=b c", "--add-modules=jdk.incubator.vector", "Main"]
+    done = subprocess.run(asked, capture_output=True, text=True, check=True)
+    assert done.stdout == "-Da=b c|Main|"
+
+
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")
 def test_what_is_no_spark_frame_is_refused(clicks: pl.DataFrame) -> None:
     with pytest.raises(ClickLogError, match="takes a Spark DataFrame, not DataFrame"):
@@ -508,8 +519,6 @@ def test_checkpoints_every_so_many_passes(passes: Any) -> None:
 
 
 def test_importing_gecasmo_does_not_import_spark() -> None:
-    import subprocess
-
     code = "import sys, gecasmo, gecasmo.spark; print('pyspark' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ

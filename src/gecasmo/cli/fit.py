@@ -72,6 +72,14 @@ def fit(
             "the log), or heads and tails such as 1,1.",
         ),
     ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="FOLDER",
+            help="For a stored log: where the fit keeps its progress, to go on after a kill.",
+        ),
+    ] = None,
 ) -> None:
     """Fit a model to a log, and keep it in a file.
 
@@ -80,6 +88,8 @@ def fit(
     [cyan]gecasmo fit DBN clicks.parquet -o dbn.fit[/cyan]
 
     [cyan]gecasmo fit dbn clicks.csv.gz -o dbn.fit --doc url --fixed continuation=0.9[/cyan]
+
+    [cyan]gecasmo fit DBN big.gclog -o dbn.fit --checkpoint dbn.fitting[/cyan]
 
     [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
 
@@ -112,6 +122,7 @@ def fit(
             threads=threads,
             progress=False,
             impossible=impossible.value,
+            checkpoint=checkpoint,
         )
     seconds = time.perf_counter() - began
     chosen.save(target)

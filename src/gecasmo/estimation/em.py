@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ModelError
+from gecasmo.errors import ConvergenceWarning, ModelError, tell
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.estimation.squarem import StepLength
 
@@ -134,23 +133,21 @@ class EM:
         """Warn of an end that is none."""
         if solution.interrupted:
             done = solution.history[-1].iteration
-            warnings.warn(
+            tell(
                 f"EM was interrupted after {done} iterations. The model has the best parameters "
                 "so far; go on with fit(log, start=model).",
                 ConvergenceWarning,
-                stacklevel=6,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
             gain = 0.0
             if len(solution.history) > 1:
                 last, before = solution.history[-1], solution.history[-2]
                 gain = (last.objective - before.objective) / max(problem.n_pages, 1)
-            warnings.warn(
+            tell(
                 f"EM stopped after max_iter={self.max_iter}; the last step still gained "
                 f"{gain:.2g} in objective per page (tol={self.tol:g}). Continue with "
                 "fit(log, start=model), or raise max_iter.",
                 ConvergenceWarning,
-                stacklevel=6,
             )
 
 
@@ -211,10 +208,9 @@ class _Climb:
             # A form fitted by other means may miss its own optimum: keep what it had.
             there = self._evaluate(self.problem.without_opaque(states, start), ahead)
             if self.problem.is_all_opaque or self._is_lower(there, start):
-                warnings.warn(
+                tell(
                     "No form could improve the objective any more; the fit stops here.",
                     ConvergenceWarning,
-                    stacklevel=8,
                 )
                 self.stalled = True
                 return None

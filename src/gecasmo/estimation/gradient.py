@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, tell
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch
@@ -143,11 +142,10 @@ class _Descent:
         except KeyboardInterrupt:
             interrupted = True
         if best is begun and self.optimizer is not None and len(self.history) > 1:
-            warnings.warn(
+            tell(
                 "No epoch was better than the start, so the model is as it began. A smaller lr "
                 f"than {self.method.lr:g} may help.",
                 ConvergenceWarning,
-                stacklevel=8,
             )
         return Solution(best, self.history, converged, interrupted, True, self.n_evaluations)
 
@@ -237,9 +235,8 @@ class _Descent:
         return there, score if math.isfinite(score) else -math.inf
 
     def _warn(self, epoch: int) -> None:
-        warnings.warn(
+        tell(
             f"The loss was no longer a number in epoch {epoch}; the model has the best state "
             f"before that. A smaller lr than {self.method.lr:g} may help.",
             ConvergenceWarning,
-            stacklevel=7,
         )

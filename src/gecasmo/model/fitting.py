@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,7 @@ from numpy.typing import NDArray
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.averages import EXPOSURE, PAGES, row_averages
-from gecasmo.errors import (
-    ClickLogError,
-    GecasmoWarning,
-    ImpossibleSessionError,
-    ModelError,
-)
+from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
 from gecasmo.estimation import (
     EM,
     Coin,
@@ -298,4 +292,4 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: Builder) ->
         tails, heads = problem.counts(tie, best)
         remarks = getattr(model.forms[shared[0]], "remarks", None)  # other people's may lack it
         for remark in remarks(best.states[tie[0]], heads, tails) if remarks else ():
-            warnings.warn(f"{which}: {remark}.", GecasmoWarning, stacklevel=4)
+            tell(f"{which}: {remark}.", GecasmoWarning)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -14,7 +13,7 @@ import polars as pl
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
-from gecasmo.errors import CheckpointError, GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import CheckpointError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
 from gecasmo.estimation import EM, Coin, Solution
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.disk import DiskParts, PartFiles
@@ -331,4 +330,4 @@ def _remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
         remarks = getattr(form, "remarks", None)  # other people's may lack it
         told = remarks(state, heads, tails) if remarks else []
     for remark in told:
-        warnings.warn(f"The coin '{coin}': {remark}.", GecasmoWarning, stacklevel=5)
+        tell(f"The coin '{coin}': {remark}.", GecasmoWarning)

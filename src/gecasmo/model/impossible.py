@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model.running import PageRun
@@ -44,7 +43,7 @@ class Tally:
     def tell(self, name: str, stacklevel: int = 3) -> None:
         """Warn of sessions that were left out, if there are any."""
         if self.n_kept < self.n_sessions:
-            warnings.warn(
+            tell(
                 f"{self.n_sessions - self.n_kept:,} of {self.n_sessions:,} sessions are impossible "
                 f"under {name} and were left out.",
                 GecasmoWarning,
@@ -99,7 +98,7 @@ class Filtered:
         if impossible == "drop":
             self.kept[log.page[self.is_impossible]] = False
         if warn:
-            self.tally.tell(model.name, stacklevel=5)
+            self.tally.tell(model.name)
         self.probability = np.where(self.is_impossible, FLOOR, self.probability)
 
     @property

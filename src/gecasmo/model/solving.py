@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.learning import Beliefs
 
@@ -69,11 +69,10 @@ def solve_with(
 def _interrupted(solution: Solution, when: str) -> None:
     """Keep what there is."""
     solution.interrupted = True
-    warnings.warn(
+    tell(
         f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
         "with fit(log, start=model).",
         ConvergenceWarning,
-        stacklevel=6,
     )
 
 
@@ -111,10 +110,9 @@ class _Rounds:
             if states is None:
                 break
             if number == MOST_ROUNDS:
-                warnings.warn(
+                tell(
                     f"The priors of forms had not settled after {MOST_ROUNDS} rounds.",
                     ConvergenceWarning,
-                    stacklevel=6,
                 )
                 break
             with _quiet(is_rough):
@@ -160,17 +158,15 @@ def tell_untuned(problem: Any, method: Any) -> None:
     forms = problem.coins
     spreads = [coin.name for coin in forms if getattr(coin.form, "learns_prior", False)]
     if spreads and not isinstance(method, EM):
-        warnings.warn(
+        tell(
             f"The spread of {', '.join(spreads)} was left as it began: only EM that converges "
             "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
             GecasmoWarning,
-            stacklevel=5,
         )
     tables = [coin.name for coin in forms if getattr(coin.form, "prior", None) is not None]
     if tables:
-        warnings.warn(
+        tell(
             f"The prior of {', '.join(tables)} was not learned: only EM that converges does that. "
             "Pseudo-counts (1, 1) were used instead.",
             GecasmoWarning,
-            stacklevel=5,
         )

@@ -8,13 +8,12 @@ the end. docs/updates.md has the mathematics.
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError
+from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.counted import priors_from_counts
 from gecasmo.estimation.beliefs.learning import Beliefs
@@ -229,4 +228,4 @@ def _tell(model: Model, coins: list[str], state: Any, counts: Any) -> None:
     tails, heads = counts
     for remark in remarks(state, heads, tails) if remarks else ():
         which = " and ".join(f"'{coin}'" for coin in coins)
-        warnings.warn(f"The coin {which}: {remark}.", GecasmoWarning, stacklevel=5)
+        tell(f"The coin {which}: {remark}.", GecasmoWarning)

