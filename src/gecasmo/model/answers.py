@@ -113,7 +113,7 @@ def mean_log_likelihood(model: Model, log: ClickLog | Partitioned, impossible: I
         total, tally = 0.0, Tally()
         for part, counted in over_partitions(model, log, _likelihood_sum(impossible)):
             total, tally = total + part, tally + counted
-        tally.tell(model.name, stacklevel=4)
+        tally.tell(model.name)
         tally.require_some(model.name)
         return total / tally.weight
     log = in_memory(log)
@@ -152,7 +152,7 @@ def _concatenated(
     for found, counted in over_partitions(model, log, ask):
         answers.append(found)
         tally += counted
-    tally.tell(model.name, stacklevel=5)
+    tally.tell(model.name)
     return pl.concat(answers) if isinstance(answers[0], pl.DataFrame) else np.concatenate(answers)
 
 

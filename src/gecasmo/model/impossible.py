@@ -40,14 +40,13 @@ class Tally:
             self.weight + other.weight,
         )
 
-    def tell(self, name: str, stacklevel: int = 3) -> None:
+    def tell(self, name: str) -> None:
         """Warn of sessions that were left out, if there are any."""
         if self.n_kept < self.n_sessions:
             tell(
                 f"{self.n_sessions - self.n_kept:,} of {self.n_sessions:,} sessions are impossible "
                 f"under {name} and were left out.",
                 GecasmoWarning,
-                stacklevel=stacklevel,
             )
 
     def require_some(self, name: str) -> None:

@@ -55,7 +55,7 @@ def predict_to(
         frames = over_partitions(model, log, told)
     write = _write_file if target.suffix.lower() == ".parquet" else _write_folder
     n_results = write(frames, target)
-    told.tally.tell(model.name, stacklevel=4)
+    told.tally.tell(model.name)
     return Predicted(target, n_results, told.tally.n_sessions - told.tally.n_kept)
 
 
