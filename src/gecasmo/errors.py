@@ -22,6 +22,10 @@ class ImpossibleSessionError(GecasmoError, ValueError):
     """Some pages of the log have probability zero under the model."""
 
 
+class NothingLeftError(ImpossibleSessionError):
+    """All pages have probability zero under the model, so that none is left."""
+
+
 class NotFittedError(GecasmoError, RuntimeError):
     """The question needs probabilities, and this model has none yet."""
 

@@ -9,7 +9,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gecasmo import DBN, EM, PBM, ClickLog, Gradient, Logistic, Sum, Table, read_log
+from gecasmo import (
+    DBN,
+    DCTR,
+    EM,
+    PBM,
+    ClickLog,
+    Empirical,
+    Gradient,
+    Logistic,
+    Sum,
+    Table,
+    read_log,
+)
 from gecasmo.errors import ClickLogError, ModelError
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -109,3 +121,31 @@ def test_offsets_find_their_spread(both: Any) -> None:
     spreads = [m.states()["attraction"].spread for m in (a, b)]
     assert spreads[0] != pytest.approx(DBN(**forms).forms["attraction"].spread or 1.0)
     assert spreads[1] == pytest.approx(spreads[0], rel=1e-3)
+
+
+def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
+    """Rows shown high have another prior than rows shown low, in every part."""
+    rng = np.random.default_rng(4)
+    n, n_docs = 1200, 6
+    query = rng.integers(0, 60, n)
+    table = pl.DataFrame(
+        {
+            "session": np.repeat(np.arange(n), n_docs),
+            "query": np.repeat(query, n_docs),
+            "doc": np.tile(np.arange(n_docs), n),  # a document is always at its rank
+            "rank": np.tile(np.arange(1, n_docs + 1), n),
+            "click": rng.random(n * n_docs) < np.tile(np.linspace(0.7, 0.05, n_docs), n),
+        }
+    )
+    stored = ClickLog.ingest(table, tmp_path / "log.gclog", partitions=4, progress=False)
+    by_rank = Table(prior=Empirical(by="rank"))
+    whole, parts = (DCTR(click_rate=by_rank).fit(x) for x in (read_log(table), stored))
+    state = parts.states()["click_rate"]
+    top = state.rows.frame["doc"].to_numpy() == 0
+    assert len(np.unique(state.grouping.number)) > 1
+    means = state.priors.mean[state.grouping.number]
+    assert means[top].min() > means[~top].max()
+    a, b = (m.estimates("click_rate") for m in (whole, parts))
+    both = a.join(b, on=["query", "doc"])
+    assert both.height == a.height
+    assert float((both["probability"] - both["probability_right"]).abs().max()) < 0.02

@@ -405,7 +405,7 @@ def test_arguments_of_fit(arguments: dict[str, Any], complaint: str, log: ClickL
 
 def test_fit_takes_a_click_log(log: ClickLog) -> None:
     for source in (log.to_frame(), {"click": [1]}, None, "log.csv"):
-        with pytest.raises(ClickLogError, match=r"fit\(\) takes a ClickLog, which gecasmo.read_log"):
+        with pytest.raises(ClickLogError, match=r"fit\(\) takes a ClickLog, which"):
             DBN().fit(source)  # type: ignore[arg-type]
 
 

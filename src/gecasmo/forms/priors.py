@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,12 @@ class Exposures:
     cuts: Floats
     shares: Floats
 
+    def in_general(self) -> Exposures:
+        """The same for any query, with as many pages as that of a typical page has."""
+        weight = self.pages / max(float(self.pages.sum()), 1e-300)
+        usual = np.exp((weight * np.log(np.maximum(self.pages, 1.0))).sum())
+        return Exposures(None, np.array([usual]), self.cuts, self.shares)
+
     def of_unseen(self, rows: Rows) -> Floats:
         """The share of each group in what stands for each of these rows, `[row, group]`."""
         pages = np.zeros(len(rows))
@@ -140,17 +146,41 @@ class Exposures:
 
 
 @dataclass(frozen=True)
+class Bins:
+    """Borders by which typical values put rows into groups, also rows that were not there when the
+    borders were drawn.
+
+    `cuts` are the borders of each name, and `present` the combinations of bins that are a group.
+    """
+
+    names: tuple[str, ...]
+    cuts: tuple[Floats, ...]
+    present: Integers
+
+    def numbers(self, typical: Mapping[str, Floats], n_rows: int) -> Integers:
+        """The group of each row; a combination that is no group goes with the next one that is."""
+        combined = np.zeros(n_rows, np.int64)
+        for name, cuts in zip(self.names, self.cuts, strict=True):
+            bins = np.searchsorted(cuts, typical[name], side="right")
+            combined = combined * (len(cuts) + 1) + bins
+        found: Integers = np.searchsorted(self.present, combined)
+        return np.minimum(found, len(self.present) - 1)
+
+
+@dataclass(frozen=True)
 class Grouping:
     """Which rows share a prior.
 
     `number` is the group of each row and `label` says in words what a group is about. `levels` are
-    the coarser keys to fall back on: their name, their values and the group of each.
+    the coarser keys to fall back on: their name, their values and the group of each. `bins` are the
+    borders between groups, if nothing else tells them apart.
     """
 
     number: Integers
     label: list[str]
     levels: tuple[tuple[str, pl.Series, Integers], ...] = ()
     exposures: Exposures | None = None
+    bins: Bins | None = None
 
     @property
     def n_groups(self) -> int:
@@ -180,28 +210,41 @@ def group_rows(rows: Rows, prior: Empirical, typical: dict[str, pl.Series]) -> G
         levels.append((name, known, len(labels) + np.arange(len(distinct))))
         labels += [name] * len(distinct)
     left = number < 0
-    binned, words = _binned(typical, n_rows)
+    binned, words, cuts = _binned(typical, n_rows)
+    bins = None
     if left.any() or not labels:
         distinct, group = np.unique(binned[left], return_inverse=True)
         if not len(distinct):
             distinct = np.array([0])
+        if cuts is not None and not labels:
+            bins = Bins(tuple(cuts), tuple(cuts.values()), distinct)
         number[left] = len(labels) + group
         labels += [words] * len(distinct)
     exposures = _exposures(rows, typical, number, len(labels))
-    return Grouping(number, labels, tuple(levels), exposures)
+    return Grouping(number, labels, tuple(levels), exposures, bins)
 
 
-def _binned(typical: dict[str, pl.Series], n_rows: int) -> tuple[Any, str]:
+def _binned(
+    typical: dict[str, pl.Series], n_rows: int
+) -> tuple[Integers, str, dict[str, Floats] | None]:
+    """A number for the bins of each row, in words what they are about, and the borders by name if
+    all values are numbers."""
     number = np.zeros(n_rows, np.int64)
     names = [name for name in typical if name != PAGES]
+    cuts: dict[str, Floats] | None = {}
     for name in names:
         values = typical[name]
         if values.dtype.is_numeric():
-            codes = np.searchsorted(_cuts(values, len(names)), values.to_numpy(), side="right")
+            own = _cuts(values, len(names))
+            codes = np.searchsorted(own, values.to_numpy(), side="right")
+            n_bins = len(own) + 1
+            if cuts is not None:
+                cuts[name] = own
         else:
             codes = values.rank("dense").to_numpy().astype(np.int64)
-        number = number * (int(codes.max(initial=0)) + 1) + codes
-    return number, ", ".join(names) or "all"
+            n_bins, cuts = int(codes.max(initial=0)) + 1, None
+        number = number * n_bins + codes
+    return number, ", ".join(names) or "all", cuts
 
 
 def _cuts(values: pl.Series, n_names: int) -> Floats:

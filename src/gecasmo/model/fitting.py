@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.averages import EXPOSURE, PAGES, row_averages
-from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
+from gecasmo.errors import (
+    ClickLogError,
+    GecasmoWarning,
+    ModelError,
+    NothingLeftError,
+    tell,
+)
 from gecasmo.estimation import (
     EM,
     Coin,
@@ -164,7 +170,7 @@ class Builder:
             self.n_dropped = int(sessions.sum())
             self.log = self.log.take(~sessions)
             if not self.log.n_results:
-                raise ImpossibleSessionError(
+                raise NothingLeftError(
                     f"All {self.n_dropped:,} sessions are impossible under {self.model.name}: "
                     "nothing is left to fit."
                 )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,14 @@ import polars as pl
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
-from gecasmo.errors import CheckpointError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
+from gecasmo.errors import (
+    CheckpointError,
+    GecasmoWarning,
+    ImpossibleSessionError,
+    ModelError,
+    NothingLeftError,
+    tell,
+)
 from gecasmo.estimation import EM, Coin, Solution
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.disk import DiskParts, PartFiles
@@ -43,6 +51,7 @@ from gecasmo.model.parts import (
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.sampling import sample_of
 from gecasmo.model.solving import solve_with, tell_untuned
+from gecasmo.model.streaming import part_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -97,7 +106,7 @@ def fit_stored(
         folder.note(done=True)
     folder.clear("parts", "points", "journal", "shared")
     for coin, form in model.forms.items():
-        _remark(coin, form, states[coin], model.report_)
+        remark(coin, form, states[coin], model.report_)
 
 
 def _take_over(model: Model, folder: FitFolder) -> None:
@@ -150,7 +159,11 @@ class _StoredFit:
             pages = self.log.partition(number)
             if not pages.n_results:
                 continue
-            built = build_part(self.model, number, pages, self.local, self.settings)
+            try:
+                built = build_part(self.model, number, pages, self.local, self._settings(number))
+            except NothingLeftError:
+                n_dropped += pages.n_sessions
+                continue
             n_dropped += built.n_dropped
             n_floored += built.n_floored
             part = built.placed(self.shared)
@@ -172,6 +185,13 @@ class _StoredFit:
         self.folder.note(
             built=True, parts=numbers, weight=weight, n_dropped=n_dropped, n_floored=n_floored
         )
+
+    def _settings(self, number: int) -> Settings:
+        """The settings of a part; of a model to start from it needs the rows it can meet."""
+        start = self.settings.start
+        if start is None:
+            return self.settings
+        return replace(self.settings, start=part_view(start, number, self.log.n_partitions))
 
     def _check_disk(self, n_bytes: int, n_rows: int, n_pages: int) -> None:
         """Refuse a fit that would fill the disk, as far as the first part tells."""
@@ -321,7 +341,7 @@ def _read_rows(folder: FitFolder, number: int) -> Rows:
     )
 
 
-def _remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
+def remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
     """Tell what a user should know about a finished fit."""
     if isinstance(state, PartedTable):
         told = state.remarks()
@@ -329,5 +349,5 @@ def _remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
         tails, heads = report.counts[coin]
         remarks = getattr(form, "remarks", None)  # other people's may lack it
         told = remarks(state, heads, tails) if remarks else []
-    for remark in told:
-        tell(f"The coin '{coin}': {remark}.", GecasmoWarning)
+    for told_of_it in told:
+        tell(f"The coin '{coin}': {told_of_it}.", GecasmoWarning)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding import Rows
+from gecasmo.encoding.averages import PAGES
 from gecasmo.estimation import Coin, Method
 from gecasmo.estimation.parts.part import Part
 from gecasmo.estimation.parts.problem import Prior
@@ -35,12 +36,11 @@ class Settings:
 class BuiltPart:
     """A part, but for the places of its rows among those that all parts share.
 
-    `shared` are its rows of shared coins, by number; `typical` what tells groups of rows apart.
+    `shared` are its rows of shared coins, by number.
     """
 
     part: Part
     shared: Mapping[int, Rows]
-    typical: Mapping[str, Mapping[str, pl.Series]]
     n_dropped: int
     n_floored: int
 
@@ -77,8 +77,8 @@ def build_part(
     begin = {n: states[n] for n in local}
     problem.given_start = None  # it is where parts begin, which they know now
     shared = {n: coin.rows for n, coin in enumerate(problem.coins) if n not in begin}
-    part = Part(number, problem, begin, {}, {})
-    return BuiltPart(part, shared, build.typical, build.n_dropped, build.n_floored)
+    part = Part(number, problem, begin, {}, {}, _typical(model, local, build.typical))
+    return BuiltPart(part, shared, build.n_dropped, build.n_floored)
 
 
 def blueprint_of(model: Model, augmentation: str) -> Blueprint:
@@ -101,6 +101,22 @@ def first_priors(model: Model, local: Sequence[int]) -> dict[int, Prior]:
     """The pseudo-counts that local coins begin with."""
     forms: list[Any] = list(model.forms.values())
     return {number: forms[number].pseudo_counts for number in local}
+
+
+def _typical(
+    model: Model, local: Sequence[int], found: Mapping[str, Mapping[str, pl.Series]]
+) -> dict[int, dict[str, Any]]:
+    """What the priors of local coins depend on, as far as it is numbers."""
+    coins = list(model.forms)
+    return {
+        number: {
+            name: values.to_numpy().astype(np.float64)
+            for name, values in found[coins[number]].items()
+            if values.dtype.is_numeric() and name != PAGES
+        }
+        for number in local
+        if coins[number] in found
+    }
 
 
 def _no_columns(keys: Sequence[str]) -> list[pl.Series]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
-from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import ImpossibleSessionError, ModelError
 from gecasmo.estimation import EM, Solution
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.problem import PartedProblem
@@ -16,6 +15,7 @@ from gecasmo.forms import FormState
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fitting import Builder, FitReport
+from gecasmo.model.fitting_parts import remark
 from gecasmo.model.parts import Settings, driver_coins, first_priors, local_coins
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.sampling import sample_of
@@ -113,7 +113,7 @@ def fit(
     if results.folder is not None:
         model.save(results.folder, folder=True)
     for coin, form in model.forms.items():
-        _remark(coin, form, states[coin], model.report_)
+        remark(coin, form, states[coin], model.report_)
     return model
 
 
@@ -246,15 +246,3 @@ def _check(
         raise ModelError('features are given by coin: features={"attraction": frame}.')
     if impossible not in ("raise", "drop", "floor"):
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
-
-
-def _remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
-    """Tell what a user should know about a finished fit."""
-    if isinstance(state, PartedTable):
-        told = state.remarks()
-    else:
-        tails, heads = report.counts[coin]
-        remarks = getattr(form, "remarks", None)  # other people's may lack it
-        told = remarks(state, heads, tails) if remarks else []
-    for remark in told:
-        warnings.warn(f"The coin '{coin}': {remark}.", GecasmoWarning, stacklevel=3)

@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
-from gecasmo.errors import ClickLogError, ImpossibleSessionError
+from gecasmo.errors import ClickLogError, NothingLeftError
 from gecasmo.estimation.parts.part import Part, Points
 from gecasmo.estimation.parts.passes import run_pass
 from gecasmo.estimation.parts.storing import StoredPart, from_bytes, set_up, take_down, to_bytes
@@ -94,9 +94,7 @@ def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Ma
         settings = Settings(job.method, start, job.impossible)
         try:
             built = build_part(job.model.model(), number, log, job.local, settings)
-        except ImpossibleSessionError:
-            if job.impossible != "drop":
-                raise
+        except NothingLeftError:
             # All its pages are impossible; those of other parts may not be.
             return b"", Made({}, log.n_sessions, 0, 0, 0.0, log.n_sessions, 0, log.notes)
     encoded = built.part.problem.expectation.encoded

@@ -41,12 +41,24 @@ class PartedBeliefs:
     ) -> None:
         self.problem, self.sample = problem, sample
         self.inner = Beliefs(sample.problem, typical)
-        sample.groupings = {
+        self._check()
+        groupings = {
             learner.number: learner.grouping
             for learner in self.inner.learners
             if learner.grouping is not None and learner.number in problem.local
         }
-        self._check()
+        # The pages of other queries are not known in one place.
+        sample.groupings = {
+            number: grouping
+            if grouping.exposures is None
+            else replace(grouping, exposures=grouping.exposures.in_general())
+            for number, grouping in groupings.items()
+        }
+        problem.bins = {
+            number: grouping.bins
+            for number, grouping in groupings.items()
+            if grouping.bins is not None and grouping.n_groups > 1
+        }
 
     def _check(self) -> None:
         for learner in self.inner.learners:
@@ -59,6 +71,11 @@ class PartedBeliefs:
                     f"The prior of '{name}' is learned for groups of rows, and rows by "
                     f"{', '.join(self.problem.coins[learner.number].rows.keys)} are spread over "
                     "all parts of a stored log. Use Table(prior='empirical'), or pseudo_counts."
+                )
+            if grouping.n_groups > 1 and not grouping.levels and grouping.bins is None:
+                raise ModelError(
+                    f"The prior of '{name}' depends on {grouping.label[0]}, not all of which are "
+                    "numbers; over the parts of a stored log only numbers can tell rows apart."
                 )
             if grouping.levels:
                 raise ModelError(

@@ -26,7 +26,7 @@ class Part:
     begin : where its local coins begin, with rows that are given; by number of the coin
     index : for each shared coin, the place of each of its rows here among all rows
     n_rows : for each shared coin, how many rows there are in all
-    groups : for local coins whose prior depends on the row, the group of each
+    typical : for local coins whose prior depends on the row, what it depends on, by name
     """
 
     number: int
@@ -34,7 +34,7 @@ class Part:
     begin: Mapping[int, TableState]
     index: Mapping[int, Integers]
     n_rows: Mapping[int, int]
-    groups: dict[int, Integers] = field(default_factory=dict)
+    typical: Mapping[int, Mapping[str, Floats]] = field(default_factory=dict)
 
 
 _KINDS = ("probability", "following", "centre", "spread")

@@ -24,7 +24,7 @@ from gecasmo.estimation.steps import (
     squared_distance,
 )
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Grouping, Priors
+from gecasmo.forms.priors import Grouping
 
 Floats = NDArray[np.float64]
 
@@ -175,16 +175,16 @@ def with_prior(part: Part, number: int, state: TableState, task: Task) -> TableS
     if isinstance(prior, tuple):
         return replace(state, pseudo=prior, priors=None, grouping=None)
     form: Any = part.problem.coins[number].form
-    made: TableState = form.with_prior(state, prior, grouping_of(part, number, prior))
+    made: TableState = form.with_prior(state, prior, grouping_of(part, number, task))
     return made
 
 
-def grouping_of(part: Part, number: int, prior: Priors) -> Grouping:
+def grouping_of(part: Part, number: int, task: Task) -> Grouping:
     """Which rows of a part share a prior."""
-    groups = part.groups.get(number)
-    if groups is None:
-        groups = np.zeros(len(part.problem.coins[number].rows), np.int64)
-    return Grouping(groups, [""] * len(prior.logit))
+    n_rows, bins = len(part.problem.coins[number].rows), task.bins.get(number)
+    if bins is None:
+        return Grouping(np.zeros(n_rows, np.int64), ["all"])
+    return Grouping(bins.numbers(part.typical.get(number, {}), n_rows), [""] * len(bins.present))
 
 
 def _at(part: Part, probability: Any, task: Task) -> dict[int, TableState]:

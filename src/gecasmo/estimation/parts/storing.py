@@ -84,7 +84,8 @@ def take_down(part: Part) -> StoredPart:
         if state.is_fixed is not None:
             arrays[f"fixed.{number}"] = state.is_fixed
     arrays |= {f"index.{number}": index for number, index in part.index.items()}
-    arrays |= {f"group.{number}": group for number, group in part.groups.items()}
+    for number, typical in part.typical.items():
+        arrays |= {f"typical.{number}.{name}": values for name, values in typical.items()}
     words = {
         "number": part.number,
         "plan": [coin._asdict() for coin in encoded.plan.coins],
@@ -148,7 +149,7 @@ def set_up(
         begin,
         _numbered(arrays, "index"),
         n_rows,
-        _numbered(arrays, "group"),
+        _typical(arrays),
     )
 
 
@@ -193,6 +194,16 @@ def _numbered(arrays: Arrays, kind: str) -> dict[int, NDArray[np.int64]]:
         for name, array in arrays.items()
         if name.startswith(f"{kind}.")
     }
+
+
+def _typical(arrays: Arrays) -> dict[int, dict[str, NDArray[np.float64]]]:
+    found: dict[int, dict[str, NDArray[np.float64]]] = {}
+    for label, array in arrays.items():
+        kind, _, rest = label.partition(".")
+        if kind == "typical":
+            number, _, name = rest.partition(".")
+            found.setdefault(int(number), {})[name] = array
+    return found
 
 
 class _KeptRows(Rows):
