@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -76,6 +77,10 @@ class LazyRows(Rows):
     @cached_property
     def frame(self) -> pl.DataFrame:
         return pl.DataFrame([c.alias(k) for k, c in zip(self.keys, self._values(), strict=True)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # How values are looked up cannot be sent to another process; the values can.
+        return {**self.__dict__, "frame": self.frame, "_values": None}
 
 
 class _FeaturedRows(Rows):

@@ -15,7 +15,7 @@ from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.grading import Grading
 from gecasmo.judgments.judged import INSUFFICIENT
 from gecasmo.judgments.printing import fitted, text_width
-from gecasmo.model.streaming import is_stored
+from gecasmo.model.streaming import all_pieces, is_stored
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
@@ -121,7 +121,7 @@ def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
 def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
     """How often each pair is shown in a log; sessions count with their weight."""
     if is_stored(log):
-        parts = [_shown(frame, keys, log.partition(i)) for i in range(log.n_partitions)]
+        parts = [_shown(frame, keys, pages) for _, pages in all_pieces(log)]
         return pl.DataFrame([part.alias(f"{i}") for i, part in enumerate(parts)]).sum_horizontal()
     lost = [key for key in keys if key not in log.columns]
     if lost:

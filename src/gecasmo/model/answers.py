@@ -287,9 +287,16 @@ def _added_up(parts: Iterator[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFram
         for coin, frame in found.items():
             kept = total.setdefault(coin, [])
             kept.append(frame)
-            if "query" not in frame.columns:  # else other partitions have other rows
+            if "query" not in frame.columns:
                 total[coin] = [_summed(kept)]
+            elif len(kept) > 1 and _go_on(kept[-2], frame):
+                total[coin] = [*kept[:-2], _summed(kept[-2:])]
     return {coin: pl.concat(frames, how="vertical_relaxed") for coin, frames in total.items()}
+
+
+def _go_on(before: pl.DataFrame, frame: pl.DataFrame) -> bool:
+    """Whether the last query of some pages is the first of the next: of a large partition."""
+    return bool(len(before) and len(frame) and before["query"][-1] == frame["query"][0])
 
 
 def _summed(frames: list[pl.DataFrame]) -> pl.DataFrame:

@@ -157,11 +157,12 @@ class Builder:
         self.n_dropped = self.n_floored = 0
         self.typical: dict[str, dict[str, pl.Series]] = {}
 
-    def problem(self) -> Problem:
+    def problem(self, with_missing: bool = False) -> Problem:
+        """The problem; `with_missing` as if some results were not to be looked at."""
         problem = self._make(None)
         counts = self._at_start(problem)
         if not counts.n_impossible:
-            return problem
+            return self._make(np.zeros(self.log.n_results, bool)) if with_missing else problem
         states = dict(zip(self.model.forms, problem.begin(None), strict=True))
         if self.policy == "raise":
             refuse(self.model, self.log, states, self.threads)

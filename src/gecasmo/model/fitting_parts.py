@@ -43,7 +43,7 @@ from gecasmo.model.fitting import Builder, FitReport
 from gecasmo.model.parts import (
     Settings,
     blueprint_of,
-    build_part,
+    build_partition,
     driver_coins,
     first_priors,
     local_coins,
@@ -155,14 +155,17 @@ class _StoredFit:
         """Encode all partitions for the model."""
         numbers: list[int] = []
         weight, n_dropped, n_floored = 0.0, 0, 0
-        for number in range(self.log.n_partitions):
-            pages = self.log.partition(number)
-            if not pages.n_results:
+        sizes = zip(self.log.partition_pages, self.log.partition_results, strict=True)
+        for number, (n_pages, n_results) in enumerate(sizes):
+            if not n_results:
                 continue
+            how = self._settings(number)
             try:
-                built = build_part(self.model, number, pages, self.local, self._settings(number))
+                built = build_partition(
+                    self.model, number, self.log, int(n_results), self.local, how
+                )
             except NothingLeftError:
-                n_dropped += pages.n_sessions
+                n_dropped += int(n_pages)
                 continue
             n_dropped += built.n_dropped
             n_floored += built.n_floored
@@ -173,7 +176,7 @@ class _StoredFit:
             n_bytes = self.files.write(stored)
             if not numbers:
                 n_rows = sum(len(part.problem.coins[n].rows) for n in self.local)
-                self._check_disk(n_bytes, n_rows, pages.n_sessions)
+                self._check_disk(n_bytes, n_rows, int(n_pages))
             numbers.append(number)
             weight += part.problem.n_pages
         if not numbers:

@@ -11,13 +11,15 @@ import polars as pl
 
 from gecasmo.encoding import Rows
 from gecasmo.encoding.averages import PAGES
-from gecasmo.estimation import Coin, Method
+from gecasmo.estimation import Coin, Method, Problem
+from gecasmo.estimation.parts.joining import NotJoinableError
 from gecasmo.estimation.parts.part import Part
 from gecasmo.estimation.parts.problem import Prior
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import Blueprint
 from gecasmo.forms import Form, Table
 from gecasmo.logs import ClickLog
+from gecasmo.model.streaming import Partitioned, is_cut, pieces_of
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
@@ -72,13 +74,39 @@ def build_part(
     from gecasmo.model.fitting import Builder
 
     build = Builder(model, log, settings.method, settings.start, 1, settings.impossible)
-    problem = build.problem()
-    states = problem.begin(None)
+    part = part_of(number, build.problem(), local, numeric_typical(model, local, build.typical))
+    return BuiltPart(part, shared_rows(part), build.n_dropped, build.n_floored)
+
+
+def build_partition(
+    model: Model, number: int, log: Partitioned, n_results: int, local: Sequence[int], how: Settings
+) -> BuiltPart:
+    """The part of a partition that has so many results; a large one is encoded piece by piece."""
+    from gecasmo.model.part_pieces import build_from_pieces
+
+    if is_cut(log, n_results):
+        try:
+            return build_from_pieces(
+                model, number, lambda: pieces_of(log, number, n_results), local, how
+            )
+        except NotJoinableError:
+            pass  # the whole of it gives the same, and takes more memory
+    return build_part(model, number, log.partition(number), local, how)
+
+
+def part_of(
+    number: int, problem: Problem, local: Sequence[int], typical: Mapping[int, dict[str, Any]]
+) -> Part:
+    """The part with these pages."""
+    states: list[Any] = problem.begin(None)
     begin = {n: states[n] for n in local}
     problem.given_start = None  # it is where parts begin, which they know now
-    shared = {n: coin.rows for n, coin in enumerate(problem.coins) if n not in begin}
-    part = Part(number, problem, begin, {}, {}, _typical(model, local, build.typical))
-    return BuiltPart(part, shared, build.n_dropped, build.n_floored)
+    return Part(number, problem, begin, {}, {}, typical)
+
+
+def shared_rows(part: Part) -> dict[int, Rows]:
+    """The rows of the coins that are not local."""
+    return {n: coin.rows for n, coin in enumerate(part.problem.coins) if n not in part.begin}
 
 
 def blueprint_of(model: Model, augmentation: str) -> Blueprint:
@@ -103,7 +131,7 @@ def first_priors(model: Model, local: Sequence[int]) -> dict[int, Prior]:
     return {number: forms[number].pseudo_counts for number in local}
 
 
-def _typical(
+def numeric_typical(
     model: Model, local: Sequence[int], found: Mapping[str, Mapping[str, pl.Series]]
 ) -> dict[int, dict[str, Any]]:
     """What the priors of local coins depend on, as far as it is numbers."""

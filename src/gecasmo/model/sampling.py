@@ -19,6 +19,7 @@ from gecasmo.hashing import hash_values
 from gecasmo.logs import ClickLog
 from gecasmo.logs.joining import joined
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.streaming import all_pieces
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -65,28 +66,45 @@ def sample_of(
 
 
 def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:
-    """The first pages in the order of the hash of their query, with whole queries."""
+    """The first pages in the order of the hash of their query, with whole queries.
+
+    Only a query that would double the sample is cut off.
+    """
     if log.n_pages <= 2 * n_pages:
         return joined([part for part in log.partitions() if part.n_sessions])
     chosen: list[ClickLog] = []
-    left = n_pages
-    for part in log.partitions():
-        if part.n_sessions <= left:
-            if part.n_sessions:
-                chosen.append(part)
-            left -= part.n_sessions
-        else:
-            chosen.append(part.take(_first_queries(part, left)))
+    n_chosen = 0
+    for _, pages in all_pieces(log):
+        last = _last_of_query(pages, n_pages - n_chosen)
+        if n_chosen >= n_pages:
+            # The query that the last pages are of may go on in the next piece of its partition.
+            last = _continued(chosen[-1], pages)
+        # A query with a large share of the log would crowd out the others, and fill memory.
+        last = min(last, 2 * n_pages - n_chosen)
+        chosen.append(pages if last == pages.n_sessions else _first(pages, last))
+        n_chosen += last
+        if last < pages.n_sessions:
             break
-        if left <= 0:
-            break
-    return joined(chosen)
+    return joined([part for part in chosen if part.n_sessions])
 
 
-def _first_queries(part: ClickLog, n_pages: int) -> Any:
-    """The first pages, up to the end of the query that the last of them is of."""
-    if not part.has_query:
-        return np.arange(part.n_sessions) < n_pages
-    hashes = hash_values(part.session_column("query"))
-    last = hashes[n_pages - 1]
-    return np.arange(part.n_sessions) <= int(np.flatnonzero(hashes == last).max())
+def _first(pages: ClickLog, n_pages: int) -> ClickLog:
+    return pages.take(np.arange(pages.n_sessions) < n_pages)
+
+
+def _last_of_query(pages: ClickLog, n_pages: int) -> int:
+    """So many pages, and those up to the end of the query that the last of them is of."""
+    if n_pages >= pages.n_sessions:
+        return pages.n_sessions
+    if not pages.has_query or n_pages <= 0:
+        return max(n_pages, 0)
+    hashes = hash_values(pages.session_column("query"))
+    return int(np.flatnonzero(hashes == hashes[n_pages - 1]).max()) + 1
+
+
+def _continued(before: ClickLog, pages: ClickLog) -> int:
+    """How many pages go on with the last query of those before."""
+    if not pages.has_query:
+        return 0
+    last = hash_values(before.session_column("query")[-1:])
+    return int((hash_values(pages.session_column("query")) == last).sum())

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
 from gecasmo.model.stories import simulate
-from gecasmo.model.streaming import Partitioned, part_view
+from gecasmo.model.streaming import Partitioned, all_pieces, part_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -49,13 +49,14 @@ def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickL
     A page that stands for several equal ones is shown so many times, since its users click each in
     their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
     """
-    for number in range(log.n_partitions):
-        pages = log.partition(number)
-        if not pages.n_sessions:
-            continue
-        view = part_view(model, number, log.n_partitions)
-        for turn, chunk in enumerate(_chunks(pages, bool(getattr(log, "is_folded", True)))):
+    last, turn = -1, 0
+    for number, pages in all_pieces(log):
+        if number != last:
+            view, last, turn = part_view(model, number, log.n_partitions), number, 0
+        for chunk in _chunks(pages, bool(getattr(log, "is_folded", True))):
             yield simulate(view, chunk, _seed(seed, number, turn), truth=False)
+            turn += 1
+        del pages  # before the next one is read
 
 
 def _seed(*numbers: int) -> int:

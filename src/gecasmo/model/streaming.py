@@ -26,6 +26,10 @@ Floats = NDArray[np.float64]
 Answer = TypeVar("Answer")
 ModelOrNone = TypeVar("ModelOrNone", "Model", "Model | None")
 
+# All pages of a query are in one partition, however many. Of one with more results than this,
+# so many at a time are in memory as a log; each takes about 50 bytes.
+MOST_RESULTS = 5_000_000
+
 
 @runtime_checkable
 class Partitioned(Protocol):
@@ -110,28 +114,54 @@ def overlap(first: int, last: int, n_partitions: int, n_parts: int) -> tuple[int
     return first * n_parts // n_partitions, -(-last * n_parts // n_partitions)
 
 
-def views(model: Model, log: Partitioned) -> Iterator[tuple[Model, ClickLog]]:
-    """Every partition of a log with what the model needs for it."""
+def is_cut(log: Partitioned, n_results: int) -> bool:
+    """Whether a partition with so many results is taken in pieces."""
+    return n_results > MOST_RESULTS and hasattr(log, "pieces")
+
+
+def pieces_of(log: Partitioned, number: int, n_results: int) -> Iterator[ClickLog]:
+    """The pages of a partition with so many results: one log, or several of about equal size."""
+    if not is_cut(log, n_results):
+        return iter([log.partition(number)])
+    n_pieces = -(-n_results // MOST_RESULTS)
+    pieces: Iterator[ClickLog] = log.pieces(number, -(-n_results // n_pieces))  # type: ignore[attr-defined]
+    return pieces
+
+
+def all_pieces(log: Partitioned) -> Iterator[tuple[int, ClickLog]]:
+    """All pages of a log that has any, with the number of their partition.
+
+    Nothing here holds on to a log that was handed out.
+    """
+    results = getattr(log, "partition_results", np.zeros(log.n_partitions, np.int64))
     for number in range(log.n_partitions):
-        yield part_view(model, number, log.n_partitions), log.partition(number)
+        pieces = pieces_of(log, number, int(results[number]))
+        yield from filter(lambda found: found[1].n_sessions, map(_Numbered(number), pieces))
+
+
+class _Numbered:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, pages: ClickLog) -> tuple[int, ClickLog]:
+        return self.number, pages
 
 
 def over_partitions(
     model: Model, log: Partitioned, ask: Callable[[Model, ClickLog], Answer]
 ) -> Iterator[Answer]:
-    """An ordinary answer for every partition of a log that is not empty."""
-    n_asked = 0
-    for number in range(log.n_partitions):
-        pages = log.partition(number)
-        if not pages.n_sessions:
-            continue
-        n_asked += 1
+    """An ordinary answer for every partition that is not empty; for large ones, of each piece."""
+    last = -1
+    for number, pages in all_pieces(log):
+        if number != last:
+            view, last = part_view(model, number, log.n_partitions), number
         try:
-            yield ask(part_view(model, number, log.n_partitions), pages)
+            yield ask(view, pages)
         except ImpossibleSessionError as error:
             where = getattr(log, "path", "the log")
             raise ImpossibleSessionError(f"In partition {number} of {where}: {error}") from None
-    if not n_asked:
+        del pages  # before the next one is read
+    if last < 0:
         raise ClickLogError("There is nothing to answer: the log has no pages.")
 
 
