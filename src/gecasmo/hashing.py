@@ -14,6 +14,8 @@ Hashes = NDArray[np.uint64]
 
 _FNV_START = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
+# So few that what is worked on stays in the caches of a processor.
+TEXTS_AT_A_TIME = 1 << 16
 
 
 def mix(values: NDArray[np.integer]) -> Hashes:
@@ -43,17 +45,27 @@ def hash_values(values: pl.Series) -> Hashes:
 
 
 def _hash_texts(values: pl.Series) -> Hashes:
-    """FNV-1a over the UTF-8 bytes, all texts at once, one byte position at a time."""
-    encoded = [(text or "").encode() for text in values.to_list()]
-    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    data = np.frombuffer(b"".join(encoded) or b"\0", np.uint8).astype(np.uint64)
-    offsets = np.cumsum(lengths) - lengths
-    hashes = np.full(len(encoded), _FNV_START)
-    active = np.argsort(-lengths, kind="stable")
-    still = len(encoded)
-    ordered = lengths[active]
-    for position in range(int(lengths.max(initial=0))):
-        still = int(np.searchsorted(-ordered, -position, side="left"))
-        rows = active[:still]
-        hashes[rows] = (hashes[rows] ^ data[offsets[rows] + position]) * _FNV_PRIME
+    """FNV-1a over the UTF-8 bytes, of very many texts slice by slice."""
+    hashes = np.empty(len(values), np.uint64)
+    for start in range(0, len(values), TEXTS_AT_A_TIME):
+        end = start + TEXTS_AT_A_TIME
+        hashes[start:end] = _fnv(values[start:end].fill_null(""))
     return mix(hashes)
+
+
+def _fnv(texts: pl.Series) -> Hashes:
+    """FNV-1a, all texts at once, one byte position at a time; longest first, so all stay dense."""
+    lengths = texts.str.len_bytes().to_numpy().astype(np.int64)
+    longest_first = np.argsort(-lengths, kind="stable")
+    data = np.frombuffer("".join(texts.to_list()).encode(), np.uint8)
+    places = (np.cumsum(lengths) - lengths)[longest_first]
+    # How many texts are longer than each position.
+    longer = len(texts) - np.cumsum(np.bincount(lengths, minlength=1))
+    ordered = np.full(len(texts), _FNV_START)
+    for still in longer[: int(lengths.max(initial=0))].tolist():
+        ordered[:still] ^= data[places[:still]]
+        ordered[:still] *= _FNV_PRIME
+        places[:still] += 1
+    hashes = np.empty_like(ordered)
+    hashes[longest_first] = ordered
+    return hashes

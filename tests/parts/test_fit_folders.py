@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import errno
+import pickle
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,9 +15,18 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gecasmo import DBN, EM, ClickLog, Table, open_log, read_log
-from gecasmo.errors import CheckpointError, ClickLogError, ModelError
+from gecasmo import DBN, EM, PBM, ClickLog, Fixed, Table, open_log, read_log
+from gecasmo.errors import (
+    CheckpointError,
+    ClickLogError,
+    ConvergenceWarning,
+    ModelError,
+    SavedModelError,
+)
 from gecasmo.estimation.parts import disk
+from gecasmo.forms.parted_table import PartedTable
+from gecasmo.model.fit_folder import FitFolder
+from gecasmo.model.fit_identity import identity_of
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -184,3 +197,135 @@ def test_threads_change_nothing(log: Any, threads: int) -> None:
     same(one, more)
     a, b = (m.estimates("attraction") for m in (one, more))
     assert a.sort(a.columns).equals(b.sort(b.columns))
+
+
+def test_an_interrupted_fit_goes_on(
+    log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = disk.DiskParts.run
+
+    def counted(self: Any, task: Any) -> Any:
+        if self.n_passes == 3:
+            raise KeyboardInterrupt
+        return run(self, task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.DiskParts, "run", counted)
+        with pytest.warns(ConvergenceWarning) as caught:
+            half = model().fit(log, METHOD, checkpoint=tmp_path / "fit")
+    assert "The same call goes on from" in str(caught[-1].message)
+    assert half.report_.interrupted
+    assert half.parameters["attraction"].height > 0
+    again = model().fit(log, METHOD, checkpoint=tmp_path / "fit")
+    assert not again.report_.interrupted
+    same(model().fit(log, METHOD), again)
+
+
+def test_a_finished_fit_says_again_what_it_said(log: Any, tmp_path: Path) -> None:
+    method = EM(max_iter=2, tol=1e-12)
+    with pytest.warns(ConvergenceWarning, match="stopped after max_iter"):
+        first = model().fit(log, method, checkpoint=tmp_path / "fit")
+    with pytest.warns(ConvergenceWarning, match="ended before it had converged"):
+        second = model().fit(log, method, checkpoint=tmp_path / "fit")
+    same(first, second)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"continuation": Fixed(0.1234567)}, {"continuation": Fixed(0.12345678)}),
+        (
+            {"attraction": Table(pseudo_counts=(1, 1))},
+            {"attraction": Table(pseudo_counts=(1.00000001, 1))},
+        ),
+        ({"attraction": Table(start=0.3)}, {"attraction": Table(start=0.30000001)}),
+    ],
+)
+def test_settings_count_to_the_last_digit(log: Any, one: Any, other: Any) -> None:
+    a, b, again = (identity_of(DBN(**forms), log, None) for forms in (one, other, one))
+    assert a == again
+    assert a != b
+
+
+def test_what_a_fit_starts_from_counts(log: Any) -> None:
+    starts = [PBM.with_values(examination=0.5, attraction=a) for a in (0.3, 0.1, 0.3)]
+    a, b, again = (identity_of(PBM(), log, start) for start in starts)
+    assert a == again
+    assert a != b
+
+
+def test_one_fit_at_a_time(log: Any, tmp_path: Path) -> None:
+    identity = identity_of(model(), log, None)
+    folder = FitFolder(tmp_path / "fit", log.path, identity)
+    with pytest.raises(CheckpointError, match="in use by another fit"):
+        FitFolder(tmp_path / "fit", log.path, identity)
+    folder.release()
+    FitFolder(tmp_path / "fit", log.path, identity).release()
+
+
+def test_a_form_that_cannot_be_saved_is_told_before(log: Any, tmp_path: Path) -> None:
+    class Mine(Table):
+        """A table of one's own."""
+
+    with pytest.raises(SavedModelError, match="fit without checkpoint="):
+        PBM(examination=Mine()).fit(log, METHOD, checkpoint=tmp_path / "fit")
+    assert PBM(examination=Mine((1, 1))).fit(log, METHOD).is_fitted
+
+
+def test_copies_of_a_fit(log: Any, tmp_path: Path) -> None:
+    fitted = model().fit(log, METHOD)
+    twin = copy.deepcopy(fitted)
+    with pytest.raises(ModelError, match="cannot be pickled"):
+        pickle.dumps(fitted)
+    expected = fitted.parameters["attraction"]
+    del fitted
+    assert twin.parameters["attraction"].equals(expected)
+
+
+FULL = """
+import resource, sys, warnings
+import gecasmo
+from gecasmo import DBN, EM
+log, folder = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+from gecasmo.testing import plain_python
+try:
+    with plain_python():
+        DBN().fit(gecasmo.open_log(log), EM(max_iter=3, tol=0), checkpoint=folder)
+except gecasmo.errors.CheckpointError as error:
+    print(error)
+"""
+
+
+def test_files_that_may_not_grow_are_told(tmp_path: Path) -> None:
+    """Writers of arrays and frames tell the system's refusal each in their own way."""
+    pages = frame(3000).with_columns(query=pl.Series(np.repeat(np.arange(3000), 3)))
+    log = ClickLog.ingest(pages, tmp_path / "log.gclog", partitions=1, progress=False)
+    command = [sys.executable, "-c", FULL, str(log.path), str(tmp_path / "fit")]
+    told = subprocess.run(command, capture_output=True, text=True)
+    assert "is full" in told.stdout, told.stderr
+
+
+def test_a_model_to_start_from_brings_its_prior(log: Any) -> None:
+    pages = read_log(frame())
+    start = DBN().fit(pages, EM(tol=1e-4))
+    for method in (
+        EM(max_iter=3, tol=0, accelerate=False),
+        EM(max_iter=3, tol=0, restarts=3),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            whole, parts = (DBN().fit(x, method, start=start) for x in (pages, log))
+        assert parts.report_.objective == pytest.approx(whole.report_.objective, rel=1e-9)
+        assert parts.report_.n_evaluations == whole.report_.n_evaluations
+
+
+def test_starting_from_rows_in_files_reads_them_part_by_part(
+    log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = model().fit(log, METHOD)
+    monkeypatch.setattr(PartedTable, "whole", lambda self: pytest.fail("all rows were read"))
+    again = model().fit(log, METHOD, start=start)
+    monkeypatch.undo()
+    assert again.report_.objective >= start.report_.objective - 1e-9

@@ -149,3 +149,10 @@ def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
     both = a.join(b, on=["query", "doc"])
     assert both.height == a.height
     assert float((both["probability"] - both["probability_right"]).abs().max()) < 0.02
+
+
+@pytest.mark.filterwarnings("ignore::gecasmo.errors.GecasmoWarning")
+def test_priors_are_learned_beside_offsets(both: Any) -> None:
+    forms = {"attraction": Table(prior="empirical"), "satisfaction": Sum(Logistic("price"))}
+    a, b = (DBN(**forms).fit(x, EM(max_iter=200)) for x in both)
+    assert b.report_.log_likelihood == pytest.approx(a.report_.log_likelihood, rel=1e-3)

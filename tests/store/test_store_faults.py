@@ -69,6 +69,46 @@ def _without_repetition(message: str) -> str:
     return re.sub(r"[0-9,]+ (places?|pages?|values? (is|are))", "n", message)
 
 
+@pytest.mark.parametrize(
+    ("options", "is_found"),
+    [
+        ({"keep": "session"}, True),
+        ({"query": None}, True),
+        ({}, False),  # as the limits in docs/stored-logs.md say
+    ],
+)
+def test_pages_with_the_session_of_a_page_of_another_batch(
+    options: dict[str, Any],
+    is_found: bool,
+    tmp_path: Path,
+    small_steps: Callable[..., None],
+) -> None:
+    ids = [*range(40), 0]
+    frame = pl.DataFrame(
+        {
+            "session": ids,
+            "query": [n % 7 for n in ids],
+            "doc": [[1, 2]] * 41,
+            "click": [[0, 1]] * 41,
+        }
+    )
+    path = tmp_path / "in.parquet"
+    frame.write_parquet(path, row_group_size=10)
+    refused = "session: 1 row with the session of an earlier row, .* row 40 has 0"
+    with pytest.raises(ClickLogError, match=refused):
+        read_log(path)
+    small_steps(rows=10)
+    if is_found:
+        with pytest.raises(ClickLogError, match=refused):
+            ClickLog.ingest(path, tmp_path / "log", partitions=4, **options)
+    else:
+        log = ClickLog.ingest(path, tmp_path / "log", partitions=4, **options)
+        assert log.n_sessions == 41
+    small_steps(rows=100)
+    with pytest.raises(ClickLogError, match=refused):
+        ClickLog.ingest(path, tmp_path / "again", partitions=4, **options)
+
+
 def test_missing_columns(frame: pl.DataFrame, tmp_path: Path) -> None:
     with pytest.raises(ClickLogError, match="lacks the column 'doc'") as error:
         ClickLog.ingest(frame.rename({"doc": "url"}), tmp_path / "log")

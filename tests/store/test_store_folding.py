@@ -14,6 +14,8 @@ from stored_pages import all_pages, files_of, multiset, pages_of
 from conftest import simulated
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError
+from gecasmo.hashing import hash_values
+from gecasmo.logs.store import finishing
 
 
 def pages(frame: pl.DataFrame) -> Any:
@@ -51,6 +53,55 @@ def test_folding_is_decided_from_the_data(
     assert log.is_folded is folds
     assert log.n_sessions == 60 * times
     assert log.n_pages == 60
+
+
+def pages_of_queries(counts: dict[int, int], repeated: set[int]) -> pl.DataFrame:
+    """So many pages of one result for each query, all the same or all different."""
+    rows = [(q, 0 if q in repeated else n) for q, count in counts.items() for n in range(count)]
+    frame = pl.DataFrame(rows, schema=["query", "doc"], orient="row")
+    return frame.with_columns(session=pl.int_range(pl.len()), rank=1, click=False)
+
+
+def queries_in(partition: int, n_partitions: int) -> list[int]:
+    """Queries of one partition."""
+    numbers = pl.Series(range(2000))
+    bits = n_partitions.bit_length() - 1
+    return numbers.filter(hash_values(numbers) >> np.uint64(64 - bits) == partition).to_list()
+
+
+@pytest.mark.parametrize("partitions", [1, 4, 16, 64])
+def test_nothing_is_folded_where_nothing_repeats(partitions: int, tmp_path: Path) -> None:
+    """Also if most partitions are empty, as of a log with one query."""
+    frame = pages_of_queries({queries_in(21, 64)[0]: 50}, set())
+    assert not ClickLog.ingest(frame, tmp_path / "log", partitions=partitions).is_folded
+
+
+@pytest.mark.parametrize(("repeats", "folds"), [(True, False), (False, True)])
+def test_several_partitions_decide_about_folding(
+    repeats: bool, folds: bool, tmp_path: Path
+) -> None:
+    """The first is unlike all the others."""
+    odd = set(queries_in(0, 16)[:5])
+    others = {query for number in range(1, 16) for query in queries_in(number, 16)[:5]}
+    frame = pages_of_queries(dict.fromkeys(odd | others, 30), odd if repeats else others)
+    log = ClickLog.ingest(frame, tmp_path / "log", partitions=16)
+    assert log.is_folded is folds
+    assert log.n_sessions == 80 * 30
+
+
+def test_of_a_large_log_some_buckets_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gecasmo.logs.store.finishing.FEWEST_SAMPLED_PAGES", 100)
+    seen: list[int] = []
+    likes = finishing.likes_of
+    monkeypatch.setattr(
+        finishing, "likes_of", lambda pages: seen.append(pages.n_pages) or likes(pages)
+    )
+    queries = [query for number in range(64) for query in queries_in(number, 64)[:3]]
+    frame = pages_of_queries(dict.fromkeys(queries, 9), set(queries))
+    assert ClickLog.ingest(frame, tmp_path / "log", partitions=64).is_folded
+    assert seen == [27, 27, 27, 27]
 
 
 def test_pages_that_differ_in_a_kept_column_are_not_folded(tmp_path: Path) -> None:

@@ -18,11 +18,15 @@ from stored_pages import all_pages, files_of, multiset, pages_of
 
 from gecasmo import ClickLog, open_log, read_log
 from gecasmo.errors import ClickLogError
+from gecasmo.logs.store.journal import Journal
+from gecasmo.logs.store.spill import Spill
 
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[5:]
+from gecasmo.logs import compression
 from gecasmo.logs.store import ingesting, finishing, opening
+compression.CHUNK = 400
 ingesting.batch_rows = lambda *_: 40
 opening.chunk_bytes = lambda *_: 400
 finishing.most_rows = lambda *_: 60
@@ -105,6 +109,102 @@ def test_what_is_done_is_not_done_again(
     reading = [done for stage, done, _ in told if stage == "reading"]
     assert min(reading) > 120
     assert reading[-1] == 200
+
+
+@pytest.fixture
+def late_text(frame: pl.DataFrame, tmp_path: Path) -> Path:
+    """Queries that look like integers until the last pages."""
+    text = pl.col("query").cast(pl.String)
+    late = pl.when(pl.col("session") == "s58").then(pl.lit("x")).otherwise(text)
+    path = tmp_path / "late.csv"
+    frame.with_columns(query=late).write_csv(path)
+    return path
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("moment", ["before the first", "in the middle", "after the last"])
+def test_killed_while_batches_of_narrow_types_are_removed(
+    moment: str,
+    late_text: Path,
+    tmp_path: Path,
+    small_steps: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small_steps(rows=30)
+    expected = ClickLog.ingest(late_text, tmp_path / "expected", partitions=4)
+    clear, unlink = Spill.clear, Path.unlink
+    left = 4
+
+    def clear_and_die(spill: Spill) -> None:
+        assert len(spill) > 3
+        if moment == "after the last":
+            clear(spill)
+        elif moment == "in the middle":
+            monkeypatch.setattr(Path, "unlink", unlink_some)
+            clear(spill)
+        raise Killed
+
+    def unlink_some(path: Path, missing_ok: bool = False) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise Killed
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Spill, "clear", clear_and_die)
+        with pytest.raises(Killed):
+            ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
+    monkeypatch.setattr(Path, "unlink", unlink)
+    stored = ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
+    assert files_of(stored) == files_of(expected)
+
+
+def test_batches_of_other_types_are_read_again(
+    late_text: Path,
+    tmp_path: Path,
+    small_steps: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After a power cut, files can be there again that were removed just before it."""
+    small_steps(rows=30)
+    expected = ClickLog.ingest(late_text, tmp_path / "expected", partitions=4)
+    save = Journal.save
+
+    def save_and_die(journal: Journal, **changes: Any) -> None:
+        save(journal, **changes)
+        if changes.get("plan", 0) is None:
+            raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Spill, "clear", lambda spill: None)
+        patched.setattr(Journal, "save", save_and_die)
+        with pytest.raises(Killed):
+            ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
+    stored = ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
+    assert files_of(stored) == files_of(expected)
+
+
+@pytest.mark.parametrize(("before", "after"), [(300, 10**6), (10**6, 300)])
+@pytest.mark.parametrize("stage", ["reading", "writing"])
+def test_going_on_with_another_memory(
+    before: int,
+    after: int,
+    stage: str,
+    late_text: Path,
+    tmp_path: Path,
+    small_steps: Callable[..., None],
+) -> None:
+    """The first chunk is then another, and shows other types by itself."""
+    expected = ClickLog.ingest(late_text, tmp_path / "expected", partitions=4)
+    small_steps(rows=30, chunk=before)
+    interrupted(late_text, tmp_path / "log", (stage, 1), partitions=4)
+    small_steps(rows=30, chunk=after)
+    stored = ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
+    assert files_of(stored) == files_of(expected)
 
 
 def test_partitions_that_are_written_stay(

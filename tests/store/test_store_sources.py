@@ -119,8 +119,6 @@ def test_tables_and_logs_one_after_the_other(frame: pl.DataFrame, tmp_path: Path
     # Logs bring whole pages, whatever they are called.
     log = read_log(frame)
     assert ClickLog.ingest([log, log], tmp_path / "e").n_sessions == 120
-    with pytest.raises(ClickLogError, match="with the session of an earlier row"):
-        ClickLog.ingest([log, log], tmp_path / "f", keep="session")
     with pytest.raises(ClickLogError, match="cannot be mixed"):
         ClickLog.ingest([log, frame], tmp_path / "g")
     with pytest.raises(ClickLogError, match="there is nothing in the source"):
@@ -129,6 +127,32 @@ def test_tables_and_logs_one_after_the_other(frame: pl.DataFrame, tmp_path: Path
         ClickLog.ingest(3, tmp_path / "i")
     with pytest.raises(ClickLogError, match="'doc' holds String in the first"):
         ClickLog.ingest([frame, frame.with_columns(doc=1)], tmp_path / "j")
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_ids_that_logs_share_are_refused_where_they_are_kept(
+    partitions: int, frame: pl.DataFrame, tmp_path: Path
+) -> None:
+    log = read_log(frame)
+    refused = r"session: [0-9]+ pages? with the id of a page of an earlier log, first: 's[0-9]+' "
+    with pytest.raises(ClickLogError, match=refused + ".*leave 'session' out of it") as error:
+        ClickLog.ingest([log, log], tmp_path / "a", keep="session", partitions=partitions)
+    assert "nested" not in str(error.value)
+    plain = read_log(frame.drop("query"))
+    with pytest.raises(ClickLogError, match=refused + ".*without queries keeps the ids") as error:
+        ClickLog.ingest([plain, plain], tmp_path / "b", partitions=partitions)
+    assert "nested" not in str(error.value)
+    other = read_log(frame.drop("query").with_columns(pl.col("session") + " again"))
+    both = ClickLog.ingest([plain, other], tmp_path / "c", partitions=partitions)
+    assert both.n_sessions == 120
+
+
+def test_logs_that_do_not_fit_together(frame: pl.DataFrame, tmp_path: Path) -> None:
+    log, text = read_log(frame), read_log(frame.with_columns(pl.col("query").cast(pl.String)))
+    with pytest.raises(ClickLogError, match=r"'query' holds Int64 .* and String .* a later log"):
+        ClickLog.ingest([log, log, text], tmp_path / "a")
+    with pytest.raises(ClickLogError, match="a later log has queries, while the first log has no"):
+        ClickLog.ingest([read_log(frame.drop("query")), log], tmp_path / "b")
 
 
 @pytest.mark.parametrize(

@@ -64,10 +64,11 @@ class Batches:
         # One bucket for all: a batch is small, and its sums are taken in one go.
         bucket_start = np.full(N_BUCKETS + 1, len(pages), np.int64)
         bucket_start[0] = 0
+        # Kernels are those of the whole, which may count from a row of each page: here the first.
+        n_first = [len(pages) if len(first) else 0 for first in whole.first_rows]
         encoded = replace(
             whole,
-            plan=whole.plan.with_based(()),
-            first_rows=[np.zeros(0, np.uint32)] * len(codes),
+            first_rows=[np.zeros(n, np.uint32) for n in n_first],
             bucket_rows=[np.zeros(0, np.int64)] * len(whole.rows),
             rows=[Rows((), (), len(numbers)) for numbers in used],
             codes=codes,

@@ -121,8 +121,10 @@ def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
 def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
     """How often each pair is shown in a log; sessions count with their weight."""
     if is_stored(log):
-        parts = [_shown(frame, keys, pages) for _, pages in all_pieces(log)]
-        return pl.DataFrame([part.alias(f"{i}") for i, part in enumerate(parts)]).sum_horizontal()
+        total = pl.Series("shown", np.zeros(len(frame)))
+        for _, pages in all_pieces(log):
+            total = total + _shown(frame, keys, pages)
+        return total
     lost = [key for key in keys if key not in log.columns]
     if lost:
         raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")

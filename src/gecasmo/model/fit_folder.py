@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import shutil
 import tempfile
 import weakref
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gecasmo.compiler import automaton_json
-from gecasmo.errors import CheckpointError
+from gecasmo.errors import CheckpointError, ModelError
 from gecasmo.files import whole_file
-from gecasmo.logs.store.stored_log import StoredLog
 
 if TYPE_CHECKING:
-    from gecasmo.model.base import Model
+    pass
 
 _WORDS = "fit.json"
 
@@ -44,12 +41,42 @@ class FitFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise CheckpointError(f"{self.path} cannot be made: {problem.strerror}.") from None
+        self._lock()
         self._go_on(identity)
+
+    def _lock(self) -> None:
+        """Two fits in one folder would pull files from under each other."""
+        self._locked = open(self.path / "lock", "w")  # noqa: SIM115 - held as long as the folder
+        weakref.finalize(self, self._locked.close)
+        if os.name == "posix":
+            import fcntl
+
+            try:
+                fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise CheckpointError(
+                    f"{self.path} is in use by another fit at the moment."
+                ) from None
+
+    def release(self) -> None:
+        """Let other fits use the folder."""
+        self._locked.close()
+
+    def __deepcopy__(self, memo: Any) -> FitFolder:
+        return self  # the files are there once
+
+    def __getstate__(self) -> dict[str, Any]:
+        if not self.is_kept:
+            raise ModelError(
+                "The rows of this model are in a folder that goes with this process, so it cannot "
+                "be pickled: save it with model.save(path), or fit with checkpoint=."
+            )
+        return {**self.__dict__, "_locked": None}
 
     def _go_on(self, identity: str) -> None:
         words = self.path / _WORDS
         if not words.exists():
-            if any(self.path.iterdir()):
+            if any(path.name != "lock" for path in self.path.iterdir()):
                 raise CheckpointError(
                     f"{self.path} has files that are not of a fit. Name an empty folder, or one "
                     "that does not exist yet."
@@ -77,33 +104,6 @@ class FitFolder:
         """Remove what is no longer needed."""
         for name in names:
             shutil.rmtree(self.path / name, ignore_errors=True)
-
-
-def identity_of(model: Model, log: StoredLog, **settings: Any) -> str:
-    """What makes a fit this one: the log, the model, and how it is fitted."""
-    start = settings.pop("start")
-    if start is not None:
-        report = start.report_
-        settings["start"] = [start.name, None if report is None else report.objective]
-    features = {
-        coin: [frame.schema, frame.hash_rows().sum()] for coin, frame in model.features_.items()
-    }
-    described = [
-        log.fingerprint,
-        automaton_json.to_data(model.counting_structure.traced),
-        {coin: [repr(form), list(model.keys[coin])] for coin, form in model.forms.items()},
-        repr(features),
-        {name: _plain(value) for name, value in settings.items()},
-    ]
-    return hashlib.sha256(json.dumps(described, sort_keys=True, default=repr).encode()).hexdigest()
-
-
-def _plain(setting: Any) -> Any:
-    """What a setting says, without what merely watches the fit."""
-    if is_dataclass(setting):
-        compared = [field.name for field in fields(setting) if field.compare]
-        return {name: repr(getattr(setting, name)) for name in compared}
-    return repr(setting)
 
 
 def _temporary_folder(log: Path) -> Path:

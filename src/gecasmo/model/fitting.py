@@ -226,7 +226,7 @@ class Builder:
 
     def _begin_coin(self, coin: Coin) -> Any:
         assert self.start is not None
-        others = self.start.states()
+        others = self.start.states(whole=False)
         state = coin.form.begin(coin.rows, None)
         if coin.name not in others:
             return state
@@ -252,7 +252,7 @@ class Builder:
 
 def _with_prior_of(form: Table, state: TableState, other: Any) -> TableState:
     """The state under the prior that another model has learned, if it has one for all rows."""
-    priors = getattr(other, "priors", None)
+    priors = getattr(getattr(other, "like", other), "priors", None)  # of rows in files too
     if priors is None or len(priors.logit) != 1 or form.learned_prior(state.rows.keys) is None:
         return state
     grouping = Grouping(np.zeros(len(state.rows), np.int64), ["all"])

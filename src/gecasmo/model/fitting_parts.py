@@ -16,10 +16,12 @@ from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
 from gecasmo.errors import (
     CheckpointError,
+    ConvergenceWarning,
     GecasmoWarning,
     ImpossibleSessionError,
     ModelError,
     NothingLeftError,
+    SavedModelError,
     tell,
 )
 from gecasmo.estimation import EM, Coin, Solution
@@ -27,26 +29,27 @@ from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.disk import DiskParts, PartFiles
 from gecasmo.estimation.parts.gathered import GatheredProblem
 from gecasmo.estimation.parts.passes import finished
-from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import take_down
 from gecasmo.estimation.parts.tasks import Task
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, write_part
+from gecasmo.forms.registry import FORMS
 from gecasmo.kernels.running import default_threads, using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.sizes import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
-from gecasmo.model.fit_folder import FitFolder, identity_of
+from gecasmo.model.fit_folder import FitFolder
+from gecasmo.model.fit_identity import identity_of
 from gecasmo.model.fitting import Builder, FitReport
 from gecasmo.model.parts import (
     Settings,
     blueprint_of,
     build_partition,
     driver_coins,
-    first_priors,
     local_coins,
+    parted_problem,
 )
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.sampling import sample_of
@@ -88,9 +91,29 @@ def fit_stored(
         impossible=settings.impossible,
         intervals=intervals,
     )
+    if checkpoint is not None:
+        _check_saving(work)
     folder = FitFolder(checkpoint, log.path, identity)
+    try:
+        _fit_in(folder, model, work, log, settings, threads, progress, intervals)
+    finally:
+        folder.release()
+    assert model.report_ is not None
+    model.report_.seconds = time.perf_counter() - began
+
+
+def _fit_in(
+    folder: FitFolder,
+    model: Model,
+    work: Model,
+    log: StoredLog,
+    settings: Settings,
+    threads: int | None,
+    progress: bool | None,
+    intervals: bool,
+) -> None:
     if folder.words.get("done"):
-        _take_over(model, folder)
+        _take_over(model, folder, settings.method)
         return
     with progress_bar(model.name, progress) as show, using_threads(threads):
         fit = _StoredFit(work, log, settings, folder, threads)
@@ -99,8 +122,10 @@ def fit_stored(
     model.features_ = work.features_
     model.states_ = states
     model.report_ = fit.report(solution)
-    model.report_.seconds = time.perf_counter() - began
     model.kept_ = folder  # rows are read from there
+    if solution.interrupted and folder.is_kept:
+        tell(f"The same call goes on from {folder.path}.", ConvergenceWarning)
+        return
     if folder.is_kept:
         model.save(folder.path / "model", folder=True)
         folder.note(done=True)
@@ -109,14 +134,34 @@ def fit_stored(
         remark(coin, form, states[coin], model.report_)
 
 
-def _take_over(model: Model, folder: FitFolder) -> None:
+def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
     """Give the model the fit that was finished in this folder."""
     from gecasmo.model.saving import load
 
     done = load(folder.path / "model")
+    assert done.states_ is not None
+    assert done.report_ is not None
     model.states_, model.report_ = done.states_, done.report_
     model.features_, model.kept_ = done.features_, folder
     folder.clear("parts", "points", "journal", "shared")
+    if not done.report_.converged and getattr(method, "tol", 0) > 0:
+        tell(
+            f"The fit in {folder.path} ended before it had converged. Go on with "
+            "fit(log, start=model) and another folder.",
+            ConvergenceWarning,
+        )
+    for coin, form in model.forms.items():
+        remark(coin, form, model.states_[coin], model.report_)
+
+
+def _check_saving(model: Model) -> None:
+    """What a checkpoint keeps in the end is a saved model: say now if it could not be."""
+    for coin, form in model.forms.items():
+        if FORMS.get(type(form).__name__) is not type(form):
+            raise SavedModelError(
+                f"The form {form!r} of '{coin}' cannot be saved, so a fit of it cannot be kept in "
+                "a checkpoint folder; fit without checkpoint=."
+            )
 
 
 class _StoredFit:
@@ -148,6 +193,7 @@ class _StoredFit:
         self.rows = {number: shared.rows() for number, shared in self.shared.items()}
         n_rows = {number: len(rows) for number, rows in self.rows.items()}
         blueprint = blueprint_of(model, settings.method.augmentation)
+        self.numbers = set(folder.words["parts"])
         self.parts = DiskParts(folder.path, folder.words["parts"], blueprint, n_rows, threads)
 
     # -- parts ---------------------------------------------------------------------------------
@@ -215,15 +261,10 @@ class _StoredFit:
     def solve(self, show: Any, intervals: bool) -> Solution:
         if not self.is_em:
             return self._solve_gathered(show)
-        self.problem = PartedProblem(
-            self.parts,
-            driver_coins(self.model, self.local, self.rows),
-            self.local,
-            self.folder.words["weight"],
-            self._is_exchangeable,
-            first_priors(self.model, self.local),
+        weight = self.folder.words["weight"]
+        self.problem = parted_problem(
+            self.model, self.parts, self.local, self.rows, weight, self.settings
         )
-        self.problem.driver.given_start = self._given_start(self.problem.driver.coins)
         self.sample = sample_of(self.model, self.log, self.settings, self.problem, self.rows)
         beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
         return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
@@ -232,17 +273,14 @@ class _StoredFit:
         """Let a method have all rows in memory, and the pages of the parts."""
         coins = driver_coins(self.model, [], self.rows)
         weight = self.folder.words["weight"]
-        problem = GatheredProblem(self.parts, coins, weight, self._is_exchangeable)
+        is_exchangeable = has_exchangeable_states(self.model.structure.traced)
+        problem = GatheredProblem(self.parts, coins, weight, is_exchangeable)
         problem.given_start = self._given_start(coins)
         validation = getattr(self.settings.method, "validation", None)
         if validation is not None:
             problem.held_out = self._builder(validation).problem()
         tell_untuned(problem, self.settings.method)
         return self.settings.method.solve(problem, show)
-
-    @property
-    def _is_exchangeable(self) -> bool:
-        return has_exchangeable_states(self.model.structure.traced)
 
     def _given_start(self, coins: list[Coin]) -> list[Any] | None:
         if self.settings.start is None:
@@ -285,7 +323,7 @@ class _StoredFit:
             return [call.result() for call in calls]
 
     def _write(self, number: int, task: Task) -> dict[int, PartFile]:
-        if number not in self.folder.words["parts"]:
+        if number not in self.numbers:
             empty = {n: self.sample.nothing(n) for n in self.local}
             return {n: self._write_rows(number, n, s, np.zeros((2, 0))) for n, s in empty.items()}
         part = self.parts.part(number)

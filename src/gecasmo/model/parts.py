@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
 from gecasmo.encoding.averages import PAGES
 from gecasmo.estimation import Coin, Method, Problem
 from gecasmo.estimation.parts.joining import NotJoinableError
 from gecasmo.estimation.parts.part import Part
-from gecasmo.estimation.parts.problem import Prior
+from gecasmo.estimation.parts.problem import PartedProblem, Prior
+from gecasmo.estimation.parts.running import Parts
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import Blueprint
 from gecasmo.forms import Form, Table
@@ -125,10 +127,51 @@ def driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -
     ]
 
 
-def first_priors(model: Model, local: Sequence[int]) -> dict[int, Prior]:
-    """The pseudo-counts that local coins begin with."""
-    forms: list[Any] = list(model.forms.values())
-    return {number: forms[number].pseudo_counts for number in local}
+def parted_problem(
+    model: Model,
+    parts: Parts,
+    local: Sequence[int],
+    rows: Mapping[int, Rows],
+    weight: float,
+    settings: Settings,
+) -> PartedProblem:
+    """The problem of a fit over parts; `rows` are those of the shared coins."""
+    from gecasmo.model.fitting import Builder
+
+    problem = PartedProblem(
+        parts,
+        driver_coins(model, local, rows),
+        local,
+        weight,
+        has_exchangeable_states(model.structure.traced),
+        first_priors(model, local, settings.start),
+    )
+    if settings.start is not None:
+        nowhere: Any = None
+        build = Builder(model, nowhere, settings.method, settings.start, 1, "raise")
+        problem.driver.given_start = build.begin(problem.driver.coins)
+        # Where local coins start is known to their parts.
+        problem.given_start = problem.begin(None)
+    return problem
+
+
+def first_priors(model: Model, local: Sequence[int], start: Model | None) -> dict[int, Prior]:
+    """The priors that local coins begin with: pseudo-counts, or what the model to start from has
+    learned for all rows."""
+    known = {} if start is None else start.states(whole=False)
+    keys = model.keys
+    priors: dict[int, Prior] = {}
+    for number in local:
+        coin = list(model.forms)[number]
+        form: Any = model.forms[coin]
+        state = known.get(coin)
+        learned: Any = getattr(getattr(state, "like", state), "priors", None)
+        goes_on = learned is not None and len(learned.logit) == 1
+        if goes_on and form.learned_prior(keys[coin]) is not None:
+            priors[number] = learned
+        else:
+            priors[number] = form.pseudo_counts
+    return priors
 
 
 def numeric_typical(

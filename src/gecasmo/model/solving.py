@@ -145,10 +145,7 @@ class _Rounds:
         learned = self.beliefs.learn(best)
         if states is None or learned is None:
             return states if learned is None else learned
-        return [
-            own if own is not at else tuned
-            for own, tuned, at in zip(learned, states, best.states, strict=True)
-        ]
+        return self.beliefs.merged(learned, states, best)
 
 
 def tell_untuned(problem: Any, method: Any) -> None:

@@ -6,17 +6,15 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ImpossibleSessionError, ModelError
 from gecasmo.estimation import EM, Solution
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.forms import FormState
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.fitting import Builder, FitReport
+from gecasmo.model.fitting import FitReport
 from gecasmo.model.fitting_parts import remark
-from gecasmo.model.parts import Settings, driver_coins, first_priors, local_coins
+from gecasmo.model.parts import Settings, local_coins, parted_problem
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.sampling import sample_of
 from gecasmo.model.solving import solve_with
@@ -157,19 +155,9 @@ class _Fit:
             )
         self.rows = {number: shared.rows() for number, shared in self.prepared.shared.items()}
         self.weight = sum(part.weight for part in made)
-        self.problem = PartedProblem(
-            self.prepared.parts,
-            driver_coins(self.model, self.local, self.rows),
-            self.local,
-            self.weight,
-            has_exchangeable_states(self.model.structure.traced),
-            first_priors(self.model, self.local),
+        self.problem = parted_problem(
+            self.model, self.prepared.parts, self.local, self.rows, self.weight, self.settings
         )
-        start = self.settings.start
-        if start is not None:
-            nowhere: Any = None
-            build = Builder(self.model, nowhere, self.settings.method, start, 1, "raise")
-            self.problem.driver.given_start = build.begin(self.problem.driver.coins)
         pages: Any = SparkPages(
             self.prepared.pieces, self.source.reading, sum(part.n_read for part in made)
         )

@@ -95,6 +95,13 @@ class Beliefs:
         content."""
         return tuned(self.problem, best)
 
+    def merged(self, learned: list[Any], tuned: list[Any], best: Evaluation) -> list[Any]:
+        """What was learned here, and what forms have tuned."""
+        return [
+            own if own is not at else other
+            for own, other, at in zip(learned, tuned, best.states, strict=True)
+        ]
+
     def with_errors(self, best: Evaluation, polish: bool) -> Evaluation:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
         return with_errors(self.problem, best, polish)

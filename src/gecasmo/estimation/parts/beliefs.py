@@ -115,6 +115,16 @@ class PartedBeliefs:
         shared = tuned(view, best.driver)
         return None if shared is None else replace(best.states, shared=shared)
 
+    def merged(
+        self, learned: PartedStates, tuned: PartedStates, best: PartedEvaluation
+    ) -> PartedStates:
+        """What was learned here, and what forms have tuned."""
+        shared = [
+            own if own is not at else other
+            for own, other, at in zip(learned.shared, tuned.shared, best.states.shared, strict=True)
+        ]
+        return replace(learned, shared=shared)
+
     def with_errors(self, best: PartedEvaluation, polish: bool) -> PartedEvaluation:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
         if not any(hasattr(coin.form, "informed") for coin in self.problem.driver.coins):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -128,20 +129,23 @@ class DiskParts:
             found[name] = Point.from_arrays(arrays)
         return found
 
-    def _all_parts(self, task: Task) -> list[Answer]:
+    def _all_parts(self, task: Task) -> Iterator[Answer]:
+        """The answers of the parts, in their order."""
         threads = self.threads or default_threads()
         at_once = min(threads, self.n_parts)
         inside = max(1, threads // max(at_once, 1))
         if at_once == 1:
-            return [self._one_part(number, task, inside) for number in self.numbers]
+            yield from (self._one_part(number, task, inside) for number in self.numbers)
+            return
         with ThreadPoolExecutor(max_workers=at_once) as pool:
             # Threads of a pool have settings of their own unless they are given these.
-            calls = [
+            calls = deque(
                 pool.submit(copy_context().run, self._one_part, number, task, inside)
                 for number in self.numbers
-            ]
+            )
             try:
-                return [call.result() for call in calls]
+                while calls:
+                    yield calls.popleft().result()
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
@@ -164,7 +168,8 @@ def told_if_full(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        # Writers of arrays and frames do not always say which error it was.
+        if problem.errno not in (None, errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             raise
         free = shutil.disk_usage(folder).free
         raise CheckpointError(

@@ -96,9 +96,14 @@ def digest(task: Task) -> str:
         )
     for number, prior in sorted(task.priors.items()):
         if isinstance(prior, Priors):
+            found.update(repr(number).encode())
             found.update(prior.logit.tobytes() + prior.log_strength.tobytes())
         else:
             found.update(repr((number, *prior)).encode())
+    for number, bins in sorted(task.bins.items()):
+        found.update(repr((number, bins.names)).encode() + bins.present.tobytes())
+        for cuts in bins.cuts:
+            found.update(cuts.tobytes())
     for name, value in sorted(task.extra.items()):
         found.update(name.encode())
         found.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())

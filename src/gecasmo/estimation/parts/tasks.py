@@ -8,7 +8,7 @@ of coins that all parts share.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -90,30 +90,44 @@ class Answer:
     extra: Mapping[str, Floats] = field(default_factory=dict)
 
 
-def combined(answers: Sequence[Answer]) -> Answer:
-    """The sum of the answers of all parts, taken in the order of the parts."""
-    counts = {}
-    for number, first in answers[0].counts.items():
-        total = np.zeros((2, first.n_rows))
-        for answer in answers:
-            own = answer.counts[number]
+class Total:
+    """The sum of the answers of all parts, which are added in the order of the parts."""
+
+    def __init__(self) -> None:
+        self._sums: list[tuple[float, ...]] = []
+        self._n_impossible = 0
+        self._counts: dict[int, Floats] = {}
+        self._extra: dict[str, Floats] = {}
+
+    def add(self, answer: Answer) -> None:
+        """Add the answer of the next part."""
+        self._sums.append(
+            (answer.log_likelihood, answer.penalty, answer.squared_distance, *answer.lengths)
+        )
+        self._n_impossible += answer.n_impossible
+        for number, own in answer.counts.items():
+            total = self._counts.setdefault(number, np.zeros((2, own.n_rows)))
             if own.index is None:
                 total += own.table
             else:
                 total[:, own.index] += own.table  # a part has each row once
-        counts[number] = SharedCounts(total, first.n_rows)
-    return Answer(
-        math.fsum(answer.log_likelihood for answer in answers),
-        sum(answer.n_impossible for answer in answers),
-        math.fsum(answer.penalty for answer in answers),
-        counts,
-        math.fsum(answer.squared_distance for answer in answers),
-        Lengths(
-            math.fsum(answer.lengths.step for answer in answers),
-            math.fsum(answer.lengths.bend for answer in answers),
-        ),
-        {
-            name: np.sum([answer.extra[name] for answer in answers], axis=0)
-            for name in answers[0].extra
-        },
-    )
+        for name, value in answer.extra.items():
+            self._extra[name] = self._extra.get(name, 0.0) + np.asarray(value)
+
+    def answer(self) -> Answer:
+        """The sum."""
+        # Rounded once, so that it does not matter how many parts there are.
+        likelihood, penalty, distance, step, bend = map(math.fsum, zip(*self._sums, strict=True))
+        counts = {n: SharedCounts(table, table.shape[1]) for n, table in self._counts.items()}
+        lengths = Lengths(step, bend)
+        return Answer(
+            likelihood, self._n_impossible, penalty, counts, distance, lengths, self._extra
+        )
+
+
+def combined(answers: Iterable[Answer]) -> Answer:
+    """The sum of the answers of all parts, taken in the order of the parts."""
+    total = Total()
+    for answer in answers:
+        total.add(answer)
+    return total.answer()

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from gecasmo.errors import ClickLogError
 from gecasmo.logs.notes import Note
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.store import noting
@@ -25,11 +26,13 @@ from gecasmo.logs.store.partition_files import folder_of, write_partition
 from gecasmo.logs.store.planning import N_WORKERS, most_rows, partitions_for
 from gecasmo.logs.store.shares import Shares
 from gecasmo.logs.store.slimming import Slim, slim
-from gecasmo.logs.store.spill import Spill
+from gecasmo.logs.store.spill import Spill, spread
 from gecasmo.logs.store.writing import sync_folder, write_json
 
-# Of so many partitions, one is looked at to decide about folding.
+# Of so many buckets, one is looked at to decide about folding; of a small log more, until there are
+# so many buckets with so many pages.
 SAMPLED = 16
+FEWEST_SAMPLED_BUCKETS, FEWEST_SAMPLED_PAGES = 4, 4000
 
 
 class Finishing:
@@ -85,16 +88,24 @@ class Finishing:
         return known
 
     def _pays(self) -> bool:
-        """Whether folding at least halves the pages of a sixteenth of the partitions."""
+        """Whether folding at least halves the pages of a sixteenth of the buckets."""
         if self.layout.keeps_session:
             return False
         n_pages = n_different = 0
-        for number in range(0, self.n_partitions, SAMPLED):
-            shares = Shares(self.spill, self.layout, number, self.n_partitions, self.most_rows)
-            pages = self._pages(shares, 0)
+        buckets = spread(self.spill.filled())
+        for n_seen, bucket in enumerate(buckets):
+            is_enough = n_seen >= FEWEST_SAMPLED_BUCKETS and n_pages >= FEWEST_SAMPLED_PAGES
+            if is_enough and n_seen * SAMPLED >= len(buckets):
+                break
+            shares = Shares(self.spill, self.layout, bucket, self.spill.n_buckets, self.most_rows)
+            try:
+                pages = self._pages(shares, 0)
+            except ClickLogError:
+                # Told when all of its partition is put together, with the first of its faults.
+                return False
             n_pages += pages.n_pages
             n_different += len(np.unique(likes_of(pages)))
-        return 2 * n_different <= n_pages
+        return 0 < 2 * n_different <= n_pages
 
     def _pages(self, shares: Shares, share: int) -> Pages:
         """Some pages of a partition, in the order of the source."""

@@ -14,9 +14,9 @@ from gecasmo.hashing import Hashes, hash_values
 from gecasmo.logs.assembling import assemble
 from gecasmo.logs.checks import note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.faults import Faults
+from gecasmo.logs.faults import Faults, counted
 from gecasmo.logs.notes import Note
-from gecasmo.logs.pages import number_by_first_appearance
+from gecasmo.logs.pages import number_by_first_appearance, shown
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.layout import Layout
 from gecasmo.logs.store.pieces import LENGTH, WEIGHT, Integers
@@ -178,8 +178,25 @@ class Gathering:
             return
         first_rows = np.cumsum(runs[LENGTH].to_numpy().astype(np.int64)) - runs[LENGTH].to_numpy()
         faults = FaultsOfRows(self.label, lambda run: name(int(first_rows[run])))
-        note_repeated_sessions(runs["session"], self.roles.title("session"), faults)
+        if self.layout.nested:
+            note_repeated_sessions(runs["session"], self.roles.title("session"), faults)
+        else:
+            self._note_sessions_of_other_logs(runs["session"], faults)
         faults.raise_if_any()
+
+    def _note_sessions_of_other_logs(self, sessions: pl.Series, faults: Faults) -> None:
+        again = (~sessions.is_first_distinct()).arg_true()
+        if not len(again):
+            return
+        if self.layout.has_query:
+            how = "keep asks for the ids of sessions; leave 'session' out of it, or number the "
+        else:
+            how = "a log without queries keeps the ids of its sessions; number the "
+        faults.add(
+            f"{self.roles.title('session')}: {counted(len(again), 'page')} with the id of a page "
+            f"of an earlier log, first: {shown(sessions, again[0])} ({faults.row(again[0])}); "
+            f"{how}sessions of all logs differently"
+        )
 
     def _as_pages(
         self,

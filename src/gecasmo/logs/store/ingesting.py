@@ -18,6 +18,13 @@ from gecasmo.logs.faults import Faults
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.logs.store import noting
+from gecasmo.logs.store.agreeing import (
+    Types,
+    refuse_other_types,
+    refuse_queries,
+    types_of_log,
+    types_of_table,
+)
 from gecasmo.logs.store.batches import Batch, Source
 from gecasmo.logs.store.checking import needed_columns, piece_of_table
 from gecasmo.logs.store.finishing import Finishing
@@ -33,7 +40,7 @@ from gecasmo.logs.store.planning import N_WORKERS, batch_rows, buckets_for
 from gecasmo.logs.store.sizes import check_disk, disk_need
 from gecasmo.logs.store.spill import Spill
 from gecasmo.logs.store.stored_log import StoredLog
-from gecasmo.logs.store.text import Widened
+from gecasmo.logs.store.text import TextFiles, Widened
 from gecasmo.logs.store.writing import DiskFullError
 
 Progress = Callable[[str, int, int | None], None]
@@ -66,8 +73,8 @@ class Ingest:
         """Do all that is left to do."""
         with self.journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
             is_again = self.journal.begin(self._signature(), self.wishes.as_json(), resume)
-            if is_again and "types" in self.journal.content:
-                self.source.remember(self.journal.content["types"])  # type: ignore[attr-defined]
+            if is_again and "types" in self.journal.content and isinstance(self.source, TextFiles):
+                self.source.remember(self.journal.content["types"])
             try:
                 spill = self._spilled(workers)
                 finishing = Finishing(
@@ -109,11 +116,17 @@ class Ingest:
             spill.open()
             if self.journal.content.get("spilled"):
                 return spill
-            try:
-                self._spill(spill, plan, workers)
-            except Widened:
-                self.journal.save(plan=None, types=self.source.remembered())  # type: ignore[attr-defined]
+            schema = self.source.schema()
+            types = None if schema is None else types_of_table(schema, plan["columns"])
+            if types is not None and any(each.get("types") != types for each in spill.said):
                 spill.clear()
+            try:
+                self._spill(spill, plan, types, workers)
+            except Widened:
+                assert isinstance(self.source, TextFiles)
+                # In this order: after a kill in between, there are the old types and no batches.
+                spill.clear()
+                self.journal.save(plan=None, types=self.source.remembered())
             else:
                 self._refuse_changed_inputs()
                 self.journal.save(spilled=_totals(spill.said, self.source))
@@ -143,16 +156,23 @@ class Ingest:
             "batch_rows": batch_rows(read, memory),
             "columns": columns,
         }
-        self.journal.save(plan=plan, layout=self.layout.as_json())
+        known: dict[str, Any] = {"plan": plan, "layout": self.layout.as_json()}
+        if isinstance(self.source, TextFiles):
+            # With another memory, another process would see other types in another first chunk.
+            known["types"] = self.source.remembered()
+        self.journal.save(**known)
         return plan
 
-    def _spill(self, spill: Spill, plan: dict[str, Any], workers: ThreadPoolExecutor) -> None:
+    def _spill(
+        self, spill: Spill, plan: dict[str, Any], types: Types | None, workers: ThreadPoolExecutor
+    ) -> None:
         said = spill.said
         place = said[-1]["place"] if said else None
         done, pages = sum(s["rows"] for s in said), sum(s["runs"] for s in said)
         for batch in self.source.batches(plan["columns"], plan["batch_rows"], place):
             piece = self._piece(batch, pages)
-            spill.add(piece, _about(batch, piece), workers)
+            there = types or self._types_of_log(batch, piece, said)
+            spill.add(piece, {"types": there, **_about(batch, piece)}, workers)
             done, pages = done + batch.rows, pages + piece.n_runs
             self._check_disk(spill, done, plan["rows"])
             self.tell("reading", done, plan["rows"])
@@ -181,10 +201,21 @@ class Ingest:
 
     def _piece(self, batch: Batch, pages: int) -> Piece:
         if isinstance(batch.content, ClickLog):
+            refuse_queries(batch.content, self.layout, self._name_of_log(batch))
             return piece_of_log(batch.content, self.layout)
         source, segments = self.source, batch.segments
         faults = FaultsOfRows(source.label, lambda row: row_name(segments, row, source))
         return piece_of_table(batch.content, self.roles, self.layout, faults, pages)
+
+    def _types_of_log(self, batch: Batch, piece: Piece, said: list[dict[str, Any]]) -> Types:
+        types = types_of_log(piece)
+        if said:
+            refuse_other_types(said[0].get("types", types), types, self._name_of_log(batch))
+        return types
+
+    def _name_of_log(self, batch: Batch) -> str:
+        several = len(self.source.files) > 1
+        return self.source.files[batch.segments[0].file] if several else "a later log"
 
     def _locator(self, spill: Spill) -> Locator:
         plan = self.journal.content["plan"]
@@ -251,7 +282,8 @@ def ingest(
     source
         A path or glob of Parquet, CSV, TSV or JSON lines, or of files of another format; a table
         (Polars, also lazy, pandas, PyArrow, DuckDB, a dict); a `ClickLog`; or an iterable of
-        tables, or of logs (whose pages are then taken as they are, whatever their ids).
+        tables, or of logs. Pages of logs are taken as they are, and an id may be that of a page of
+        another log, too; where ids are kept, they have to differ.
     path
         Where to, such as "big.gclog"; a folder is made there when all is done. Until then the work
         is in a folder beside it, whose name ends in ".part".

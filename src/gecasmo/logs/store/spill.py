@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.store.pieces import LENGTH, Integers, Piece
-from gecasmo.logs.store.writing import telling_full_disk, write_json, write_whole
+from gecasmo.logs.store.writing import sync_folder, telling_full_disk, write_json, write_whole
 
 
 def bucket_of(hashes: NDArray[np.uint64], n_buckets: int) -> NDArray[np.uint16]:
@@ -31,6 +31,11 @@ def bucket_of(hashes: NDArray[np.uint64], n_buckets: int) -> NDArray[np.uint16]:
     if bits == 0:
         return np.zeros(len(hashes), np.uint16)
     return (hashes >> np.uint64(64 - bits)).astype(np.uint16)
+
+
+def spread(buckets: Integers) -> list[int]:
+    """Buckets in an order in which any first few are far from each other."""
+    return sorted(buckets.tolist(), key=lambda bucket: f"{bucket:016b}"[::-1])
 
 
 Chosen = Callable[[pl.DataFrame], Integers]
@@ -91,7 +96,10 @@ class Spill:
             self._batches.append(self._batch(len(self._batches)))
 
     def clear(self) -> None:
-        """Remove all batches."""
+        """Remove all batches; whenever this is cut short, those that are left are whole."""
+        for path in sorted(self.folder.glob("batch-*.json"), reverse=True):
+            path.unlink()
+        sync_folder(self.folder)
         for path in self.folder.glob("batch-*"):
             path.unlink()
         self.said, self._batches = [], []
@@ -110,6 +118,13 @@ class Spill:
         for batch in self._batches:
             total += batch.rows
         return total
+
+    def filled(self) -> Integers:
+        """The buckets that have any page, also one without results."""
+        total = np.zeros(self.n_buckets, np.int64)
+        for batch in self._batches:
+            total += np.diff(batch.ends[:, 1], prepend=0)
+        return np.flatnonzero(total)
 
     def add(self, piece: Piece, said: dict[str, Any], workers: Executor) -> None:
         """Write a batch; it counts once what is said about it is written, too.
