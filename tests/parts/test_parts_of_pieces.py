@@ -62,7 +62,7 @@ def frame(n: int = 150, seed: int = 1, n_queries: int = 9) -> pl.DataFrame:
     )
 
 
-@pytest.fixture(params=[14, 50])
+@pytest.fixture(params=[25])
 def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many results a piece has at most."""
     monkeypatch.setattr(streaming, "MOST_RESULTS", request.param)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +26,15 @@ def stored(log: ClickLog, tmp_path_factory: pytest.TempPathFactory) -> StoredLog
     return open_log(path)
 
 
-@pytest.fixture(params=[4, 61])
+@pytest.fixture(params=[61, 300])
 def cut(request: pytest.FixtureRequest, stored: StoredLog, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Pieces of one page, and of several; both cut through queries."""
+    """How many results a piece has at most; pieces cut through queries."""
     monkeypatch.setattr(streaming, "MOST_RESULTS", request.param)
     pieces = [pages for _, pages in streaming.all_pieces(stored)]
     assert max(pages.n_results for pages in pieces) <= request.param
     assert sum(pages.n_sessions for pages in pieces) == stored.n_pages
     both = [pages.session_column("query") for pages in pieces]
-    assert any(a[-1] == b[0] for a, b in zip(both[:-1], both[1:], strict=True))
+    assert any(a[-1] == b[0] for a, b in pairwise(both))
     return int(request.param)
 
 

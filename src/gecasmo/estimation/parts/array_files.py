@@ -58,6 +58,36 @@ def read_arrays(folder: Path) -> tuple[dict[str, NDArray[Any]], Any]:
         ) from None
 
 
+def write_numbers(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+    """Write arrays of numbers into one file: how long its header is, a header, and the numbers."""
+    header = json.dumps({name: len(array) for name, array in arrays.items()}).encode()
+    header += b" " * (-(len(header) + 8) % 64)
+    with open(path, "wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        for array in arrays.values():
+            file.write(np.ascontiguousarray(array, np.float64).data)
+
+
+def read_numbers(path: Path) -> dict[str, NDArray[np.float64]]:
+    """The arrays of such a file."""
+    try:
+        content = np.fromfile(path, np.uint8)
+        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
+        lengths = json.loads(content[8:start].tobytes())
+        if len(content) != start + 8 * sum(lengths.values()):
+            raise ValueError("it does not have the length that it says")
+        numbers = content[start:].view(np.float64)
+    except (OSError, ValueError) as problem:
+        raise CheckpointError(
+            f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
+        ) from None
+    cuts = np.cumsum([0, *lengths.values()])
+    return {
+        name: numbers[first:last]
+        for name, first, last in zip(lengths, cuts[:-1], cuts[1:], strict=True)
+    }
+
+
 def _read(path: Path, short: Mapping[str, Any]) -> NDArray[Any]:
     if "step" in short:
         return _spelt_out(short)

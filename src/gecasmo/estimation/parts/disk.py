@@ -14,7 +14,12 @@ from pathlib import Path
 import polars as pl
 
 from gecasmo.errors import CheckpointError
-from gecasmo.estimation.parts.array_files import read_arrays, write_arrays
+from gecasmo.estimation.parts.array_files import (
+    read_arrays,
+    read_numbers,
+    write_arrays,
+    write_numbers,
+)
 from gecasmo.estimation.parts.journal import Journal
 from gecasmo.estimation.parts.part import Part, Point, Points
 from gecasmo.estimation.parts.passes import run_pass
@@ -101,6 +106,8 @@ class DiskParts:
             answer = self.journal.read(self.n_passes, task)
         else:
             with told_if_full(self.folder):
+                if task.name:
+                    self._point(task.name).mkdir(parents=True, exist_ok=True)
                 answer = self.ask(task)
                 self.journal.write(task, answer)
         self.n_passes += 1
@@ -125,7 +132,7 @@ class DiskParts:
         """Some points of one part."""
         found = {}
         for name in names:
-            arrays, _ = read_arrays(self._point(name) / f"{number:05d}")
+            arrays = read_numbers(self._point(name) / f"{number:05d}.numbers")
             found[name] = Point.from_arrays(arrays)
         return found
 
@@ -154,8 +161,8 @@ class DiskParts:
         names = {name for name in (task.recipe.of, task.recipe.start) if name}
         points, answer = run_pass(self.part(number, threads), self.points(number, names), task)
         if task.name:
-            own = self._point(task.name) / f"{number:05d}"
-            write_arrays(own, points[task.name].arrays())
+            path = self._point(task.name) / f"{number:05d}.numbers"
+            write_numbers(path, points[task.name].arrays())
         return answer
 
     def _point(self, name: str) -> Path:
