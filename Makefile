@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint format soak bench priors rivals features scale clean
+.PHONY: help demo paper test lint format soak kills bench priors rivals features scale clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -39,7 +39,10 @@ format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff format .
 
 soak: $(VENV)/dev ## the long versions of the property tests
-	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof
+	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store
+
+kills: $(VENV)/dev ## kill fits and ingests at random moments, hundreds of times
+	GECASMO_EXAMPLES=40 GECASMO_KILLS=40 $(BIN)/python -m pytest tests/parts/test_killed_fits.py tests/store -k kill
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks

@@ -41,6 +41,8 @@ def main() -> None:
         "cases": [],
     }
     options.results.mkdir(parents=True, exist_ok=True)
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     for kind in options.kinds:
         for size in options.sizes:
             _measure(kind, size, options, figures)

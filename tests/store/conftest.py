@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
+from stored_pages import simulated
 
 
 @pytest.fixture
@@ -35,21 +35,3 @@ def parquet(frame: pl.DataFrame, tmp_path: Path) -> str:
     for number, start in enumerate(range(0, frame.height, 85)):
         frame.slice(start, 85).write_parquet(tmp_path / f"part-{number}.parquet")
     return str(tmp_path / "part-*.parquet")
-
-
-def simulated(n_pages: int, seed: int, n_queries: int = 7, n_docs: int = 4) -> pl.DataFrame:
-    random = np.random.default_rng(seed)
-    lengths = random.integers(1, 6, n_pages)
-    n_results = int(lengths.sum())
-    rank = np.arange(n_results) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
-    return pl.DataFrame(
-        {
-            "session": np.repeat([f"s{n}" for n in range(n_pages)], lengths),
-            "query": np.repeat(random.integers(0, n_queries, n_pages), lengths),
-            "doc": [f"doc {n}" for n in random.integers(0, n_docs, n_results)],
-            "rank": rank,
-            "click": random.random(n_results) < 0.2,
-            "device": np.repeat(random.choice(["phone", "desk"], n_pages), lengths),
-            "price": random.integers(0, 3, n_results) * 1.5,
-        }
-    )

@@ -7,10 +7,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from gecasmo import ClickLog
 from gecasmo.hashing import hash_values
 from gecasmo.logs.store import StoredLog
+
+
+def simulated(n_pages: int, seed: int, n_queries: int = 7, n_docs: int = 4) -> pl.DataFrame:
+    """A log with a row a result, and two columns more than it needs."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 6, n_pages)
+    n_results = int(lengths.sum())
+    rank = np.arange(n_results) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    return pl.DataFrame(
+        {
+            "session": np.repeat([f"s{n}" for n in range(n_pages)], lengths),
+            "query": np.repeat(random.integers(0, n_queries, n_pages), lengths),
+            "doc": [f"doc {n}" for n in random.integers(0, n_docs, n_results)],
+            "rank": rank,
+            "click": random.random(n_results) < 0.2,
+            "device": np.repeat(random.choice(["phone", "desk"], n_pages), lengths),
+            "price": random.integers(0, 3, n_results) * 1.5,
+        }
+    )
 
 
 def pages_of(log: ClickLog, *, session: bool = False) -> list[Any]:

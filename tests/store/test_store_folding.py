@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from stored_pages import all_pages, files_of, multiset, pages_of
+from stored_pages import all_pages, files_of, multiset, pages_of, simulated
 
-from conftest import simulated
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.hashing import hash_values

@@ -11,9 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 import zstandard
-from stored_pages import all_pages, multiset, pages_of
+from stored_pages import all_pages, multiset, pages_of, simulated
 
-from conftest import simulated
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs.store import StoredLog
