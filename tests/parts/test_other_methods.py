@@ -156,3 +156,12 @@ def test_priors_are_learned_beside_offsets(both: Any) -> None:
     forms = {"attraction": Table(prior="empirical"), "satisfaction": Sum(Logistic("price"))}
     a, b = (DBN(**forms).fit(x, EM(max_iter=200)) for x in both)
     assert b.report_.log_likelihood == pytest.approx(a.report_.log_likelihood, rel=1e-3)
+
+
+def test_coins_that_share_a_form(both: Any) -> None:
+    method = EM(max_iter=5, tol=0)
+    fits = []
+    for log in both:
+        form = Logistic("price", key="result")
+        fits.append(DBN(attraction=form, satisfaction=form).fit(log, method))
+    close(*fits, 1e-7)

@@ -20,6 +20,7 @@ from gecasmo.estimation.parts.running import Parts
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import Blueprint
 from gecasmo.forms import Form, Table
+from gecasmo.forms.protocol import columns_of
 from gecasmo.logs import ClickLog
 from gecasmo.model.streaming import Partitioned, is_cut, pieces_of
 
@@ -121,10 +122,14 @@ def blueprint_of(model: Model, augmentation: str) -> Blueprint:
 def driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -> list[Coin]:
     """All coins of a fit over parts; those that are local have no rows in one place."""
     keys = model.keys
-    return [
-        Coin(coin, form, Rows(keys[coin], _no_columns(keys[coin]), 0) if n in local else rows[n])
-        for n, (coin, form) in enumerate(model.forms.items())
-    ]
+    coins = []
+    by_form: dict[int, Rows] = {}
+    for n, (coin, form) in enumerate(model.forms.items()):
+        own = Rows(keys[coin], _no_columns(keys[coin]), 0) if n in local else rows[n]
+        if columns_of(form):  # coins that share such a form share its rows
+            own = by_form.setdefault(id(form), own)
+        coins.append(Coin(coin, form, own))
+    return coins
 
 
 def parted_problem(

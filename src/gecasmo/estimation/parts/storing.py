@@ -18,6 +18,7 @@ from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.parts.part import Part
 from gecasmo.estimation.problem import Coin, Problem
 from gecasmo.forms import Form, TableState
+from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.library import Library
 from gecasmo.kernels.plan import CoinPlan, Plan
 
@@ -114,6 +115,10 @@ def set_up(
         _KeptRows(keys, n, stored.rows, number) if number in local else Rows((), (), n)
         for number, (keys, n) in enumerate(zip(words["keys"], words["n_rows"], strict=True))
     ]
+    by_form: dict[int, Rows] = {}
+    for number, (_, form) in enumerate(blueprint.coins):
+        if columns_of(form):  # coins that share such a form share its rows
+            rows[number] = by_form.setdefault(id(form), rows[number])
     given: dict[str, Any] = dict.fromkeys(_NOT_KEPT)
     for field in fields(EncodedLog):
         if field.name in _NOT_KEPT | _OTHERWISE:
