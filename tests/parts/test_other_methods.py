@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from gecasmo import (
+    CM,
     DBN,
     DCTR,
     EM,
@@ -165,3 +166,30 @@ def test_coins_that_share_a_form(both: Any) -> None:
         form = Logistic("price", key="result")
         fits.append(DBN(attraction=form, satisfaction=form).fit(log, method))
     close(*fits, 1e-7)
+
+
+def test_dropped_pages_are_counted_as_in_memory(tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    n = 300
+    clicks = np.zeros((n, 2), bool)
+    clicks[rng.random(n) < 0.3] = True  # two clicks, which a cascade cannot have
+    table = pl.DataFrame(
+        {
+            "session": np.repeat(np.arange(n), 2),
+            "query": np.repeat(rng.integers(0, 3, n), 2),
+            "doc": np.tile([1, 2], n),
+            "rank": np.tile([1, 2], n),
+            "click": clicks.ravel(),
+        }
+    )
+    stored = ClickLog.ingest(table, tmp_path / "log.gclog", partitions=2, progress=False)
+    assert stored.is_folded
+    a, b = (
+        CM().fit(x, EM(max_iter=3, tol=0), impossible="drop").report_
+        for x in (read_log(table), stored)
+    )
+    assert (b.n_dropped, b.n_sessions, b.total_weight) == (
+        a.n_dropped,
+        a.n_sessions,
+        a.total_weight,
+    )

@@ -122,6 +122,13 @@ class ClickLog:
     def __len__(self) -> int:
         return self.n_sessions
 
+    is_folded = False  # whether a weight says how many equal pages a page stands for
+
+    def n_sources(self, chosen: NDArray[np.bool_] | None = None) -> int:
+        """How many pages of the source these pages stand for; by default all of them."""
+        weight = self.weight if chosen is None else self.weight[chosen]
+        return round(float(weight.sum())) if self.is_folded else len(weight)
+
     # What follows is made when it is first asked for: a large log may never need all of it. Arrays
     # are writable, since kernels compiled for these would not take Polars' own memory.
     @cached_property

@@ -168,7 +168,7 @@ class Builder:
             refuse(self.model, self.log, states, self.threads)
         missing, sessions = find_impossible(self.model, self.log, states, self.threads)
         if self.policy == "drop":
-            self.n_dropped = int(sessions.sum())
+            self.n_dropped = self.log.n_sources(sessions)
             self.log = self.log.take(~sessions)
             if not self.log.n_results:
                 raise NothingLeftError(

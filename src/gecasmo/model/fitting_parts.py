@@ -211,7 +211,7 @@ class _StoredFit:
                     self.model, number, self.log, int(n_results), self.local, how
                 )
             except NothingLeftError:
-                n_dropped += int(n_pages)
+                n_dropped += self.log.partition(number).n_sources()
                 continue
             n_dropped += built.n_dropped
             n_floored += built.n_floored
@@ -347,7 +347,7 @@ class _StoredFit:
             history=solution.history,
             converged=solution.converged,
             interrupted=solution.interrupted,
-            n_sessions=self.log.n_sessions,
+            n_sessions=self.log.n_sessions - words["n_dropped"],
             total_weight=words["weight"],
             n_dropped=words["n_dropped"],
             n_floored=words["n_floored"],

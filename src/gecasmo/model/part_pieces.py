@@ -75,7 +75,7 @@ class _Making:
         try:
             problem = build.problem(self.with_missing)
         except NothingLeftError:
-            self.n_dropped += log.n_sessions
+            self.n_dropped += log.n_sources()
             return True
         if build.n_floored and not self.with_missing:
             if self.joined.n_results:

@@ -125,7 +125,7 @@ class StoredLog:
             When a file of it is cut off or was changed.
         """
         decoder = self._decoder(number)
-        return decoder.log(0, decoder.n_pages)
+        return self._told(decoder.log(0, decoder.n_pages))
 
     def partitions(self) -> Iterator[ClickLog]:
         """Read all partitions, one after the other."""
@@ -154,14 +154,19 @@ class StoredLog:
         first = 0
         while first < decoder.n_pages:
             last = decoder.last_page(first, most_results)
-            yield decoder.log(first, last)
+            yield self._told(decoder.log(first, last))
             first = last
 
     def head(self, pages: int = 5) -> ClickLog:
         """Read the first pages of the first partition that has any, for a look."""
         filled = np.flatnonzero(self.partition_pages)
         decoder = self._decoder(int(filled[0]) if len(filled) else 0)
-        return decoder.log(0, min(pages, decoder.n_pages))
+        return self._told(decoder.log(0, min(pages, decoder.n_pages)))
+
+    def _told(self, log: ClickLog) -> ClickLog:
+        """The log with what its weights mean."""
+        log.is_folded = self.is_folded and self.total_weight == self.n_sessions
+        return log
 
     def _decoder(self, number: int) -> Decoder:
         entry = self._entry(number)
