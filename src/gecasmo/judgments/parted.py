@@ -21,7 +21,8 @@ from gecasmo.judgments.judged import JUDGED, Judgments
 from gecasmo.judgments.pairs import relevance_frame
 from gecasmo.judgments.question import Question
 from gecasmo.judgments.values import Relevances
-from gecasmo.model.streaming import is_stored, joined, overlap, part_view, parted_coins
+from gecasmo.logs.joining import joined
+from gecasmo.model.streaming import is_stored, overlap, part_view, parted_coins
 
 if TYPE_CHECKING:
     from gecasmo.judgments.formats import Written

@@ -29,10 +29,12 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
         [log.page.astype(np.uint32) + np.uint32(n) for log, n in zip(logs, before, strict=False)]
     )
     columns = [log.to_frame().select(logs[0].columns) for log in logs]
+    by_page = [log.page_columns for log in logs if log.page_columns is not None]
     return ClickLog(
         pl.concat(columns, how="vertical_relaxed", rechunk=True),
         page,
         pl.concat([log.sessions for log in logs]),
         np.concatenate([log.weight for log in logs]),
+        pages=pl.concat(by_page) if len(by_page) == len(logs) else None,
         notes=logs[0].notes,
     )

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
+from gecasmo.logs.joining import joined
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -201,20 +202,3 @@ def some_partitions(
     if model is None:
         return None, joined(chosen)
     return part_view(model, first, log.n_partitions, last), joined(chosen)
-
-
-def joined(logs: list[ClickLog]) -> ClickLog:
-    """Several logs with different sessions as one."""
-    if len(logs) == 1:
-        return logs[0]
-    starts = np.cumsum([0, *(log.n_sessions for log in logs)])
-    pages = [log.page.astype(np.int64) + start for log, start in zip(logs, starts, strict=False)]
-    by_page = [log.page_columns for log in logs]
-    return ClickLog(
-        pl.concat([log.to_frame().select(log.columns) for log in logs]),
-        np.concatenate(pages).astype(np.uint32),
-        pl.concat([log.sessions for log in logs]),
-        np.concatenate([log.weight for log in logs]),
-        pages=None if any(p is None for p in by_page) else pl.concat(by_page),  # type: ignore[type-var]
-        notes=logs[0].notes,
-    )
