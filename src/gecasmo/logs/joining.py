@@ -30,11 +30,14 @@ def joined(logs: Sequence[ClickLog]) -> ClickLog:
     )
     columns = [log.to_frame().select(logs[0].columns) for log in logs]
     by_page = [log.page_columns for log in logs if log.page_columns is not None]
+    everywhere = [n for n in logs[0].columns if all(n in frame.columns for frame in by_page)]
     return ClickLog(
         pl.concat(columns, how="vertical_relaxed", rechunk=True),
         page,
         pl.concat([log.sessions for log in logs]),
         np.concatenate([log.weight for log in logs]),
-        pages=pl.concat(by_page) if len(by_page) == len(logs) else None,
+        pages=pl.concat([frame.select(everywhere) for frame in by_page])
+        if len(by_page) == len(logs)
+        else None,
         notes=logs[0].notes,
     )

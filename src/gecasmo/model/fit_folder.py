@@ -41,8 +41,18 @@ class FitFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise CheckpointError(f"{self.path} cannot be made: {problem.strerror}.") from None
+        self._refuse_strangers()
         self._lock()
         self._go_on(identity)
+
+    def _refuse_strangers(self) -> None:
+        """A folder with other things in it is none of ours."""
+        others = [path for path in self.path.iterdir() if path.name != "lock"]
+        if others and not (self.path / _WORDS).exists():
+            raise CheckpointError(
+                f"{self.path} has files that are not of a fit. Name an empty folder, or one "
+                "that does not exist yet."
+            )
 
     def _lock(self) -> None:
         """Two fits in one folder would pull files from under each other."""
@@ -76,11 +86,6 @@ class FitFolder:
     def _go_on(self, identity: str) -> None:
         words = self.path / _WORDS
         if not words.exists():
-            if any(path.name != "lock" for path in self.path.iterdir()):
-                raise CheckpointError(
-                    f"{self.path} has files that are not of a fit. Name an empty folder, or one "
-                    "that does not exist yet."
-                )
             self.note()
             return
         try:
