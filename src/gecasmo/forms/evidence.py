@@ -55,6 +55,13 @@ def evidence(state: TableState, strength: Any) -> Floats:
     return beyond if state.is_fixed is None else np.where(state.is_fixed, 0.0, beyond)
 
 
+def worth_of(state: TableState) -> Floats:
+    """The flips that the evidence of rows and their pseudo-counts are worth together."""
+    assert state.evidence is not None
+    worth: Floats = (state.evidence + prior_of(state)).sum(axis=0)
+    return worth
+
+
 def believed_evidence(state: TableState, mean: Floats, spread: Floats) -> Floats:
     """The evidence behind posterior means and deviations of rows, all else held."""
     return evidence(state, strength_of(mean, spread) - floor_of(state, prior_of(state)))

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.evidence import capped, floor_of, strength_of
-from gecasmo.forms.memory import Integers, Union
+from gecasmo.forms.evidence import capped, floor_of, prior_of, strength_of
+from gecasmo.forms.memory import Union
+from gecasmo.forms.past import Past, RowPast
 from gecasmo.forms.priors import Grouping, Priors, group_rows
 from gecasmo.forms.protocol import Floats
 from gecasmo.forms.table import Table, TableState
 
+Integers = NDArray[np.int64]
+
 # How far a learned prior may be from the best one, as in a fit.
 _TOLERANCE = 0.02
-# Better priors for heads and tails of rows, their groups, priors so far, and which are given.
-Learn = Callable[[Floats, Integers, Priors, Any], Priors]
+# Better priors than those so far, for rows of the new log with these groups (-1: given) and past.
+Learn = Callable[[Priors, Integers, Past], Priors]
 
 
 class TableMemory:
@@ -45,6 +48,7 @@ class TableMemory:
         # A table whose prior is given, so that nobody learns it while the past is part of it.
         self.form = Table(form.pseudo_counts, form.start, form.fixed, form.key)
         self.past = decay * _evidence_of(state, counts)
+        self.row_past = RowPast.of(self.past, prior_of(state))
 
     def begin(self, rows: Rows) -> TableState:
         """Where the past left the rows; new ones begin as their prior says."""
@@ -52,6 +56,7 @@ class TableMemory:
         self.union = Union(self.before.rows, rows)
         self.rows = self.union.rows()
         self.priors, self.grouping = self._priors()
+        self.first = self.priors
         self.prior = self._prior()
         pseudo = self._pseudo()
         known = np.asarray(self.original.predict(self.before, rows))
@@ -70,11 +75,13 @@ class TableMemory:
         )
 
     def learned(self, state: TableState, counts: Floats, learn: Learn) -> TableState:
-        """The state under the prior that old and new evidence speak for, or the very same one."""
+        """The state under the prior that the past and the new log speak for, or the very same."""
         if self.priors is None or self.grouping is None:
             return state
-        given = None if state.is_fixed is None else self.original.is_given(self.rows)
-        after = learn(self._evidence(state, counts), self.grouping.number, self.priors, given)
+        group = self.grouping.number[self.union.place]
+        if state.is_fixed is not None:
+            group = np.where(state.is_fixed, -1, group)
+        after = learn(self.priors, group, self._past_of_priors(counts))
         if after.is_close(self.priors, _TOLERANCE):
             return state
         self.priors = after
@@ -121,15 +128,27 @@ class TableMemory:
     # -- parts of it ---------------------------------------------------------------------------
     def _pseudo(self) -> Floats:
         """Prior and past of the rows of the new log."""
-        past = self.union.of_old(self.past, 0.0)
-        pseudo: Floats = np.maximum(self.prior[:, self.union.place] + past, 0.0)
-        return pseudo
+        return self.row_past.at(self.union.found).under(self.prior[:, self.union.place])
 
     def _evidence(self, state: TableState, counts: Floats) -> Floats:
         """Heads and tails of all rows, from all logs."""
-        evidence: Floats = self.union.widened(self.past, 0.0)
+        everywhere = np.arange(len(self.rows))
+        old = np.where(everywhere < len(self.before.rows), everywhere, -1)
+        evidence: Floats = self.row_past.at(old).under(self.prior) - self.prior
         evidence[:, self.union.place] += _evidence_of(state, counts)
         return evidence
+
+    def _past_of_priors(self, counts: Floats) -> Past:
+        assert self.first is not None
+        assert self.grouping is not None
+        group, n_groups = self.grouping.number, self.grouping.n_groups
+        old, new = group[: len(self.before.rows)], group[self.union.place]
+        flips = np.bincount(old, self.counts.sum(axis=0), n_groups)
+        ratio = flips / np.maximum(np.bincount(new, counts.sum(axis=0), n_groups), 1e-9)
+        evidence = self.past
+        if self.before.is_fixed is not None:  # what is given tells nothing
+            evidence = np.where(self.before.is_fixed, 0.0, evidence)
+        return Past(self.first, evidence, old, ratio, self.row_past.at(self.union.found))
 
     def _priors(self) -> tuple[Priors | None, Grouping | None]:
         """The learned priors of old and new rows: a group keeps what it has learned."""

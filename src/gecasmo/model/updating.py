@@ -15,8 +15,7 @@ import numpy as np
 
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
 from gecasmo.estimation import EM, Problem, Solution
-from gecasmo.estimation.beliefs.counted import priors_from_counts
-from gecasmo.estimation.beliefs.learning import Beliefs
+from gecasmo.estimation.beliefs.learning import Beliefs, learn_with
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
@@ -135,7 +134,8 @@ def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
 def _with_learned_priors(
     problem: Problem, solution: Solution, memories: dict[str, Memory]
 ) -> list[Any] | None:
-    """The states under priors learned from old and new evidence; None if all are content."""
+    """The states under priors that the past and the new log speak for; None if all are
+    content."""
     best = solution.best
     if not solution.converged or solution.interrupted:
         return None  # a prior can only be judged at the optimum
@@ -144,7 +144,8 @@ def _with_learned_priors(
         state = best.states[tie[0]]
         memory: Any = memories[problem.coins[tie[0]].name]
         if memory.is_learned:
-            state = memory.learned(state, problem.counts(tie, best), priors_from_counts)
+            learn = learn_with(problem, best, tie[0])
+            state = memory.learned(state, problem.counts(tie, best), learn)
         by_tie.append(state)
     if all(state is best.states[tie[0]] for state, tie in zip(by_tie, problem.ties, strict=True)):
         return None

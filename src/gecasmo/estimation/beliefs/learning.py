@@ -6,12 +6,13 @@ row at the probabilities found. At the end every row gets its posterior mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.integrated import integrated
@@ -21,7 +22,10 @@ from gecasmo.estimation.beliefs.shared import Shared
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Table, TableState
+from gecasmo.forms.past import Past
 from gecasmo.forms.priors import Grouping, Priors, group_rows
+
+Integers = NDArray[np.int64]
 
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
@@ -158,6 +162,21 @@ class Beliefs:
         for number, state in shared.with_spreads(at.states, covariance).items():
             states[number] = state
         return replace(at, states=states)
+
+
+def learn_with(
+    problem: Problem, best: Evaluation, coin: int
+) -> Callable[[Priors, Integers, Past], Priors]:
+    """What learns the priors of a coin from a log that has a past."""
+
+    def learn(before: Priors, group: Integers, past: Past) -> Priors:
+        expectation = problem.expectation
+        n_buckets, factor = expectation.sample(PAGES)
+        weights, chosen = problem.weights(best.states), {coin: best.states[coin]}
+        likelihood = likelihoods_of(expectation, weights, chosen, n_buckets)[0]
+        return learned(likelihood, group, before, past, factor)
+
+    return learn
 
 
 def _prior_of(state: TableState, grouping: Grouping) -> Priors:

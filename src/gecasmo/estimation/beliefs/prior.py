@@ -13,8 +13,11 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.estimation.beliefs.bends import Bends, LogMoments
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import row_moments_of
+from gecasmo.estimation.beliefs.past import Hold
+from gecasmo.forms.past import Past
 from gecasmo.forms.priors import Level, Priors
 
 Floats = NDArray[np.float64]
@@ -31,16 +34,24 @@ _FARTHEST = 9.0  # the logit of a mean
 _REACH = np.log(2.5)
 
 
-def learned(likelihood: RowLikelihood, group: Integers, before: Priors) -> Priors:
+def learned(
+    likelihood: RowLikelihood,
+    group: Integers,
+    before: Priors,
+    past: Past | None = None,
+    factor: float = 1.0,
+) -> Priors:
     """Better priors than `before`, from the likelihood of every row; `group` has a number a row,
-    -1 for rows that do not count."""
+    -1 for rows that do not count. With a past, the likelihood is that of what came after it, which
+    has `factor` times as many rows as are known."""
     n_groups = len(before.logit)
     rows = np.flatnonzero((group >= 0) & likelihood.known)
+    n_known = len(rows)
     most = _MOST_ROWS if n_groups == 1 else _MOST_ROWS_IN_GROUPS
     rows = rows[:: max(1, -(-len(rows) // most))]
     if not len(rows):
         return before
-    learn = _Learning(likelihood, rows, group[rows], before)
+    learn = _Learning(likelihood, rows, group[rows], before, past, factor * n_known / len(rows))
     now = before
     for _ in range(8):
         last = now
@@ -51,32 +62,38 @@ def learned(likelihood: RowLikelihood, group: Integers, before: Priors) -> Prior
 
 
 class _Learning:
-    """Newton steps for the means and strengths of all groups at once."""
+    """Newton steps for the means and strengths of all groups at once.
+
+    Each of the rows stands for `scale` rows of the log; that only matters against a past.
+    """
 
     def __init__(
-        self, likelihood: RowLikelihood, rows: Integers, group: Integers, before: Priors
+        self,
+        likelihood: RowLikelihood,
+        rows: Integers,
+        group: Integers,
+        before: Priors,
+        past: Past | None,
+        scale: float,
     ) -> None:
         self.likelihood, self.rows, self.group, self.before = likelihood, rows, group, before
         self.n_groups = len(before.logit)
-        self.n = self._sums(np.ones(len(rows)))
+        self.scale = scale
+        self.past = None if past is None else past.rows.at(rows)
+        self.hold = None if past is None else Hold.of(past)
 
     def means(self, now: Priors) -> Priors:
         """A step for the logits of the means.
 
         Two rows of 1/2 are added to what is seen: where nothing tells a mean, it is 1/2.
         """
-        from scipy.special import digamma, polygamma
-
-        moments = row_moments_of(self.likelihood, self.rows, now.pseudo_counts(self.group))
-        s, m = now.strength, now.mean
-        a, b = s * m, s * (1 - m)
-        pull = self._sums(moments.log_p - moments.log_q) - self.n * (digamma(a) - digamma(b))
-        loose = self._sums(moments.var_p + moments.var_q - 2 * moments.covariance)
-        scale = s * m * (1 - m)
-        bend = scale**2 * (loose - self.n * (polygamma(1, a) + polygamma(1, b)))
-        bend += scale * (1 - 2 * m) * pull
-        slope = scale * pull + (1 - 2 * m) / self.n_groups
-        bend -= 2 * m * (1 - m) / self.n_groups
+        m = now.mean
+        slope, bend = self._bends(now).of_means()
+        if self.hold is None:
+            slope = slope + (1 - 2 * m) / self.n_groups
+            bend = bend - 2 * m * (1 - m) / self.n_groups
+        else:
+            slope, bend = self.hold.means(now, self.scale * slope, self.scale * bend)
         limit = 1.5 / np.sqrt(self.before.strength * m * (1 - m) + 0.25)
         logit, level = self._moved(now.logit, slope, bend, now.mean_level, self.before.logit, limit)
         return replace(now, logit=np.clip(logit, -_FARTHEST, _FARTHEST), mean_level=level)
@@ -87,24 +104,28 @@ class _Learning:
         They have a prior of their own, which a few dozen rows outweigh: rows that were flipped once
         each cannot tell a strength at all, and a handful of rows must not claim that all are alike.
         """
-        from scipy.special import digamma, polygamma
-
-        moments = row_moments_of(self.likelihood, self.rows, now.pseudo_counts(self.group))
-        s, m = now.strength, now.mean
-        a, b = s * m, s * (1 - m)
-        slope = a * (self._sums(moments.log_p) - self.n * (digamma(a) - digamma(s)))
-        slope += b * (self._sums(moments.log_q) - self.n * (digamma(b) - digamma(s)))
-        bend = a**2 * (self._sums(moments.var_p) - self.n * polygamma(1, a))
-        bend += b**2 * (self._sums(moments.var_q) - self.n * polygamma(1, b))
-        bend += 2 * a * b * self._sums(moments.covariance) + self.n * s**2 * polygamma(1, s)
-        bend += slope
-        slope -= (now.log_strength - _USUAL) / _UNSURE**2 / self.n_groups
-        bend -= 1 / _UNSURE**2 / self.n_groups
+        slope, bend = self._bends(now).of_strengths()
+        if self.hold is None:
+            slope = slope - (now.log_strength - _USUAL) / _UNSURE**2 / self.n_groups
+            bend = bend - 1 / _UNSURE**2 / self.n_groups
+        else:
+            slope, bend = self.hold.strengths(now, self.scale * slope, self.scale * bend)
         log_strength, level = self._moved(
             now.log_strength, slope, bend, now.strength_level, self.before.log_strength, _REACH
         )
         log_strength = np.clip(log_strength, _WEAKEST, _STRONGEST)
         return replace(now, log_strength=log_strength, strength_level=level)
+
+    def _bends(self, now: Priors) -> Bends:
+        prior = now.pseudo_counts(self.group)
+        if self.past is None:
+            groups = now.pseudo_counts(np.arange(self.n_groups))
+            before, share = LogMoments.of_beta(*groups).at(self.group), None
+        else:
+            prior = self.past.under(prior)
+            before, share = LogMoments.of_beta(*prior), self.past.share
+        after = LogMoments.of_rows(row_moments_of(self.likelihood, self.rows, prior))
+        return Bends(after, before, self.group, now, share)
 
     def _moved(
         self,
@@ -126,7 +147,3 @@ class _Learning:
         if self.n_groups > 1:
             level = level.updated(moved, -1 / bend)
         return moved, level
-
-    def _sums(self, values: Floats) -> Floats:
-        sums = np.bincount(self.group, weights=values, minlength=self.n_groups)
-        return sums.astype(np.float64)

@@ -219,9 +219,12 @@ class PartedBeliefs:
         told = list(driver)
         for number, state in spreads.items():
             place = self.problem.shared.index(number)
-            spread = np.full(len(driver[place].probability), np.nan)
-            spread[self.sample.index[number]] = state.spread
-            told[place] = replace(driver[place], spread=spread, centre=driver[place].probability)
+            own, index = driver[place], self.sample.index[number]
+            spread = np.full(len(own.probability), np.nan)
+            spread[index] = state.spread
+            found = np.zeros((2, len(spread)))  # rows that the sample has not met: no evidence
+            found[:, index] = state.evidence
+            told[place] = replace(own, spread=spread, centre=own.probability, evidence=found)
         return told
 
     def _with_shared(self, best: PartedEvaluation, shared: list[FormState]) -> PartedEvaluation:

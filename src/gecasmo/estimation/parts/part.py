@@ -37,20 +37,22 @@ class Part:
     typical: Mapping[int, Mapping[str, Floats]] = field(default_factory=dict)
 
 
-_KINDS = ("probability", "following", "centre", "spread")
+_KINDS = ("probability", "following", "centre", "spread", "worth")
 
 
 @dataclass(frozen=True)
 class Point:
     """Where the local coins of one part stand, and where an EM step takes them; by coin.
 
-    At the end of a fit also what is believed of each row, mean and standard deviation.
+    At the end of a fit also what is believed of each row: mean and standard deviation, and the
+    flips that all pages are worth with the prior, all else held.
     """
 
     probability: Mapping[int, Floats]
     following: Mapping[int, Floats]
     centre: Mapping[int, Floats] = field(default_factory=dict)
     spread: Mapping[int, Floats] = field(default_factory=dict)
+    worth: Mapping[int, Floats] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Floats]:
         """All arrays by name, as they are stored."""

@@ -24,6 +24,7 @@ from gecasmo.estimation.steps import (
     squared_distance,
 )
 from gecasmo.forms import TableState
+from gecasmo.forms.evidence import evidence, worth_of
 from gecasmo.forms.priors import Grouping
 
 Floats = NDArray[np.float64]
@@ -87,6 +88,7 @@ def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
         probability,
         {number: np.asarray(state.centre) for number, state in wide.items()},
         {number: np.asarray(state.spread) for number, state in wide.items()},
+        {number: worth_of(state) for number, state in wide.items()},
     )
     return point, answered(part, wide, counts)
 
@@ -99,9 +101,10 @@ def finished(part: Part, points: Points, task: Task) -> tuple[dict[int, TableSta
     point = points[task.recipe.of]
     for number in states:
         if number in point.spread:
-            states[number] = replace(
+            state = replace(
                 states[number], centre=point.centre[number], spread=point.spread[number]
             )
+            states[number] = replace(state, evidence=evidence(state, point.worth[number]))
     return states, counts
 
 

@@ -1,0 +1,144 @@
+"""Days on which most rows are hardly flipped: what is not seen tells nothing of a prior."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from gecasmo import DBN, ClickLog, read_log
+from gecasmo.estimation.beliefs.bends import Bends, LogMoments
+from gecasmo.forms.past import Past, RowPast
+from gecasmo.forms.priors import Priors
+
+
+def zipf_day(n_pages: int, seed: int) -> ClickLog:
+    """A few queries are frequent and most are rare; satisfaction has no shape that a Beta has."""
+    rng = np.random.default_rng(seed)
+    query = rng.zipf(1.3, n_pages) % 800
+    docs = (np.arange(6)[None, :] + rng.integers(0, 9, (n_pages, 1))) % 14
+    pair = query[:, None] * 31 + docs
+    attraction = pair * 2654435761 % 1000 / 2000
+    satisfaction = pair * 40503 % 1000 / 1000
+    alive, click = np.ones(n_pages, bool), np.zeros((n_pages, 6), bool)
+    for place in range(6):
+        click[:, place] = alive & (rng.random(n_pages) < attraction[:, place])
+        alive &= ~(click[:, place] & (rng.random(n_pages) < satisfaction[:, place]))
+        alive &= rng.random(n_pages) < 0.9
+    return read_log(
+        pl.DataFrame(
+            {
+                "session": np.repeat(np.arange(n_pages) + seed * 100_000, 6),
+                "query": np.repeat(query, 6),
+                "doc": docs.ravel(),
+                "rank": np.tile(np.arange(1, 7), n_pages),
+                "click": click.ravel(),
+            }
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def days():
+    return zipf_day(6_000, 1), zipf_day(3_000, 2), zipf_day(3_000, 3)
+
+
+@pytest.fixture(scope="module")
+def first(days):
+    return DBN().fit(days[0], progress=False)
+
+
+def strength(model, coin):
+    return float(model.states_[coin].priors.strength[0])
+
+
+def test_priors_stay_what_they_are_on_sparse_days(days, first):
+    model = first.copy()
+    for seed in range(2, 6):
+        model.update(zipf_day(3_000, seed), 0.98, progress=False)
+    for coin in ("attraction", "satisfaction"):
+        # Four days of half the size cannot turn over what the first one has found.
+        assert 0.5 < strength(model, coin) / strength(first, coin) < 2
+        found = model.parameters[coin]["probability"].to_numpy()
+        assert found.min() > 0
+        assert found.max() < 1
+
+
+def test_an_update_is_worth_as_much_as_a_fit_of_both(days, first):
+    both = pl.concat(
+        [
+            pl.DataFrame([log.column(n) for n in ("session", "query", "doc", "rank", "click")])
+            for log in days[:2]
+        ]
+    )
+    whole = DBN().fit(read_log(both), progress=False)
+    model = first.copy().update(days[1], 1.0, progress=False)
+    assert whole.score(days[2]) - model.score(days[2]) < 0.003
+    assert model.score(days[2]) > first.score(days[2])
+
+
+def test_a_model_with_rows_in_files_remembers_the_same(days, first, tmp_path):
+    stored = ClickLog.ingest([days[0]], tmp_path / "first.gclog", progress=False)
+    model = DBN().fit(stored, progress=False)
+    model.update(days[1], 0.9, progress=False)
+    other = first.copy().update(days[1], 0.9, progress=False)
+    for coin in ("attraction", "satisfaction", "continuation"):
+        keys = list(model.keys[coin])
+        a, b = model.estimates(coin), other.estimates(coin)
+        if keys:
+            a, b = a.sort(keys), b.sort(keys)
+        off = (a["probability"] - b["probability"]) / b["spread"]
+        # Their first fits differ by as much: priors come from a climb that stopped elsewhere.
+        assert float(off.abs().max()) < 0.05
+        np.testing.assert_allclose(a["spread"], b["spread"], rtol=0.05)
+
+
+def test_what_is_taken_from_a_prior_is_a_share_of_it():
+    prior = np.array([[2.0, 2.0], [1.0, 1.0]])
+    past = RowPast.of(np.array([[-1.5, 3.0], [0.5, -2.0]]), prior)
+    np.testing.assert_allclose(past.under(prior), [[0.5, 5.0], [1.5, 0.01]])
+    np.testing.assert_allclose(past.under(prior / 10), [[0.05, 3.2], [0.6, 0.001]])
+    np.testing.assert_allclose(past.at(np.array([-1, 0])).under(prior)[:, 0], prior[:, 0])
+
+
+def test_bends_are_derivatives_of_the_integrated_likelihood():
+    """Against differences of log B(a + h, b + t) - log B(a, b)."""
+    from scipy.special import betaln
+
+    rng = np.random.default_rng(4)
+    n_rows, n_groups = 40, 3
+    group = rng.integers(0, n_groups, n_rows)
+    heads, tails = rng.gamma(1.0, 2.0, (2, n_rows))
+    share, added = rng.uniform(0.2, 1.0, (2, n_rows)), rng.gamma(1.0, 1.0, (2, n_rows))
+    priors = Priors(rng.normal(size=n_groups), rng.normal(1.0, 0.5, n_groups))
+
+    def likelihood(priors):
+        a, b = share * priors.pseudo_counts(group) + added
+        rows = betaln(a + heads, b + tails) - betaln(a, b)
+        return np.bincount(group, rows, n_groups)
+
+    def moved(by, name):
+        values = {"logit": priors.logit, "log_strength": priors.log_strength}
+        return Priors(**(values | {name: values[name] + by}))
+
+    prior = share * priors.pseudo_counts(group) + added
+    after = LogMoments.of_beta(prior[0] + heads, prior[1] + tails)
+    bends = Bends(after, LogMoments.of_beta(*prior), group, priors, share)
+    step = 1e-3
+    for name, (slope, bend) in {
+        "logit": bends.of_means(),
+        "log_strength": bends.of_strengths(),
+    }.items():
+        up, here, down = (likelihood(moved(by, name)) for by in (step, 0.0, -step))
+        np.testing.assert_allclose(slope, (up - down) / (2 * step), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(bend, (up + down - 2 * here) / step**2, rtol=1e-3, atol=1e-5)
+
+
+def test_a_past_without_rows_holds_nothing():
+    from gecasmo.estimation.beliefs.past import Hold
+
+    nothing = np.zeros((2, 0))
+    past = Past(
+        Priors.vague(1), nothing, np.zeros(0, np.int64), np.zeros(1), RowPast(nothing, nothing)
+    )
+    hold = Hold.of(past)
+    slope, bend = hold.means(Priors.vague(1), np.array([2.0]), np.array([-3.0]))
+    np.testing.assert_allclose([slope[0], bend[0]], [2.0, -3.0])
