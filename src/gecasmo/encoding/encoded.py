@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ class EncodedLog:
     def n_results(self) -> int:
         return len(self.obs)
 
-    @property
+    @cached_property  # every run of a kernel asks for it
     def max_length(self) -> int:
         return int(np.diff(self.obs_start).max(initial=1))
 

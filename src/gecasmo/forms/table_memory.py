@@ -81,18 +81,18 @@ class TableMemory:
         group = self.grouping.number[self.union.place]
         if state.is_fixed is not None:
             group = np.where(state.is_fixed, -1, group)
-        after = learn(self.priors, group, self._past_of_priors(counts))
-        if after.is_close(self.priors, _TOLERANCE):
-            return state
+        before, after = self.priors, learn(self.priors, group, self._past_of_priors(counts))
+        # Small moves count as well: they add up from day to day.
         self.priors = after
         self.prior = self._prior()
-        otherwise = float(after.mean[self.grouping.number].mean())
+        if after.is_close(before, _TOLERANCE):
+            return state
         # Where the climb ended it begins again, under the new prior.
         return replace(
             state,
             pseudo=self._pseudo(),
             priors=after,
-            otherwise=otherwise,
+            otherwise=self._otherwise(),
             spread=None,
             centre=None,
             evidence=None,
@@ -113,6 +113,8 @@ class TableMemory:
         after = replace(
             state,
             rows=self.rows,
+            priors=self.priors,
+            otherwise=self._otherwise(),
             probability=self._probability(state, evidence),
             is_fixed=None if state.is_fixed is None else self.original.is_given(self.rows),
             pseudo=self.prior if self.is_learned else self.original.pseudo_counts,
@@ -167,6 +169,12 @@ class TableMemory:
         if self.priors is None or self.grouping is None:
             return np.repeat(np.array(self.original.pseudo_counts)[:, None], len(self.rows), axis=1)
         return self.priors.pseudo_counts(self.grouping.number)
+
+    def _otherwise(self) -> float:
+        """What unknown rows are."""
+        if self.priors is None or self.grouping is None:
+            return self.before.otherwise
+        return float(self.priors.mean[self.grouping.number].mean())
 
     def _grouping_of_new(self) -> Grouping | None:
         if self.grouping is None:
