@@ -165,6 +165,11 @@ def test_completion_of_names(line: str, words: str) -> None:
             "Perhaps another key: --key a=doc --key b=doc",
         ),
         ("Table(fixed={1: 1.0}, key='doc')", "Table(fixed={1: 1.0}, key='doc')"),
+        ("EM(tol=0) stays, (tol=0) does not", "EM(tol=0) stays, (--tol 0) does not"),
+        ("a larger disk with checkpoint=.", "a larger disk with --checkpoint."),
+        ("checkpoint= is for stored logs", "--checkpoint is for stored logs"),
+        ("with fit(log, method, start=model).", "with `gecasmo fit MODEL LOG --start FIT`."),
+        ("so far; go on with fit(log, start=model).", "so far; go on with --start FIT."),
     ],
 )
 def test_messages_name_flags(text: str, words: str) -> None:

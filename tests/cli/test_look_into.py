@@ -125,7 +125,7 @@ def test_one_output_for_two_results(fit_file: Path, log_file: Path) -> None:
 
 
 def test_nothing_half_written(folder: Path, fit_file: Path, log_file: Path) -> None:
-    assert "ends in" in fail("simulate", fit_file, log_file, "-o", "clicks.xlsx")
+    assert "that end in" in fail("simulate", fit_file, log_file, "-o", "clicks.xlsx")
     assert "there is no folder" in fail("simulate", fit_file, log_file, "-o", "no/clicks.csv")
     assert list(folder.iterdir()) == []
 

@@ -14,7 +14,7 @@ from spark_sessions import started
 
 from gecasmo import DBN, EM, read_log
 from gecasmo import spark as on_spark
-from gecasmo.spark import running
+from gecasmo.spark.checkpoints import Checkpoints
 from gecasmo.spark.running import SparkParts
 from gecasmo.spark.working import pass_over
 
@@ -99,7 +99,7 @@ def test_who_is_killed_in_the_middle_of_an_iteration_changes_nothing(
     seen = tmp_path / "killed"
     monkeypatch.setattr(SparkParts, "work", staticmethod(killing(who, at, seen)))
     if not has_folder:  # then points are kept by two executors
-        monkeypatch.setattr(running, "has_checkpoints", lambda context: False)
+        monkeypatch.setattr(Checkpoints, "_find", lambda self: False)
     found = fitted(cluster, clicks_file)
     assert not Path(f"/proc/{seen.read_text()}/cwd").exists()  # it is dead indeed
     for coin, table in undisturbed.parameters.items():

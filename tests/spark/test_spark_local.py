@@ -17,6 +17,7 @@ from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Logistic, Parameter, Table,
 from gecasmo import spark as on_spark
 from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms.parted_table import PartedTable
+from gecasmo.spark.checkpoints import take_back
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
@@ -221,6 +222,24 @@ def test_the_page_about_scale_runs(
     exec(compile(program, str(page), "exec"), {"EM": EM})
     assert "conditional" in capsys.readouterr().out
     assert len(pl.read_parquet(tmp_path / "judgments" / "*.parquet")) > 0
+
+
+def test_a_fit_leaves_nothing_in_the_temporary_folder(
+    spark: Any, frame: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    take_back(spark.sparkContext)  # the page about scale names a folder
+    assert spark.sparkContext.getCheckpointDir() is None
+    made = []
+    set_folder = spark.sparkContext.setCheckpointDir
+    monkeypatch.setattr(
+        spark.sparkContext, "setCheckpointDir", lambda path: made.append(path) or set_folder(path)
+    )
+    for number in (1, 2):
+        on_spark.fit(DBN(), frame, method=STEPS, checkpoint_every=2, progress=False)
+        assert len(made) == number
+        assert spark.sparkContext.getCheckpointDir() is None
+        assert not list(tmp_path.iterdir())
 
 
 def test_what_is_wrong_with_a_log_is_told_by_the_driver(frame: Any) -> None:

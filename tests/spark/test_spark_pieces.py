@@ -22,7 +22,6 @@ from gecasmo import DBN, EM, UBM, Fixed, Table, read_log
 from gecasmo.errors import (
     ClickLogError,
     GecasmoError,
-    GecasmoWarning,
     ImpossibleSessionError,
     SavedModelError,
 )
@@ -41,7 +40,7 @@ from gecasmo.spark.needs import SparkError, require_frame, require_spark
 from gecasmo.spark.parts import tell_notes
 from gecasmo.spark.points import points_from_bytes, points_to_bytes
 from gecasmo.spark.results import Results, check_probe
-from gecasmo.spark.running import Answers, check_every, has_checkpoints
+from gecasmo.spark.running import Answers, check_every
 from gecasmo.spark.sampling import first_pages
 from gecasmo.spark.shipping import ShippedModel, columns_read
 from gecasmo.spark.telling import ToldByExecutor, found_in, hearing, marked, telling
@@ -212,29 +211,6 @@ def test_errors_that_the_driver_does_not_know_are_told_by_their_words() -> None:
     told = found_in(text)
     assert type(told) is SparkError
     assert str(told) == "odd"
-
-
-class FakeContext:
-    """As much of a SparkContext as is asked where checkpoints go."""
-
-    def __init__(self, master: str) -> None:
-        self.master, self.folder = master, None
-
-    def getCheckpointDir(self) -> str | None:
-        return self.folder
-
-    def setCheckpointDir(self, folder: Any) -> None:
-        self.folder = folder
-
-
-def test_where_checkpoints_go() -> None:
-    alone = FakeContext("local[2]")
-    assert has_checkpoints(alone)
-    assert alone.folder is not None
-    assert Path(alone.folder).is_dir()
-    assert has_checkpoints(alone)
-    with pytest.warns(GecasmoWarning, match="survives the loss of one of them"):
-        assert not has_checkpoints(FakeContext("yarn"))
 
 
 # -- what must be there ------------------------------------------------------------------------

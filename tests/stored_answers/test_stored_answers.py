@@ -105,8 +105,10 @@ def test_predictions_are_not_put_anywhere(model, store, tmp_path):
     with pytest.raises(ModelError, match="choose 'conditional' or 'marginal'"):
         model.predict(store, tmp_path / "x.parquet", kind="posterior")
     (tmp_path / "there").mkdir()
-    with pytest.raises(GecasmoError, match="is there already"):
+    (tmp_path / "there" / "thesis.txt").write_text("x")
+    with pytest.raises(GecasmoError, match="with other files than predictions"):
         model.predict(store, tmp_path / "there")
+    assert (tmp_path / "there" / "thesis.txt").exists()
     with pytest.raises(GecasmoError, match="there is no folder"):
         model.predict(store, tmp_path / "no" / "x.parquet")
 

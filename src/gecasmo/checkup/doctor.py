@@ -24,6 +24,7 @@ from gecasmo.checkup.words import counted
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+from gecasmo.model.simulating import shown_pages
 from gecasmo.model.streaming import Partitioned, in_memory, is_stored, some_partitions
 
 Tell = Callable[[str], None]
@@ -103,8 +104,10 @@ def _sampled(
     """Some queries of a stored log, with all their pages, and a remark that says so."""
     view = model if model is not None and model.is_fitted else None
     view, pages = some_partitions(view, log, STORED_PAGES, seed)
+    # What is counted here are pages as they were shown.
+    pages = shown_pages(pages, 5 * STORED_PAGES)
     part = Part()
-    n_pages = int(getattr(log, "n_pages", pages.n_sessions))
+    n_pages = int(getattr(log, "n_sessions", pages.n_sessions))
     if pages.n_sessions < n_pages:
         part.add(
             "info",

@@ -97,8 +97,12 @@ def compare(
     if target is not None:
         table_format(target)
     chosen = [find_model(name) for name in models]
-    read = reading.read(log, output)
-    tested = None if heldout is None else reading.read(heldout, output).log
+    instead = (
+        "Compare on some of the files that were ingested, or fit each model with `gecasmo fit` and "
+        "score it on other pages with `gecasmo evaluate`, which take stored logs."
+    )
+    read = reading.read(log, output, instead=instead)
+    tested = None if heldout is None else reading.read(heldout, output, instead=instead).log
     with comparing_bar(output, tol) as (tell, show):
         found = compare_models(
             read.log,

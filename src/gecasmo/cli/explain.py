@@ -44,7 +44,11 @@ def explain(
     from gecasmo.cli.loading import load_fit
 
     model = load_fit(fit)
-    read = reading.read(log, output)
+    read = reading.read(
+        log,
+        output,
+        instead="Give it a file that was ingested and has the page, or one with this page only.",
+    )
     page = read.log.take([_place(read.log, which)])
     story = story_frame(model, page)
     data = {

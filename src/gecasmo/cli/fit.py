@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,6 +17,7 @@ from gecasmo.cli.drawing import Plotting
 from gecasmo.cli.exits import INTERRUPTED, NOT_CONVERGED
 from gecasmo.cli.output import Output
 from gecasmo.cli.reading import Reading
+from gecasmo.cli.streams import write_remark
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,7 +81,8 @@ def fit(
         typer.Option(
             "--checkpoint",
             metavar="FOLDER",
-            help="For a stored log: where the fit keeps its progress, to go on after a kill.",
+            help="For a stored log: where the fit keeps its progress, so that the same command "
+            "goes on after a kill. Not needed any more when the fit is written.",
         ),
     ] = None,
 ) -> None:
@@ -113,8 +118,14 @@ def fit(
     begun = None if start is None else load_fit(start)
     read = reading.read_any(log, output)
     began = time.perf_counter()
-    with fit_bar(output, chosen.name, tol) as bar:
-        method = WatchedEM(max_iter=max_iter, tol=tol, seed=seed, show=bar.show if bar else None)
+    with _saying_how_to_go_on(checkpoint), fit_bar(output, chosen.name, tol) as bar:
+        method = WatchedEM(
+            max_iter=max_iter,
+            tol=tol,
+            seed=seed,
+            show=bar.show if bar else None,
+            is_kept=checkpoint is not None,
+        )
         chosen.fit(
             read.log,
             method,
@@ -136,10 +147,27 @@ def fit(
     }
     output.summarise(facts, *_summary(chosen, facts))
     assert chosen.report_ is not None
+    if checkpoint is not None and not chosen.report_.interrupted:
+        output.say(f"{checkpoint} can be removed: {target} has everything.")
     if chosen.report_.interrupted:
         raise typer.Exit(INTERRUPTED)
     if not chosen.report_.converged and tol > 0:
         raise typer.Exit(NOT_CONVERGED)
+
+
+@contextmanager
+def _saying_how_to_go_on(checkpoint: str | None) -> Iterator[None]:
+    """Say what a fit leaves that was interrupted before there was anything to write."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if checkpoint is None or not Path(checkpoint).expanduser().is_dir():
+            raise
+        write_remark(
+            f"Interrupted. The same command goes on from {checkpoint}; keep that folder until the "
+            "fit is written, or remove it to give up."
+        )
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def fit_facts(model: Model, log: ClickLog | StoredLog) -> dict[str, Any]:
@@ -149,7 +177,7 @@ def fit_facts(model: Model, log: ClickLog | StoredLog) -> dict[str, Any]:
     return {
         "model": model.name,
         "sessions": report.n_sessions,
-        "results": log.n_results,
+        "results": n_results(log),
         "log_likelihood": report.log_likelihood,
         "log_likelihood_per_session": report.log_likelihood / max(report.total_weight, 1e-300),
         "iterations": report.history[-1].iteration,
@@ -159,6 +187,11 @@ def fit_facts(model: Model, log: ClickLog | StoredLog) -> dict[str, Any]:
         "floored_results": report.n_floored,
         "coins": coin_frame(model),
     }
+
+
+def n_results(log: ClickLog | StoredLog) -> int:
+    """The results of a log; where equal pages are stored once, those of its source."""
+    return getattr(log, "n_source_results", log.n_results)
 
 
 def coin_frame(model: Model) -> pl.DataFrame:

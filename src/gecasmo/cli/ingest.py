@@ -6,14 +6,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gecasmo.cli.arguments import LogArgument
 from gecasmo.cli.bundles import bundled
+from gecasmo.cli.exits import INTERRUPTED
 from gecasmo.cli.output import Output
 from gecasmo.cli.reading import ROLES, Reading, _names, guess
+from gecasmo.cli.streams import write_remark
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -34,7 +37,12 @@ def ingest(
     reading: Reading,
     output: Output,
     memory: Annotated[
-        str, typer.Option("--memory", metavar="AMOUNT", help="The most memory, such as 500MB.")
+        str,
+        typer.Option(
+            "--memory",
+            metavar="AMOUNT",
+            help="About the most memory, beside 100 MB; 64MB at least.",
+        ),
     ] = "4GB",
     keep: Annotated[
         list[str] | None,
@@ -75,12 +83,20 @@ def ingest(
 
     [cyan]gecasmo ingest clicks.csv.gz -o big.gclog --doc url --keep device,country[/cyan]
 
-    Interrupted, or killed? The same command goes on where it was.
+    Interrupted, or killed? The same command goes on where it was; --memory may be another one, but
+    partitions stay as many as the first planned.
     """
-    from gecasmo.errors import ClickLogWarning
+    from gecasmo.cli.reading import is_stored_log
+    from gecasmo.cli.wording import in_flags
+    from gecasmo.cli.writing import check_parent
+    from gecasmo.errors import ClickLogWarning, GecasmoError
     from gecasmo.logs.peeking import peek
     from gecasmo.logs.store.ingesting import ingest as store
 
+    if is_stored_log(log):
+        raise GecasmoError(f"{log} is a stored log already, which other commands take as it is.")
+    place = Path(target).expanduser()
+    check_parent(place, target)
     roles: dict[str, Any] = {
         role: _names(role, value) for role in ROLES if (value := getattr(reading, role)) is not None
     }
@@ -91,7 +107,11 @@ def ingest(
         flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
         output.say(f"{log}: columns guessed by their names: {flags}")
     began = time.perf_counter()
-    with ingest_bar(output) as tell, warnings.catch_warnings():
+    with (
+        _saying_how_to_go_on(place, log, resume),
+        ingest_bar(output) as tell,
+        warnings.catch_warnings(),
+    ):
         # It would point to log.notes; here they are told one by one.
         warnings.simplefilter("ignore", ClickLogWarning)
         stored = store(
@@ -111,18 +131,38 @@ def ingest(
     seconds = time.perf_counter() - began
     for note in stored.notes:
         if note.kind.endswith("not kept"):
-            output.say(note.what)
+            output.say(in_flags(note.what))
         else:
             warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
     facts = {**_facts(stored), "seconds": seconds, "written": target}
     output.summarise(facts, f"{stored!r}\nWritten to {target} in {seconds:.1f} seconds.")
 
 
+@contextmanager
+def _saying_how_to_go_on(target: Path, log: str, resume: bool) -> Iterator[None]:
+    """Say what an interrupted ingest leaves, and what to do with it."""
+    from gecasmo.cli.writing import PIPE
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        begun = target.with_name(f"{target.name}.part")
+        if not begun.is_dir() or log == PIPE:
+            raise
+        how = "The same command" if resume else "The same command without --no-resume"
+        write_remark(
+            f"Interrupted. {how} goes on where it was; what is done so far is in {begun}. To give "
+            "up, remove that folder."
+        )
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def _facts(log: StoredLog) -> dict[str, Any]:
     return {
         "sessions": log.n_sessions,
-        "pages": log.n_pages,
-        "results": log.n_results,
+        "results": log.n_source_results,
+        "stored_pages": log.n_pages,
+        "stored_results": log.n_results,
         "queries": log.n_queries,
         "pairs": log.n_pairs,
         "clicks": log.n_clicks,

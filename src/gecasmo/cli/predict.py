@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -31,8 +32,9 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to, as Parquet. A name without .parquet becomes a folder, with a file for "
-            "each partition of a stored log.",
+            help="Where to: .parquet, .csv, .tsv or .jsonl. Another name becomes a folder, with a "
+            "Parquet file for each partition of a stored log. What predict wrote before is "
+            "replaced.",
         ),
     ],
     reading: Reading,
@@ -52,14 +54,20 @@ def predict(
     [cyan]gecasmo predict dbn.fit clicks.parquet -o predicted.parquet[/cyan]
 
     [cyan]gecasmo predict dbn.fit big.gclog -o predicted --kind marginal[/cyan]
+
+    Of a stored log whose equal pages are stored once, there is a row for each stored result, and
+    [cyan]weight[/cyan] says how often its page occurred.
     """
     from gecasmo.cli.loading import load_fit
-    from gecasmo.cli.writing import PIPE, check_target
+    from gecasmo.cli.writing import PIPE, check_parent
     from gecasmo.errors import GecasmoError
+    from gecasmo.model.predicting import check_place
 
     if target == PIPE:
-        raise GecasmoError("--output -: Parquet is not for a pipe; name a file.")
-    check_target(target)
+        raise GecasmoError("--output -: predictions are not for a pipe; name a file.")
+    place = Path(target).expanduser()
+    check_place(place)
+    check_parent(place, target)
     model = load_fit(fit)
     read = reading.read_any(log, output)
     with output.working(f"Predicting with {model.name}"):
@@ -68,6 +76,7 @@ def predict(
         "model": model.name,
         "kind": kind.value,
         "results": written.n_results,
+        "rows": written.n_rows,
         "left_out_sessions": written.n_left_out,
         "written": target,
         "reading": read.facts,

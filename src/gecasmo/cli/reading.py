@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 _PANEL = "How to read the log"
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
+_OF_FILES = "Give it the files that were ingested, or some of them."
+
+
+def is_stored_log(source: str) -> bool:
+    """Whether LOG on the command line is the folder of a stored log."""
+    from gecasmo.logs.store.manifest import FORMAT, NAME
+
+    manifest = Path(source).expanduser() / NAME
+    # A fit can be a folder with a manifest, too, and people mix up arguments.
+    return manifest.is_file() and FORMAT.encode() in manifest.read_bytes()
 
 
 def _complete_format(incomplete: str) -> list[tuple[str, str]]:
@@ -67,15 +77,29 @@ class Reading:
         ),
     ] = None
 
-    def read(self, source: str, output: Output, *, clicks: bool = True, notes: bool = True) -> Read:
+    def read(
+        self,
+        source: str,
+        output: Output,
+        *,
+        clicks: bool = True,
+        notes: bool = True,
+        instead: str = "",
+    ) -> Read:
         """The log; what was guessed and what the reader met is told on standard error.
 
         `clicks=False` also reads pages without clicks; `notes=False` is for who tells
-        himself what the reader met.
+        himself what the reader met; `instead` is what to do with a stored log, which is refused.
         """
         from gecasmo import read_log
+        from gecasmo.errors import GecasmoError
         from gecasmo.logs.peeking import peek
 
+        if is_stored_log(source):
+            raise GecasmoError(
+                f"{source} is a stored log, and this command takes logs that fit into memory. "
+                f"{instead or _OF_FILES}"
+            )
         roles = {
             role: _names(role, value)
             for role in ROLES
@@ -107,10 +131,7 @@ class Reading:
         self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
     ) -> ReadAny:
         """The same, for commands that also take a stored log, which is only opened."""
-        from gecasmo.logs.store.manifest import NAME
-
-        path = Path(source).expanduser()
-        if not (path.is_dir() and (path / NAME).is_file()):
+        if not is_stored_log(source):
             read = self.read(source, output, clicks=clicks, notes=notes)
             return ReadAny(read.log, read.facts)
         from gecasmo.errors import GecasmoError
@@ -121,7 +142,7 @@ class Reading:
             raise GecasmoError(
                 f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
             )
-        log = open_log(path)
+        log = open_log(Path(source).expanduser())
         return ReadAny(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
 
 

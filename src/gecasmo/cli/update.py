@@ -60,7 +60,13 @@ def update(
         raise GecasmoError("A fitted model is no text for a pipe: name a file with --output.")
     check_target(target)
     model = load_fit(fit)
-    read = reading.read(log, output)
+    read = reading.read(
+        log,
+        output,
+        instead="Give it the files that were ingested, some at a time; or begin a new fit at the "
+        f"parameters of this one, which forgets old pages: `gecasmo fit MODEL {log} -o FILE "
+        f"--start {fit}`.",
+    )
     began = time.perf_counter()
     with fit_bar(output, model.name, tol) as bar:
         method = WatchedEM(max_iter=max_iter, tol=tol, show=bar.show if bar else None)

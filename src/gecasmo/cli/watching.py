@@ -24,13 +24,23 @@ Tell = Callable[[str, int, int], None]  # words, steps done, steps in all
 
 @dataclass(frozen=True)
 class WatchedEM(EM):
-    """EM that tells `show` how it goes, whoever calls it."""
+    """EM that tells `show` how it goes, whoever calls it.
+
+    `is_kept` says that its progress is in a checkpoint folder, from which a fit goes on better than
+    from the parameters that it had.
+    """
 
     show: Progress | None = field(default=None, repr=False, compare=False)
+    is_kept: bool = field(default=False, repr=False, compare=False)
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         """Maximise the objective of a problem."""
         return super().solve(problem, self.show or progress)
+
+    def report(self, solution: Solution, problem: Problem) -> None:
+        """Warn of an end that is none."""
+        if not (self.is_kept and solution.interrupted):
+            super().report(solution, problem)
 
 
 class FitBar:

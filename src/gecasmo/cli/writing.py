@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +29,24 @@ def check_target(path: str | None, flag: str = "--output") -> None:
     target = Path(path).expanduser()
     if target.is_dir():
         raise GecasmoError(f"{flag} {path}: that is a folder; name a file.")
-    if not target.absolute().parent.is_dir():
+    check_parent(target, path, flag)
+
+
+def check_parent(target: Path, path: str, flag: str = "--output") -> None:
+    """Refuse a place whose folder is not there, or takes no files."""
+    folder = target.absolute().parent
+    if not folder.is_dir():
         raise GecasmoError(f"{flag} {path}: there is no folder {target.parent}.")
+    # Permissions do not tell of disks that are read-only, so a file is really made.
+    trial = folder / f".gecasmo-{uuid.uuid4().hex}"
+    try:
+        trial.touch()
+        trial.unlink()
+    except OSError as problem:
+        raise GecasmoError(
+            f"{flag} {path}: the folder {target.parent} cannot be written to: "
+            f"{problem.strerror or problem}."
+        ) from None
 
 
 def check_pipe(path: str | None, output: Output) -> None:

@@ -8,13 +8,11 @@ import shutil
 import tempfile
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gecasmo.errors import CheckpointError, ModelError
 from gecasmo.files import whole_file
-
-if TYPE_CHECKING:
-    pass
+from gecasmo.model.fit_identity import Identity, differences
 
 _WORDS = "fit.json"
 
@@ -31,18 +29,26 @@ class FitFolder:
     identity : what the fit is of; another one is refused
     """
 
-    def __init__(self, path: Any, beside: Path, identity: str) -> None:
+    def __init__(self, path: Any, beside: Path, identity: Identity) -> None:
         self.is_kept = path is not None
         self.path = _temporary_folder(beside) if path is None else Path(path).expanduser()
         if not self.is_kept:
             weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
         self.words: dict[str, Any] = {"fit": identity}
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(
+                f"{self.path} is a file. A fit keeps its progress in a folder: name one that does "
+                "not exist yet, or that a fit has made."
+            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise CheckpointError(f"{self.path} cannot be made: {problem.strerror}.") from None
-        self._refuse_strangers()
-        self._lock()
+        try:
+            self._refuse_strangers()
+            self._lock()
+        except OSError as problem:
+            raise CheckpointError(f"{self.path} cannot be used: {problem.strerror}.") from None
         self._go_on(identity)
 
     def _refuse_strangers(self) -> None:
@@ -83,20 +89,20 @@ class FitFolder:
             )
         return {**self.__dict__, "_locked": None}
 
-    def _go_on(self, identity: str) -> None:
+    def _go_on(self, identity: Identity) -> None:
         words = self.path / _WORDS
         if not words.exists():
             self.note()
             return
         try:
             self.words = json.loads(words.read_bytes())
-            known = self.words["fit"]
+            different = differences(dict(self.words["fit"]), identity)
         except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointError(f"{words} is damaged. Remove {self.path}.") from None
-        if known != identity:
+        if different:
             raise CheckpointError(
-                f"{self.path} belongs to another fit: the log, the model, the method or a setting "
-                "differs. Name another folder, or remove it."
+                f"{self.path} belongs to another fit. What differs: {'; '.join(different)}. Name "
+                "another folder, or remove it."
             )
 
     def note(self, **words: Any) -> None:

@@ -25,19 +25,67 @@ if TYPE_CHECKING:
 _DEEPEST = 12
 
 
-def identity_of(model: Model, log: StoredLog, start: Model | None, **settings: Any) -> str:
-    """A number for a fit."""
+# What makes a fit, by name; each as it is written if that is short, and else as a digest.
+Identity = dict[str, str]
+_SHORT = 40
+
+
+def identity_of(model: Model, log: StoredLog, start: Model | None, **settings: Any) -> Identity:
+    """What makes a fit this one."""
+    begun = None if start is None else (start.forms, start.states(whole=False))
+    identity = {
+        "the log": _told(log.fingerprint),
+        "the model": _told(automaton_json.to_data(model.counting_structure.traced)),
+        "what it starts from": _told(begun),
+    }
+    for coin, form in model.forms.items():
+        identity[f"the key of '{coin}'"] = _told(model.keys[coin])
+        identity[f"the form of '{coin}'"] = _told(form)
+    for coin, features in model.features_.items():
+        identity[f"the features of '{coin}'"] = _told(features)
+    for name, value in settings.items():
+        identity |= _options(name, value)
+    return identity
+
+
+def differences(before: Identity, now: Identity) -> list[str]:
+    """What differs between two fits, in words."""
+    if before.get("the model") != now.get("the model"):
+        return ["the model"]  # its coins then differ, too
+    words = []
+    for name in dict.fromkeys([*before, *now]):
+        then, today = before.get(name), now.get(name)
+        if then == today:
+            continue
+        if then is None or today is None or not (_is_short(then) and _is_short(today)):
+            words.append(name)
+        else:
+            words.append(f"{name}={then} then and {name}={today} now")
+    return words
+
+
+def _options(name: str, value: Any) -> Identity:
+    """A setting; of a method, each of its options."""
+    if not is_dataclass(value):
+        return {name: _told(value)}
+    # What merely watches a fit does not count.
+    compared = [field.name for field in fields(value) if field.compare]
+    options = {option: _told(getattr(value, option)) for option in compared}
+    return {name: type(value).__name__, **options}
+
+
+def _told(value: Any) -> str:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        text = repr(value)
+        if _is_short(text):
+            return text
     told = _Telling()
-    told.value(log.fingerprint)
-    told.value(automaton_json.to_data(model.counting_structure.traced))
-    told.value(model.keys)
-    told.value(model.forms)
-    told.value(model.features_)
-    if start is not None:
-        told.value(start.forms)
-        told.value(start.states(whole=False))
-    told.value(settings)
+    told.value(value)
     return told.digest.hexdigest()
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= _SHORT
 
 
 class _Telling:

@@ -176,7 +176,8 @@ class Builder:
                     "nothing is left to fit."
                 )
             return self._make(None)
-        self.n_floored = int(missing.sum())
+        weight = self.log.weight[self.log.page[missing]]
+        self.n_floored = round(float(weight.sum())) if self.log.is_folded else len(weight)
         return self._make(missing)
 
     def _at_start(self, problem: Problem) -> Counts:

@@ -23,7 +23,10 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Tally:
-    """How many sessions there were, how many were kept, and what these have; tallies add up."""
+    """How many sessions there were, how many were kept, and what these have; tallies add up.
+
+    A page that stands for several equal ones counts as so many.
+    """
 
     n_sessions: int = 0
     n_kept: int = 0
@@ -104,17 +107,26 @@ class Filtered:
     def tally(self) -> Tally:
         """How many sessions are left."""
         log = self.log
+        everything = np.ones(log.n_sessions, bool)
         return Tally(
-            log.n_sessions,
-            int(self.kept.sum()),
-            log.n_results,
-            int(self.kept[log.page].sum()),
+            log.n_sources(),
+            log.n_sources(self.kept),
+            n_source_results(log, everything),
+            n_source_results(log, self.kept),
             float(log.weight[self.kept].sum()),
         )
 
     def require_some(self) -> None:
         """Refuse a mean over nothing."""
         self.tally.require_some(self.model.name)
+
+
+def n_source_results(log: ClickLog, chosen: Bools) -> int:
+    """How many results of the source some sessions stand for."""
+    lengths = log.lengths[chosen]
+    if not log.is_folded:
+        return int(lengths.sum())
+    return round(float((lengths * log.weight[chosen]).sum()))
 
 
 def find_impossible(
@@ -136,13 +148,14 @@ def refuse(
 
 
 def _refuse(model: Model, log: ClickLog, is_impossible: Bools) -> NoReturn:
-    n_sessions = len(np.unique(log.page[is_impossible]))
+    sessions = np.zeros(log.n_sessions, bool)
+    sessions[log.page[is_impossible]] = True
     in_chain = log.order[np.argmax(is_impossible[log.order])]
     session = log.sessions[int(log.page[in_chain])]
     shown = "a click" if log.click[in_chain] else "no click"
     raise ImpossibleSessionError(
-        f"{n_sessions:,} of {log.n_sessions:,} sessions are impossible under {model.name}: they "
-        f"have probability 0.\n"
+        f"{log.n_sources(sessions):,} of {log.n_sources():,} sessions are impossible under "
+        f"{model.name}: they have probability 0.\n"
         f"  First: session {session!r} shows {shown} at rank {log.rank[in_chain]}, which the "
         "model rules out after what it shows above.\n"
         "  Perhaps another model, or log.take(...) without them; fit, score and evaluate also take "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
+from gecasmo.logs.table_files import kind_of_name
+from gecasmo.model.frame_files import write_frames
 from gecasmo.model.stories import simulate
 from gecasmo.model.streaming import Partitioned, all_pieces, part_view
 
@@ -23,7 +25,22 @@ _AT_A_TIME = 1_000_000
 _ROLES = ("session", "query", "doc", "rank", "click")
 
 
-def simulate_stored(model: Model, log: Any, path: Any, seed: int, truth: bool = False) -> Any:
+class Made(NamedTuple):
+    """How much was simulated."""
+
+    sessions: int
+    results: int
+    clicks: int
+
+
+def simulate_stored(
+    model: Model,
+    log: Any,
+    path: Any,
+    seed: int,
+    truth: bool = False,
+    overwrite: bool = False,
+) -> Any:
     """New clicks on the pages of a stored log, as a stored log at `path`."""
     from gecasmo.logs.store.ingesting import ingest
 
@@ -37,10 +54,39 @@ def simulate_stored(model: Model, log: Any, path: Any, seed: int, truth: bool = 
             "Clicks on a stored log may not fit into memory: say where to store them, such as "
             'simulate(log, path="simulated.gclog").'
         )
+    if kind_of_name(Path(path).name) is not None:
+        raise ClickLogError(
+            f"{path}: clicks on a stored log become a stored log, which is a folder; name it such "
+            "as simulated.gclog. (`gecasmo simulate` writes tables of any size.)"
+        )
     if Path(path).expanduser().resolve() == Path(log.path).resolve():
         raise ClickLogError(f"{path} is the log whose pages are to be simulated; name another.")
     keep = [name for name in log.columns if name not in _ROLES]
-    return ingest(simulated_logs(model, log, seed), path, keep=keep, partitions=log.n_partitions)
+    return ingest(
+        simulated_logs(model, log, seed),
+        path,
+        keep=keep,
+        partitions=log.n_partitions,
+        overwrite=overwrite,
+    )
+
+
+def simulate_table(model: Model, log: Any, path: Path, kind: str, seed: int) -> Made:
+    """New clicks on the pages of a stored log, as a table of any size; sessions are numbered."""
+    has_weights = log.total_weight != log.n_sessions
+    sums = np.zeros(3, np.int64)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for clicked in simulated_logs(model, log, seed):
+            number = pl.Series("session", clicked.page.astype(np.int64) + sums[0])
+            frame = clicked.to_frame().select(clicked.columns).with_columns(number)
+            if has_weights:
+                frame = frame.with_columns(weight=pl.Series(clicked.weight[clicked.page]))
+            sums[:] += (clicked.n_sessions, clicked.n_results, int(clicked.click.sum()))
+            yield frame
+
+    write_frames(frames(), path, kind)
+    return Made(*map(int, sums))
 
 
 def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickLog]:
@@ -67,6 +113,26 @@ def unfolded(log: ClickLog) -> ClickLog:
     """Each page as often as its weight says, if all weights are whole numbers."""
     sessions, has_weights = _sessions(log, True)
     return repeated(log, sessions, has_weights)
+
+
+def shown_pages(log: ClickLog, most: int) -> ClickLog:
+    """Pages that are stored once as often as they were shown, about `most` of them at most.
+
+    Queries are whole, unless the first one alone has more.
+    """
+    if not log.is_folded:
+        return log
+    n_shown = np.cumsum(log.weight)
+    last = int(np.searchsorted(n_shown, most, side="right"))
+    if last < log.n_sessions:
+        kept = np.arange(log.n_sessions) < last
+        if log.has_query:
+            queries = log.session_column("query")
+            whole = kept & (queries != queries[last]).to_numpy()
+            kept = whole if whole.any() else kept
+        kept[0] = True
+        log = log.take(kept)
+    return unfolded(log)
 
 
 def _sessions(log: ClickLog, is_folded: bool) -> tuple[NDArray[np.int64], bool]:

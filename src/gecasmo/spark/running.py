@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gecasmo.errors import GecasmoWarning
 from gecasmo.estimation.parts.tasks import Answer, Task, combined
+from gecasmo.spark.checkpoints import Checkpoints
 from gecasmo.spark.needs import SparkError
 from gecasmo.spark.telling import hearing, telling
 from gecasmo.spark.working import Job, pass_over, with_part
@@ -44,7 +40,8 @@ class SparkParts:
         self.n_passes = 0
         self.answers = self.context.accumulator({}, Answers())
         self.points: Any = one_by_one(self.context.parallelize([b""] * self.n_parts, self.n_parts))
-        self.is_reliable = has_checkpoints(self.context)
+        self.checkpoints = Checkpoints(self.context)
+        self.is_reliable = self.checkpoints.is_reliable
         self._tasks: list[Any] = []  # that points may have to be made with again
         self._written: Any = None
 
@@ -90,6 +87,7 @@ class SparkParts:
             sent.destroy()
         self._remove(self._written)
         self._tasks, self._written = [], None
+        self.checkpoints.close()
 
     def _pass(self, sent: Any, number: int) -> Any:
         job, answers, work = self.job, self.answers, self.work
@@ -153,25 +151,6 @@ class Answers:
     def addInPlace(self, one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
         one.update(other)
         return one
-
-
-def has_checkpoints(context: Any) -> bool:
-    """Whether Spark has a folder for checkpoints; on a single machine it gets one."""
-    if context.getCheckpointDir() is not None:
-        return True
-    if context.master.startswith("local"):
-        folder = tempfile.mkdtemp(prefix="gecasmo-checkpoints-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        context.setCheckpointDir(folder)
-        return True
-    warnings.warn(
-        "Spark has no folder for checkpoints, so the state of the fit is kept twice in the memory "
-        "and on the disks of executors: it survives the loss of one of them, not of two at once. "
-        "Better: spark.sparkContext.setCheckpointDir(a folder that all executors reach).",
-        GecasmoWarning,
-        stacklevel=4,
-    )
-    return False
 
 
 def check_every(passes: object) -> int:

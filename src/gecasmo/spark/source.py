@@ -4,10 +4,11 @@ log as a whole."""
 from __future__ import annotations
 
 import importlib
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs.faults import Faults
@@ -18,9 +19,14 @@ from gecasmo.spark.needs import require_frame
 from gecasmo.spark.shipping import columns_read
 from gecasmo.spark.telling import hearing, quiet
 
+if TYPE_CHECKING:
+    import polars as pl
+
 # Results in a partition, unless the user says how many partitions there are to be.
 RESULTS_IN_PART = 10_000_000
 _RESULTS_ON_A_PAGE = 10
+
+_NO_ORDER = "rows of a Spark data frame have no order, so a column must tell the rank"
 
 # The columns of `cut`.
 PIECES = "part int, piece binary"
@@ -120,13 +126,7 @@ def _planned(
 
     with quiet():
         empty: Any = pl.from_arrow(to_arrow_schema(dataframe.schema).empty_table())
-    roles = Roles(given)
-    is_nested = roles.is_nested(empty.schema)
-    faults = Faults("the Spark data frame")
-    roles.settle(empty.schema, is_nested, faults)
-    if not is_nested and given["rank"] is None:
-        faults.add("rank: rows of a Spark data frame have no order, so a column must tell the rank")
-    faults.raise_if_any()
+    roles, is_nested = checked_roles(given, empty.schema)
     by = roles.columns["query"] or roles.columns["session"]
     if not by:
         raise ClickLogError(
@@ -144,6 +144,41 @@ def _planned(
     is_struct = roles.is_struct("query" if roles.columns["query"] else "session")
     reading = Reading(given, tuple(by), tuple(dict.fromkeys(order)), is_struct=is_struct)
     return frame, reading, roles.columns, is_nested
+
+
+def checked_roles(given: dict[str, Given], schema: Mapping[str, pl.DataType]) -> tuple[Roles, bool]:
+    """The roles of columns, and whether a row is a page; what is wrong is told in terms of Spark.
+
+    What rows hold is seen by executors, after a long way; types are known before.
+    """
+    roles = Roles(given)
+    is_nested = roles.is_nested(schema)
+    faults = Faults("the Spark data frame")
+    roles.settle(schema, is_nested, faults)
+    if not is_nested and given["rank"] is None:
+        faults.add(f"rank: {_NO_ORDER}")
+    for name in roles.columns["rank"]:
+        kind: Any = schema[name]
+        kind = getattr(kind, "inner", kind)
+        if not kind.is_numeric():
+            faults.add(
+                f"{roles.title('rank')}: the column holds {kind}, and ranks are whole numbers; "
+                f'cast it, as in dataframe.withColumn("{name}", dataframe["{name}"].cast("int"))'
+            )
+    try:
+        faults.raise_if_any()
+    except ClickLogError as error:
+        raise ClickLogError(_of_spark(str(error))) from None
+    return roles, is_nested
+
+
+def _of_spark(text: str) -> str:
+    """Advice for files, in terms of a data frame."""
+    text = text.replace(
+        "Without ranks: rank=None takes the order of the rows.",
+        f"{_NO_ORDER[0].upper()}{_NO_ORDER[1:]}: rank=...",
+    )
+    return re.sub(r"(?m)^(\s*Perhaps: )read_log\(data, (.*)\)$", r"\1\2", text)
 
 
 def _looked_over(frame: Any, given: dict[str, Given]) -> dict[str, Any]:

@@ -1,0 +1,96 @@
+"""Tables that are larger than memory, written to a file frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from gecasmo.errors import GecasmoError
+from gecasmo.files import scratch_folder, whole_file
+from gecasmo.logs.compression import packed
+from gecasmo.logs.formats.writing import packing_of
+from gecasmo.logs.separated import SEPARATORS
+from gecasmo.logs.table_files import kind_of_name
+
+KINDS = ".parquet, .csv, .tsv or .jsonl (text also followed by .gz or .zst)"
+
+# Who gives one of these names wants a table of a kind that is not written here.
+_OTHER_TABLES = (
+    *(".arrow", ".avro", ".db", ".duckdb", ".feather", ".h5", ".hdf5", ".ipc", ".ods", ".orc"),
+    *(".pickle", ".pkl", ".sqlite", ".txt", ".xls", ".xlsx", ".xml"),
+    *(".gz", ".zst", ".bz2", ".xz", ".zip", ".lz4"),
+)
+# Row groups as large as a partition would have to be held in memory.
+_ROW_GROUP = 250_000
+
+
+def table_kind(path: Path, what: str) -> str | None:
+    """The kind of table that a name tells: "parquet", "csv", "tsv" or "json"; else None.
+
+    A name that promises a table of another kind is refused; `what` says in the message what was to
+    be written.
+    """
+    kind = kind_of_name(path.name)
+    if kind is None and path.suffix.lower() in _OTHER_TABLES:
+        raise GecasmoError(f"{path}: {what} are written to names that end in {KINDS}.")
+    return kind
+
+
+def write_frames(frames: Iterator[pl.DataFrame], target: Path, kind: str) -> int:
+    """Write frames of the same columns one after the other; how many rows they had.
+
+    The file is there when it is whole, and takes the place of one that was there before.
+    """
+    if kind == "parquet":
+        return _write_parquet(frames, target)
+    n_rows = 0
+    with whole_file(target) as temporary, packed(temporary, packing_of(target)) as file:
+        for frame in frames:
+            if kind == "json":
+                frame.write_ndjson(file)
+            else:
+                flat = _flat(frame, target)
+                flat.write_csv(file, include_header=not n_rows, separator=SEPARATORS[kind])
+            n_rows += len(frame)
+    return n_rows
+
+
+def _flat(frame: pl.DataFrame, target: Path) -> pl.DataFrame:
+    """The frame as text can hold it: lists of names are names with spaces between them."""
+    names = [name for name, dtype in frame.schema.items() if dtype == pl.List(pl.String)]
+    flat = frame.with_columns(pl.col(name).list.join(" ") for name in names)
+    nested = [name for name, dtype in flat.schema.items() if dtype.is_nested()]
+    if nested:
+        raise GecasmoError(
+            f"{target}: text cannot hold the columns {', '.join(nested)}, which have several "
+            "values a row; write to .parquet or .jsonl."
+        )
+    return flat
+
+
+def _write_parquet(frames: Iterator[pl.DataFrame], target: Path) -> int:
+    """One file, put together from a file for each frame without reading any of them whole."""
+    with scratch_folder(target) as fresh, whole_file(target) as temporary:
+        n_rows = write_pieces(frames, fresh)
+        pieces = sorted(fresh.iterdir())
+        if len(pieces) == 1:
+            pieces[0].rename(temporary)
+        else:
+            pl.scan_parquet(pieces, glob=False).sink_parquet(temporary, row_group_size=_ROW_GROUP)
+    return n_rows
+
+
+def write_pieces(frames: Iterator[pl.DataFrame], folder: Path) -> int:
+    """Write a Parquet file for each frame; how many rows they had."""
+    n_rows = 0
+    for number, frame in enumerate(frames):
+        frame.write_parquet(folder / f"part-{number:05d}.parquet")
+        n_rows += len(frame)
+    return n_rows
+
+
+def is_of_pieces(folder: Path) -> bool:
+    """Whether a folder has nothing but what `write_pieces` writes."""
+    return all(path.match("part-[0-9]*.parquet") for path in folder.iterdir())
