@@ -41,7 +41,7 @@ def test_for_scripts(frame: pl.DataFrame, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "--doc url --click clicked" in done.stderr
     facts = json.loads(done.stdout)
-    assert facts["sessions"] == facts["pages"] == 60
+    assert facts["sessions"] == facts["stored_pages"] == 60
     assert facts["partitions"] == 4
     assert facts["folded"] is False
     assert facts["bytes"] == open_log(target).bytes

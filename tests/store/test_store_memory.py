@@ -10,6 +10,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from stored_pages import simulated
+
+from gecasmo import ClickLog
+from gecasmo.errors import GecasmoWarning
+from gecasmo.logs.store.parquet_footer import largest_row_group
 
 SCRIPT = """
 import json, resource, sys
@@ -56,3 +61,50 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert 11 * n_pages < found["bytes"] < 20 * n_pages
     assert size > 1.5 * 64e6
     assert found["grown"] < 64e6, found
+
+
+def grouped(path: Path, rows: int) -> tuple[pl.DataFrame, str]:
+    frame = simulated(400, seed=2)
+    frame.write_parquet(path / "in.parquet", row_group_size=rows)
+    return frame, str(path / "in.parquet")
+
+
+def test_row_groups_are_as_large_as_their_footer_says(tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    frame, source = grouped(tmp_path, 500)
+    groups = parquet.ParquetFile(source).metadata
+    for columns in (["doc"], ["session", "price", "click"], frame.columns, []):
+        expected = max(
+            sum(
+                column.total_uncompressed_size
+                for column in map(group.column, range(group.num_columns))
+                if column.path_in_schema in columns
+            )
+            for group in map(groups.row_group, range(groups.num_row_groups))
+        )
+        assert largest_row_group(Path(source), columns) == expected
+
+
+def test_of_damaged_footers_nothing_is_said(tmp_path: Path) -> None:
+    _, source = grouped(tmp_path, 500)
+    data = Path(source).read_bytes()
+    bad = tmp_path / "bad.parquet"
+    for content in (b"", b"PAR1", data[:-4], data[:-200] + data[-8:], b"x" * 100 + data[-8:]):
+        bad.write_bytes(content)
+        assert largest_row_group(bad, ["doc"]) >= 0
+    assert largest_row_group(tmp_path / "none.parquet", ["doc"]) == 0
+
+
+def test_too_large_row_groups_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, source = grouped(tmp_path, 500)
+    ClickLog.ingest(source, tmp_path / "fits", memory="64MB")
+    monkeypatch.setattr("gecasmo.logs.store.parquet.MEMORY_OF_A_BYTE", 10**6)
+    with pytest.warns(GecasmoWarning, match=r"in\.parquet: reading a row group .* grant .*GB"):
+        ClickLog.ingest(source, tmp_path / "log", memory="64MB")
+
+
+def test_too_large_partitions_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = simulated(400, seed=2)
+    monkeypatch.setattr("gecasmo.logs.store.planning.BYTES_OF_A_SMALL_RESULT", 10**6)
+    with pytest.warns(GecasmoWarning, match=r"partition has .* results, .* more than memory=64"):
+        ClickLog.ingest(frame, tmp_path / "log", memory="64MB", partitions=2, fold=False)

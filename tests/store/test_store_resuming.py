@@ -25,9 +25,9 @@ KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[5:]
 from gecasmo.logs import compression
-from gecasmo.logs.store import ingesting, finishing, opening
+from gecasmo.logs.store import ingesting, finishing, opening, spilling
 compression.CHUNK = 400
-ingesting.batch_rows = lambda *_: 40
+spilling.batch_rows = lambda *_: 40
 opening.chunk_bytes = lambda *_: 400
 finishing.most_rows = lambda *_: 60
 left, real = int(sys.argv[3]), {name: getattr(os, name) for name in ("fsync", "replace")}

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 from stored_pages import all_pages, multiset, pages_of, simulated
 
-from gecasmo import ClickLog, read_log
+from gecasmo import ClickLog, open_log, read_log
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs.store import StoredLog
 
@@ -228,3 +228,14 @@ def test_empty_and_broken_files(tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("session,doc,rank,click\n" + "1" * 999)
     with pytest.raises(ClickLogError, match="longer than max_line=100"):
         ClickLog.ingest(tmp_path / "in.csv", tmp_path / "log", max_line=100)
+
+
+def test_the_summary_says_which_columns_were_taken(frame: pl.DataFrame, tmp_path: Path) -> None:
+    named = frame.rename({"doc": "url"}).with_columns(often=pl.lit(2))
+    session = ["session", "device"]
+    log = ClickLog.ingest(named, tmp_path / "log", doc="url", weight="often", session=session)
+    assert "session = session + device, query, doc = url, rank, click\n" in repr(log)
+    assert "120 over all sessions, of the column 'often'" in repr(log)
+    assert log.source_columns["weight"] == ["often"]
+    assert open_log(log.path).split()[0].source_columns == log.source_columns
+    assert ClickLog.ingest(read_log(frame), tmp_path / "of a log").source_columns == {}

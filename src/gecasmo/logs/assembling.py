@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
-from gecasmo.logs.checks import (
-    Bools,
-    check_shared_ranks,
-    note_repeated_sessions,
-    note_varying,
-)
+from gecasmo.logs.checks import Bools, check_shared_ranks
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.extras import extra_columns
 from gecasmo.logs.faults import Faults, in_words
@@ -31,6 +25,7 @@ from gecasmo.logs.pages import (
     shown,
 )
 from gecasmo.logs.repeats import Repeats
+from gecasmo.logs.role_reading import RoleReader
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.values import (
     LARGEST_RANK,
@@ -40,8 +35,6 @@ from gecasmo.logs.values import (
     check_weights,
     is_plain,
 )
-
-T = TypeVar("T")
 
 
 def assemble(
@@ -81,7 +74,7 @@ def assemble(
         return _Assembly(unrolled.results, unrolled, roles, faults, notes).log()
 
 
-class _Assembly:
+class _Assembly(RoleReader):
     """The steps of assembling one log; each reads a part, and notes what is wrong with it."""
 
     def __init__(
@@ -92,11 +85,7 @@ class _Assembly:
         faults: Faults,
         notes: Sequence[Note],
     ) -> None:
-        self.table = table
-        self.unrolled = unrolled
-        self.roles = roles
-        self.faults = faults
-        self.notebook = Notebook(list(notes))
+        super().__init__(table, unrolled, roles, faults, Notebook(list(notes)))
 
     def log(self) -> ClickLog:
         return self._log_in_order() or self._log_in_any_order()
@@ -143,15 +132,15 @@ class _Assembly:
         """The ids of a role if there is nothing to say about them, else None."""
         if not self.roles.columns[role] or self.roles.is_struct(role):
             return None
-        column = self._column(self.table, role)
+        column = self.column(self.table, role)
         is_plain_type = column.dtype.is_integer() or column.dtype == pl.String
         return column if is_plain_type and not column.null_count() else None
 
     def _log_in_any_order(self) -> ClickLog:
         page, sessions, placed = self._pages()
-        page_query = self._read("query", check_ids)
+        page_query = self.read("query", check_ids)
         query = self._spread(page_query, "query", page)
-        doc = self._read("doc", check_ids)
+        doc = self.read("doc", check_ids)
         rank, order, repeats = self._ranks(page, sessions, placed, doc)
         click = self._clicks()
         if query is not None:
@@ -183,47 +172,19 @@ class _Assembly:
             notes=self.notebook.notes,
         )
 
-    def _read(self, role: str, check: Callable[[pl.Series, str, Faults], T]) -> T | None:
-        """Check the column of a role; where it has one value a page, a page at a time."""
-        names = list(self.roles.columns[role])
-        if not names:
-            return None
-        title = self.roles.title(role)
-        if self._is_of_pages(role):
-            assert self.unrolled is not None
-            with self.faults.naming_rows(self.unrolled.row_of_page):
-                return check(self._column(self.unrolled.pages, role), title, self.faults)
-        return check(self._column(self.table, role), title, self.faults)
-
-    def _is_of_pages(self, role: str) -> bool:
-        if self.unrolled is None:
-            return False
-        return all(name in self.unrolled.pages.columns for name in self.roles.columns[role])
-
-    def _column(self, table: pl.DataFrame, role: str) -> pl.Series:
-        names = list(self.roles.columns[role])
-        if self.roles.is_struct(role):
-            return table.select(pl.struct(names)).to_series()
-        return table[names[0]]
-
     def _spread(self, values: pl.Series | None, role: str, page: PageOf) -> pl.Series | None:
         """Bring values to one a result."""
-        if values is None or not self._is_of_pages(role):
+        if values is None or not self.is_of_pages(role):
             return values
         return values.gather(page)
 
     def _pages(self) -> tuple[PageOf, pl.Series, Bools]:
         """Return the page of each result, the id of each page, and which results have a page."""
-        session = self._read("session", check_ids)
         n_results = self.table.height
         if self.unrolled is not None:
-            n_pages = len(self.unrolled.rows)
-            if session is None:
-                session = pl.Series(np.arange(n_pages, dtype=np.int64))
-            else:
-                with self.faults.naming_rows(self.unrolled.row_of_page):
-                    note_repeated_sessions(session, self.roles.title("session"), self.faults)
-            return self.unrolled.page, session, np.ones(n_results, np.bool_)
+            ids = self.ids_of_rows(self.unrolled)
+            return self.unrolled.page, ids, np.ones(n_results, np.bool_)
+        session = self.read("session", check_ids)
         if session is None:
             nowhere = np.zeros(n_results, np.uint32)
             return nowhere, pl.Series([None]), np.zeros(n_results, np.bool_)
@@ -233,7 +194,7 @@ class _Assembly:
     def _ranks(
         self, page: PageOf, sessions: pl.Series, placed: Bools, doc: pl.Series | None
     ) -> tuple[Ranks, Rows | None, Repeats | None]:
-        read = self._read("rank", check_ranks)
+        read = self.read("rank", check_ranks)
         if read is None:
             return ranks_by_row_order(page, len(sessions)), None, None
         numbers, sound = read
@@ -250,19 +211,10 @@ class _Assembly:
         return rank, order, repeats
 
     def _clicks(self) -> Bools:
-        read = self._read("click", check_clicks)
+        read = self.read("click", check_clicks)
         if read is None:
             return np.zeros(self.table.height, np.bool_)
-        numbers = read.numbers
-        again = np.flatnonzero(numbers > 1) if numbers is not None else ()
-        if numbers is not None and len(again):
-            self.notebook.add(
-                "results clicked more than once",
-                len(again),
-                f"{self.roles.title('click')} has numbers of clicks, up to "
-                f"{numbers[again].max():,.0f}; each above 0 is a click",
-                (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
-            )
+        self.note_numbers_of_clicks(read.numbers, upto=True)
         return read.clicked
 
     def _note_repeats(self, repeats: Repeats, extras: list[str], sessions: pl.Series) -> None:
@@ -283,22 +235,17 @@ class _Assembly:
     def _note_several_queries(
         self, query: pl.Series, page: PageOf, sessions: pl.Series, placed: Bools
     ) -> None:
-        names = [*self.roles.columns["session"], *self.roles.columns["query"]]
-        quoted = ", ".join(f'"{name}"' for name in names)
-        fault = f"{self.roles.title('query')}: {{}} with more than one query"
-        advice = f"; if a session covers several searches, try session=[{quoted}]"
         sound = placed & ~missing_ids(query).to_numpy()
-        note_varying(query, page, sound, sessions, fault, self.faults, advice)
+        self.note_varying("query", query, page, sessions, sound)
 
     def _weights(self, page: PageOf, sessions: pl.Series, placed: Bools) -> Floats:
-        weights = self._read("weight", check_weights)
+        weights = self.read("weight", check_weights)
         if weights is None:
             return np.ones(len(sessions))
-        if self._is_of_pages("weight"):
+        if self.is_of_pages("weight"):
             return weights.copy()  # Polars' own memory is read-only
-        fault = f"{self.roles.title('weight')}: {{}} with more than one weight"
         sound = placed & np.isfinite(weights)
-        note_varying(pl.Series(weights), page, sound, sessions, fault, self.faults)
+        self.note_varying("weight", pl.Series(weights), page, sessions, sound)
         firsts = first_rows(page, len(sessions))
         return np.where(firsts < 0, 1.0, weights[firsts]) if len(weights) else np.ones(len(firsts))
 
@@ -308,6 +255,6 @@ class _Assembly:
             return None
         pages = self.unrolled.pages
         columns = [pages[name] for name in extras if name in pages.columns]
-        if query is not None and self._is_of_pages("query"):
+        if query is not None and self.is_of_pages("query"):
             columns.append(query.alias("query"))
         return pl.DataFrame(columns)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import shutil
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from gecasmo.estimation.parts.passes import run_pass
 from gecasmo.estimation.parts.storing import Blueprint, StoredPart, set_up
 from gecasmo.estimation.parts.tasks import Answer, Task, combined
 from gecasmo.kernels.running import default_threads
+from gecasmo.logs.store.writing import telling_full_disk
 
 # Parts that take no more than this in all stay in memory from one pass to the next.
 _KEPT_BYTES = 256 * 2**20
@@ -41,7 +41,7 @@ class PartFiles:
         """Keep a part; how many bytes that takes."""
         own = self.folder / f"{stored.words['number']:05d}"
         own.mkdir(parents=True, exist_ok=True)
-        with told_if_full(own):
+        with _telling_full_disk(own):
             n_bytes = 0
             for number, _, _ in stored.words["begin"]:
                 path = own / f"rows{number}.arrow"
@@ -108,7 +108,7 @@ class DiskParts:
         if self.n_passes < self.journal.n_written:
             answer = self.journal.read(self.n_passes, task)
         else:
-            with told_if_full(self.folder):
+            with _telling_full_disk(self.folder):
                 if task.name:
                     self._point(task.name).mkdir(parents=True, exist_ok=True)
                 answer = self.ask(task)
@@ -170,17 +170,6 @@ class DiskParts:
         return self.folder / "points" / name
 
 
-@contextmanager
-def told_if_full(folder: Path) -> Iterator[None]:
-    """Say that a disk is full, and what to do about it."""
-    try:
-        yield
-    except OSError as problem:
-        # Writers of arrays and frames do not always say which error it was.
-        if problem.errno not in (None, errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise
-        free = shutil.disk_usage(folder).free
-        raise CheckpointError(
-            f"The disk with {folder} is full ({free:,} bytes are left). Nothing is lost: make room "
-            "and fit again with the same checkpoint folder."
-        ) from problem
+def _telling_full_disk(folder: Path) -> AbstractContextManager[None]:
+    advice = "make room and fit again with the same checkpoint folder."
+    return telling_full_disk(folder, CheckpointError, None, advice)

@@ -6,30 +6,23 @@ a page are together is found when partitions are put together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from gecasmo.logs.checks import note_repeated_sessions, note_varying
 from gecasmo.logs.faults import Faults
 from gecasmo.logs.ids import check_ids
 from gecasmo.logs.nested import Unrolled, note_misplaced_lists, unroll
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.pages import (
-    PageOf,
     first_rows,
     number_by_first_appearance,
     values_of_pages,
 )
+from gecasmo.logs.role_reading import RoleReader
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.layout import Layout
 from gecasmo.logs.store.pieces import WEIGHT, Integers, Piece, hash_of_runs
 from gecasmo.logs.values import check_clicks, check_ranks, check_weights
-
-T = TypeVar("T")
 
 
 def needed_columns(roles: Roles, layout: Layout) -> list[str]:
@@ -74,7 +67,7 @@ def piece_of_table(
         return _Checker(unrolled.results, unrolled, roles, layout, faults).nested(first_page)
 
 
-class _Checker:
+class _Checker(RoleReader):
     def __init__(
         self,
         table: pl.DataFrame,
@@ -83,14 +76,13 @@ class _Checker:
         layout: Layout,
         faults: Faults,
     ) -> None:
-        self.table, self.unrolled, self.roles = table, unrolled, roles
-        self.layout, self.faults = layout, faults
-        self.notebook = Notebook()
+        super().__init__(table, unrolled, roles, faults, Notebook())
+        self.layout = layout
 
     def long(self) -> Piece:
-        session, query = self._read("session", check_ids), self._read("query", check_ids)
+        session, query = self.read("session", check_ids), self.read("query", check_ids)
         results, has_rank_0 = self._results()
-        weight = self._read("weight", check_weights)
+        weight = self.read("weight", check_weights)
         self.faults.raise_if_any()
         assert session is not None
         starts = _run_starts([column for column in (session, query) if column is not None])
@@ -116,14 +108,10 @@ class _Checker:
         assert self.unrolled is not None
         pages = self.unrolled.pages
         n_pages = len(self.unrolled.rows)
-        session, query = self._read("session", check_ids), self._read("query", check_ids)
-        if session is None:
-            session = pl.Series(np.arange(first_page, first_page + n_pages, dtype=np.int64))
-        else:
-            with self.faults.naming_rows(self.unrolled.row_of_page):
-                note_repeated_sessions(session, self.roles.title("session"), self.faults)
+        session = self.ids_of_rows(self.unrolled, first_page)
+        query = self.read("query", check_ids)
         results, has_rank_0 = self._results()
-        weight = self._read("weight", check_weights)
+        weight = self.read("weight", check_weights)
         self.faults.raise_if_any()
         runs = []
         if self.layout.carries_session:
@@ -143,80 +131,37 @@ class _Checker:
             pl.DataFrame(runs), pl.DataFrame(results), lengths, hashes, self.notebook, has_rank_0
         )
 
-    def _read(self, role: str, check: Callable[[pl.Series, str, Faults], T]) -> T | None:
-        """Check the column of a role; where it has one value a page, a page at a time."""
-        names = list(self.roles.columns[role])
-        if not names:
-            return None
-        title = self.roles.title(role)
-        if self._is_of_pages(role):
-            assert self.unrolled is not None
-            with self.faults.naming_rows(self.unrolled.row_of_page):
-                return check(self._column(self.unrolled.pages, role), title, self.faults)
-        return check(self._column(self.table, role), title, self.faults)
-
-    def _is_of_pages(self, role: str) -> bool:
-        if self.unrolled is None:
-            return False
-        return all(name in self.unrolled.pages.columns for name in self.roles.columns[role])
-
-    def _column(self, table: pl.DataFrame, role: str) -> pl.Series:
-        names = list(self.roles.columns[role])
-        if self.roles.is_struct(role):
-            return table.select(pl.struct(names)).to_series()
-        return table[names[0]]
-
     def _results(self) -> tuple[list[pl.Series], bool]:
-        doc = self._read("doc", check_ids)
+        doc = self.read("doc", check_ids)
         columns = [] if doc is None else [doc.alias("doc")]
-        read = self._read("rank", check_ranks)
+        read = self.read("rank", check_ranks)
         has_rank_0 = False
         if read is not None:
             rank = np.where(read[1], read[0], 1).astype(np.int32)
             has_rank_0 = bool(len(rank)) and int(rank.min()) == 0
             columns.append(pl.Series("rank", rank))
-        clicks = self._read("click", check_clicks)
+        clicks = self.read("click", check_clicks)
         clicked = np.zeros(self.table.height, np.bool_) if clicks is None else clicks.clicked
-        if clicks is not None and clicks.numbers is not None:
-            self._note_numbers_of_clicks(clicks.numbers)
+        if clicks is not None:
+            # How many at most is not said: what is noted of several batches is added up.
+            self.note_numbers_of_clicks(clicks.numbers, upto=False)
         columns.append(pl.Series("click", clicked))
         return columns, has_rank_0
-
-    def _note_numbers_of_clicks(self, numbers: NDArray[np.float64]) -> None:
-        again = np.flatnonzero(numbers > 1)
-        if len(again):
-            self.notebook.add(
-                "results clicked more than once",
-                len(again),
-                f"{self.roles.title('click')} has numbers of clicks; each above 0 is a click",
-                (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
-            )
 
     def _note_several_queries(self, session: pl.Series, query: pl.Series) -> None:
         """Pages with several queries; the rest of the page may be far away, in another batch."""
         page, firsts = number_by_first_appearance(session)
         if len(firsts) < len(page):
-            self._note_varying("query", query, page, session.gather(firsts))
-
-    def _note_varying(
-        self, role: str, values: pl.Series, page: PageOf, sessions: pl.Series
-    ) -> None:
-        fault = f"{self.roles.title(role)}: {{}} with more than one {role}"
-        advice = ""
-        if role == "query":
-            names = [*self.roles.columns["session"], *self.roles.columns["query"]]
-            quoted = ", ".join(f'"{name}"' for name in names)
-            advice = f"; if a session covers several searches, try session=[{quoted}]"
-        everywhere = np.ones(len(page), np.bool_)
-        note_varying(values, page, everywhere, sessions, fault, self.faults, advice)
+            everywhere = np.ones(len(page), np.bool_)
+            self.note_varying("query", query, page, session.gather(firsts), everywhere)
 
     def _a_page(self, values: pl.Series, role: str, sessions: pl.Series) -> pl.Series:
         """A value a page; a nested source may also have a list of them, all the same."""
-        if self._is_of_pages(role):
+        if self.is_of_pages(role):
             return values
         assert self.unrolled is not None
         page = self.unrolled.page
-        self._note_varying(role, values, page, sessions)
+        self.note_varying(role, values, page, sessions, np.ones(len(page), np.bool_))
         return values_of_pages(values, first_rows(page, len(sessions)))
 
 

@@ -95,6 +95,7 @@ def compact(slims: Sequence[Slim], fold: bool, has_query: bool) -> Compact:
             "docs": len(merged.docs),
             "clicks": sum(share.n_clicks for share in slims),
             "weight": float(sum(share.total_weight for share in slims)),
+            "source_results": sum(share.n_results for share in slims),
             "length": _the_one(merged.lengths),
         },
     )

@@ -23,7 +23,7 @@ from gecasmo.logs.store.locating import Locator
 from gecasmo.logs.store.manifest import FORMAT, NAME, VERSION, sums_of
 from gecasmo.logs.store.options import Wishes
 from gecasmo.logs.store.partition_files import folder_of, write_partition
-from gecasmo.logs.store.planning import N_WORKERS, most_rows, partitions_for
+from gecasmo.logs.store.planning import N_WORKERS, most_rows, partitions_for, warn_of_partitions
 from gecasmo.logs.store.shares import Shares
 from gecasmo.logs.store.slimming import Slim, slim
 from gecasmo.logs.store.spill import Spill, spread
@@ -66,6 +66,8 @@ class Finishing:
         self.n_partitions = self._number_of_partitions(spilled)
         self.most_rows = most_rows(spilled["results"], spilled["bytes"], self.wishes.memory)
         self.fold = self._whether_to_fold()
+        if not self.fold:
+            warn_of_partitions(self._largest(), self.wishes.memory)
         self._write_all(workers, tell)
         return self._write_manifest(spilled)
 
@@ -77,6 +79,13 @@ class Finishing:
             )
             self.journal.save(partitions=known)
         return known
+
+    def _largest(self) -> int:
+        """How many results the largest partition has."""
+        rows = self.spill.rows()
+        if self.n_partitions < len(rows):
+            rows = rows.reshape(self.n_partitions, -1).sum(axis=1)
+        return int(rows.max())
 
     def _whether_to_fold(self) -> bool:
         known: bool | None = self.journal.content.get("fold")
@@ -171,6 +180,12 @@ class Finishing:
         extras = {**pages.page_columns.schema, **pages.result_columns.schema}
         return types | {name: extras[name] for name in self.layout.kept}
 
+    def _source_columns(self) -> dict[str, list[str]]:
+        """Which columns of the source were taken for what; logs have the roles already."""
+        if self.layout.whole and not self.layout.nested:
+            return {}
+        return {role: list(names) for role, names in self.roles.columns.items() if names}
+
     def _write_manifest(self, spilled: dict[str, Any]) -> list[Note]:
         notes_of = [json.loads(self._note(n).read_text()) for n in range(self.n_partitions)]
         met = noting.from_json(spilled["notes"])
@@ -191,7 +206,9 @@ class Finishing:
                 "has_query": self.layout.has_query,
                 "keeps_session": self.layout.keeps_session,
                 "folded": self.fold,
+                "source_columns": self._source_columns(),
                 **sums_of(entries),
+                "source_results": sum(each["source_results"] for each in entries),
                 "notes": noting.as_json([*met, *self.layout.notes()]),
                 "partitions": entries,
             },

@@ -9,7 +9,11 @@ import polars as pl
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.inputs import Opened
 from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
+from gecasmo.logs.store.parquet_footer import largest_row_group
 from gecasmo.logs.table_files import first_line
+
+# What Polars needs to read a byte of a row group, measured: the pages, and what is made of them.
+MEMORY_OF_A_BYTE = 2
 
 
 class ParquetFiles:
@@ -39,6 +43,15 @@ class ParquetFiles:
             with self._telling(number):
                 total += int(self._scan(number).select(pl.len()).collect().item())
         return total
+
+    def largest_row_group(self, columns: Sequence[str]) -> tuple[str, int]:
+        """About what it takes to read some columns of a row group, of the largest file."""
+        paths = [file.path for file in self._inputs if file.path is not None]
+        sizes = [(path.stat().st_size, path) for path in paths if path.is_file()]
+        if not sizes:
+            return self.label, 0
+        path = max(sizes)[1]
+        return str(path), MEMORY_OF_A_BYTE * largest_row_group(path, columns)
 
     def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
         """Read columns in batches, from a place on."""

@@ -39,7 +39,7 @@ class Slim:
         1, 2, 3, ... on every page.
     page_columns, result_columns
         What else is kept.
-    n_sessions, n_clicks, total_weight
+    n_sessions, n_results, n_clicks, total_weight
         Of the pages of the source.
     """
 
@@ -60,6 +60,7 @@ class Slim:
     page_columns: pl.DataFrame
     result_columns: pl.DataFrame
     n_sessions: int
+    n_results: int
     n_clicks: int
     total_weight: float
 
@@ -124,6 +125,7 @@ def slim(pages: Pages, fold: bool, has_query: bool) -> Slim:
         page_columns=pl.DataFrame([c.gather(chosen) for c in pages.page_columns]),
         result_columns=pl.DataFrame([c.gather(places) for c in pages.result_columns]),
         n_sessions=pages.n_pages,
+        n_results=int(pages.lengths.sum()),
         n_clicks=int(pages.click.sum()),
         total_weight=float(pages.weight.sum()),
     )

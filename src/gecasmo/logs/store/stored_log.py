@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,14 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
+from gecasmo.logs.store.absent import missing_attribute
 from gecasmo.logs.store.decoding import Decoder
 from gecasmo.logs.store.manifest import read_manifest
 from gecasmo.logs.store.partition_files import checked_file, folder_of, read_frames
 from gecasmo.logs.store.summary import html_summary, text_summary
+
+if TYPE_CHECKING:
+    from gecasmo.logs.store.splitting import StoredPart
 
 
 class StoredLog:
@@ -38,14 +42,22 @@ class StoredLog:
         Pages of the source.
     n_pages, n_results : int
         Pages and results that are stored; fewer than in the source where equal pages are folded.
+    n_source_results : int
+        Results of the source.
     total_weight : float
         The weight of all pages.
     columns : list of str
         Names of the columns: the roles first, then all others.
+    source_columns : dict of str to list of str
+        Which columns of the source were taken for the session, the query, the document, the rank,
+        the click and the weight; empty where the source was no table.
     has_query : bool
         Whether the log says which query each page answers.
     is_folded : bool
         Whether equal pages are held once, with a weight.
+    weights_are_counts : bool
+        Whether the log is folded and the weight of a page is the number of pages of the source
+        that it stands for.
     n_queries, n_pairs : int
         Different queries, and pairs of a query and a document.
     n_partitions : int
@@ -66,20 +78,29 @@ class StoredLog:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path).expanduser()
-        manifest, self.fingerprint = read_manifest(self.path)
+        folder = Path(path).expanduser()
+        manifest, self.fingerprint = read_manifest(folder)
+        self._set(folder, manifest)
+
+    def _set(self, path: Path, manifest: Mapping[str, Any]) -> None:
+        self.path = path
         self._partitions = manifest["partitions"]
         self.columns: list[str] = list(manifest["columns"])
         self.dtypes: dict[str, str] = dict(manifest["columns"])
         self.n_sessions: int = manifest["sessions"]
         self.n_pages: int = manifest["pages"]
         self.n_results: int = manifest["results"]
+        # Logs that were stored before this was noted have only the other number.
+        self.n_source_results: int = manifest.get("source_results", self.n_results)
         self.n_queries: int = manifest["queries"]
         self.n_pairs: int = manifest["docs"]
         self.n_clicks: int = manifest["clicks"]
         self.total_weight: float = manifest["weight"]
+        self.source_columns: dict[str, list[str]] = dict(manifest.get("source_columns", {}))
         self.has_query: bool = manifest["has_query"]
         self.is_folded: bool = manifest["folded"]
+        # Else the source had weights of its own, and the sum of two says nothing about pages.
+        self.weights_are_counts = self.is_folded and self.total_weight == self.n_sessions
         self.notes = tuple(
             Note(note["kind"], note["count"], note["what"], tuple(note["examples"]))
             for note in manifest["notes"]
@@ -163,9 +184,45 @@ class StoredLog:
         decoder = self._decoder(int(filled[0]) if len(filled) else 0)
         return self._told(decoder.log(0, min(pages, decoder.n_pages)))
 
+    def split(
+        self, test: float = 0.2, by: str = "session", seed: int = 0
+    ) -> tuple[StoredPart, StoredPart]:
+        """Split the log into a training part and a test part, without a copy of it.
+
+        The log is read once to count what is in each part; a part picks its pages whenever it is
+        read. Both are used like any stored log, and can be split again.
+
+        Parameters
+        ----------
+        test
+            The share of the test part, between 0 and 1: of the sessions, or of the queries. Up to
+            a million of them it is met as nearly as it can be, and each part gets at least one;
+            beyond, it is met by chance, nearly. Of folded pages each session that
+            a page stands for is drawn on its own, so a page can be in both parts, with the weight
+            of each.
+        by
+            What stays together: "session" or "query".
+        seed
+            Seed of the random choice. Which queries are in the test part depends on nothing else;
+            which sessions, also on the partitions, unless the log keeps the ids of its sessions.
+
+        Returns
+        -------
+        train, test : StoredPart
+
+        Raises
+        ------
+        ClickLogError
+            When there is no such split: a log without queries has none by query, and a folded log
+            whose source had weights of its own none by session.
+        """
+        from gecasmo.logs.store.splitting import split_stored
+
+        return split_stored(self, test, by, seed)
+
     def _told(self, log: ClickLog) -> ClickLog:
         """The log with what its weights mean."""
-        log.is_folded = self.is_folded and self.total_weight == self.n_sessions
+        log.is_folded = self.weights_are_counts
         return log
 
     def _decoder(self, number: int) -> Decoder:
@@ -193,6 +250,11 @@ class StoredLog:
             )
         entry: dict[str, Any] = self._partitions[number]
         return entry
+
+    if not TYPE_CHECKING:  # else every name would seem to be one of a stored log
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name)
 
     def __repr__(self) -> str:
         return text_summary(self)

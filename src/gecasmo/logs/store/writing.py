@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, GecasmoError
 from gecasmo.logs.store.sizes import free_bytes, in_bytes
 
 
@@ -21,24 +21,41 @@ class DiskFullError(ClickLogError):
     """The disk is full; what was done so far is kept, and goes on when there is room."""
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Writers of arrays and frames do not always say which error it was.
+_FULL = (None, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
-def telling_full_disk(path: Path) -> Iterator[None]:
-    """Within this block, what the system refuses to write is told in words."""
+def telling_full_disk(
+    path: Path,
+    full: type[GecasmoError] = DiskFullError,
+    other: type[GecasmoError] | None = ClickLogError,
+    advice: str = "make room and run the same again, and it goes on from here.",
+) -> Iterator[None]:
+    """Within this block, what the system refuses to write is told in words.
+
+    Parameters
+    ----------
+    path
+        What is written.
+    full
+        Raised when the disk is full.
+    other
+        Raised for anything else that the system refuses; None leaves it as it is.
+    advice
+        What to do about a full disk.
+    """
     try:
         yield
     except OSError as problem:
         if problem.errno in _FULL:
-            raise DiskFullError(
+            raise full(
                 f"{path} cannot be written: the disk is full ({in_bytes(free_bytes(path.parent))} "
-                "free). Nothing is lost: make room and run the same again, and it goes on from "
-                "here."
+                f"free). Nothing is lost: {advice}"
             ) from problem
-        raise ClickLogError(
-            f"{path} cannot be written: {problem.strerror or problem}."
-        ) from problem
+        if other is None:
+            raise
+        raise other(f"{path} cannot be written: {problem.strerror or problem}.") from problem
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:
