@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint format soak kills bench priors rivals features scale clean
+.PHONY: help demo paper test lint style types suite format soak kills bench priors rivals features scale clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -15,9 +15,10 @@ $(VENV)/core: pyproject.toml
 	$(BIN)/pip install --quiet --editable .
 	@touch $@
 
-$(VENV)/dev: pyproject.toml $(VENV)/core
+$(VENV)/dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --editable ".[dev]"
-	@touch $@
+	@touch $(VENV)/core $@
 
 demo: $(VENV)/core ## simulate a log, fit three models, compare them
 	$(BIN)/gecasmo demo
@@ -26,20 +27,28 @@ paper: $(VENV)/dev ## the paper's experiment and what lies beyond it; charts int
 	$(BIN)/gecasmo paper --chart docs/images/paper.png
 	$(BIN)/python examples/beyond_the_paper.py --chart docs/images/beyond.png
 
-test: $(VENV)/dev lint ## lint, type check and all tests with coverage
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
+# Types are checked beside the tests: mypy has use for one processor only.
+test: style ## lint, type check and all tests with coverage
+	@$(MAKE) --no-print-directory --jobs 2 types suite
 
-lint: $(VENV)/dev ## ruff and mypy
+lint: style types ## ruff and mypy
+
+style: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev
 	$(BIN)/mypy
+
+suite: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 soak: $(VENV)/dev ## the long versions of the property tests
-	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store
+	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers
 
 kills: $(VENV)/dev ## kill fits and ingests at random moments, hundreds of times
 	GECASMO_EXAMPLES=40 GECASMO_KILLS=40 $(BIN)/python -m pytest tests/parts/test_killed_fits.py tests/store -k kill

@@ -5,14 +5,28 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from numba.core.dispatcher import Dispatcher
 
+from gecasmo.kernels import library
+from gecasmo.kernels.cache import plain_kernel
 from gecasmo.testing import plain_python
+from tracing import untraced
+
+# Compiling runs no line of ours, and neither does a generated kernel as plain Python: coverage need
+# not watch, which doubles the time that they take.
+Dispatcher.compile = untraced(Dispatcher.compile)
+library.plain_kernel = lambda source, name: untraced(plain_kernel(source, name))
 
 # The same examples in every run, so that a failure belongs to the change that made it; a soak
 # (GECASMO_EXAMPLES) looks for new ones.
 settings.register_profile("same", derandomize=True, database=None, deadline=None)
 if "GECASMO_EXAMPLES" not in os.environ:
     settings.load_profile("same")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests of Spark first: there they stay with one worker, and so on one cluster."""
+    items.sort(key=lambda item: "spark" not in item.path.parts)
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,7 @@ NEEDS = {
     "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
     "uncertainty.md": (),
     "updates.md": (),
+    "stored-answers.md": (),
     "stored-fits.md": (),
     "stored-logs.md": (),
 }

@@ -16,6 +16,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tracing import untraced
+
 Row = Hashable
 Signals = tuple[frozenset, ...]
 Story = Callable[[Any], Signals]
@@ -71,6 +73,7 @@ class _Flipper:
         return fall.heads and self.probability(fall.coin, fall.row) < 1
 
 
+@untraced
 def every_story(story: Story, probability: Probability, limit: int = 200_000) -> list[Told]:
     """All stories of positive probability."""
     told: list[Told] = []

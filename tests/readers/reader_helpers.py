@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogWarning
 from gecasmo.logs import ClickLog, read_log
+
+# A soak takes more examples of everything.
+MORE = int(os.environ.get("GECASMO_EXAMPLES", "1"))
 
 SAMPLES = Path(__file__).parent / "samples"
 

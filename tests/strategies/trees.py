@@ -152,7 +152,9 @@ def as_model(program: Program) -> type[ClickModel]:
         _walk(self, program.browse, user, result)
 
     coins = {name: Parameter(*keys) for name, keys in program.keys.items()}
-    return type("Invented", (ClickModel,), {**coins, "start": start, "browse": browse})
+    # No file has the text of this class: of a module that is not there nobody looks for it.
+    own = {**coins, "start": start, "browse": browse, "__module__": "invented"}
+    return type("Invented", (ClickModel,), own)
 
 
 # -- as a story --------------------------------------------------------------------------------

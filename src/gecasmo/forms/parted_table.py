@@ -216,17 +216,13 @@ class PartedTable:
         if "query" not in rows.keys:  # as a log without results has them: any table will do
             some_part = next((n for n, file in enumerate(self.files) if file.n_rows), 0)
             return list(ask(self.part(some_part)[0], rows))
-        answers: list[Any] = []
-        for number, places in self.routed(rows.frame["query"]):
-            chosen = pl.Series(places)
-            some = Rows(
-                self.keys, [rows.frame[key].gather(chosen) for key in self.keys], len(places)
-            )
-            given = ask(self.part(number)[0], some)
-            answers = answers or [None] * len(given)
-            for column, found in enumerate(given):
-                answers[column] = _with(answers[column], places, found, len(rows))
-        return answers
+        places, answers = [], []
+        for number, own in self.routed(rows.frame["query"]):
+            chosen = pl.Series(own)
+            some = Rows(self.keys, [rows.frame[key].gather(chosen) for key in self.keys], len(own))
+            places.append(own)
+            answers.append(ask(self.part(number)[0], some))
+        return [_put(places, column) for column in zip(*answers, strict=True)]
 
     def routed(self, query: pl.Series) -> Iterator[tuple[int, Integers]]:
         """The parts that rows of these queries belong to, each with the places of its rows."""
@@ -237,16 +233,16 @@ class PartedTable:
             yield int(number), places
 
 
-def _with(answer: Any, places: Integers, found: Any, n_rows: int) -> Any:
-    """An answer with some of its places filled."""
-    if found is None:  # nobody knows, and nobody will in other parts
+def _put(places: Sequence[Integers], answers: Sequence[Any]) -> Any:
+    """The answers of parts at their places; None if one of them cannot tell."""
+    if any(answer is None for answer in answers):
         return None
-    if answer is None:
-        answer = np.empty(n_rows, found.dtype)
-    # Texts may be longer than those of parts before.
-    answer = answer.astype(np.promote_types(answer.dtype, found.dtype), copy=False)
-    answer[places] = found
-    return answer
+    # Texts of one part may be longer than those of another.
+    dtype = np.result_type(*(answer.dtype for answer in answers))
+    whole = np.empty(sum(map(len, places)), dtype)
+    for own, answer in zip(places, answers, strict=True):
+        whole[own] = answer
+    return whole
 
 
 def part_of(query: pl.Series, n_parts: int) -> Integers:

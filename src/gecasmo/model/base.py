@@ -2,173 +2,38 @@
 
 from __future__ import annotations
 
-import copy as copying
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler import Automaton
-from gecasmo.compiler.hide import hide
-from gecasmo.encoding import EncodedLog, Wanted, encode
-from gecasmo.encoding.observations import LAST_CLICK
-from gecasmo.errors import ClickLogError, ModelError, NotFittedError
-from gecasmo.forms import Fixed, Form, FormState, Table
-from gecasmo.forms.fixed import NUMBERS
-from gecasmo.forms.parted_table import PartedTable
-from gecasmo.forms.protocol import columns_of, keys_of
-from gecasmo.kernels.library import Library, Structure
-from gecasmo.kernels.plan import Plan
+from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
-from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.given import as_frame
-from gecasmo.model.streaming import in_memory, is_stored
+from gecasmo.model.streaming import is_stored
+from gecasmo.model.structured import Augmentation as Augmentation
+from gecasmo.model.structured import StructuredModel
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
     from gecasmo.judgments import Judgments, PartedJudgments
     from gecasmo.logs.store import StoredLog
-    from gecasmo.model.fitting import FitReport
     from gecasmo.model.predicting import Predicted
     from gecasmo.plots.accessor import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
-Augmentation = Literal["minimal", "full"]
 Floats = NDArray[np.float64]
 
 
-class Model:
+class Model(StructuredModel):
     """A click model: an automaton, a form per coin and, once fitted, their states.
 
     Users meet it as `ClickModel` (a program), through `gecasmo.matrices` (the paper's matrices)
     or from `gecasmo.load` (a file); all of them answer the same questions.
     """
-
-    relevance: tuple[str, ...] = ()
-
-    def __init__(
-        self,
-        name: str,
-        declared_keys: Mapping[str, tuple[str, ...]],
-        forms: Mapping[str, Form | float],
-        program: str = "",
-    ) -> None:
-        self.name = name
-        self.declared_keys = dict(declared_keys)
-        self.program = program
-        self.forms: dict[str, Form] = self._check_forms(forms)
-        self.states_: dict[str, FormState] | None = None
-        self.report_: FitReport | None = None
-        self.features_: dict[str, pl.DataFrame] = {}
-        self.kept_: Any = None  # the folder that rows in files are read from
-        self._structures: tuple[Structure, Structure] | None = None
-        self._libraries: dict[tuple[Plan, bool], Library] = {}
-
-    def _check_forms(self, forms: Mapping[str, Form | float]) -> dict[str, Form]:
-        self._check_names(forms)
-        checked: dict[str, Form] = {}
-        for coin in self.declared_keys:
-            given = forms.get(coin, Table())
-            form: Any = given
-            if isinstance(given, NUMBERS) and not isinstance(given, bool):
-                form = Fixed(given)
-            if not (hasattr(form, "fit") and hasattr(form, "predict")) or isinstance(form, type):
-                raise ModelError(
-                    f"{self.name}({coin}={form!r}): a form is wanted, such as Table(), "
-                    "Table(key='doc') or Fixed(0.9)."
-                )
-            checked[coin] = form
-        return checked
-
-    def _check_names(self, coins: Iterable[str]) -> None:
-        unknown = [name for name in coins if name not in self.declared_keys]
-        if unknown:
-            raise ModelError(
-                f"{self.name} has no coin '{unknown[0]}'. Its coins are: "
-                f"{', '.join(self.declared_keys)}."
-            )
-
-    # -- structure -----------------------------------------------------------------------------
-    def _trace(self) -> Automaton:
-        raise NotImplementedError
-
-    @property
-    def structure(self) -> Structure:
-        """The automaton that answers run on, with all that follows from it."""
-        return self._both_structures()[0]
-
-    @property
-    def counting_structure(self) -> Structure:
-        """The automaton that fits run on: it also sees signals which tell of clicks below."""
-        return self._both_structures()[1]
-
-    def _both_structures(self) -> tuple[Structure, Structure]:
-        if self._structures is None:
-            counting = Structure(self._trace())
-            visible = hide(counting.traced, (LAST_CLICK,))
-            answers = counting if visible is counting.traced else Structure(visible)
-            self._structures = (answers, counting)
-        return self._structures
-
-    @property
-    def automaton(self) -> Automaton:
-        """The automaton with the fewest states and flips that has the model's likelihood."""
-        return self.counting_structure.minimal.body
-
-    @property
-    def traced_automaton(self) -> Automaton:
-        """The automaton with every flip that the program makes."""
-        return self.counting_structure.traced
-
-    @property
-    def keys(self) -> dict[str, tuple[str, ...]]:
-        """The key columns in force: those of the form where it names some, else the declared."""
-        return {
-            coin: keys_of(form, self.declared_keys[coin], self.features_.get(coin))
-            for coin, form in self.forms.items()
-        }
-
-    def wanted(self) -> dict[str, Wanted]:
-        """The feature columns that forms read; coins that share a form share the entry."""
-        by_form: dict[int, Wanted] = {}
-        wanted = {}
-        for coin, form in self.forms.items():
-            if not columns_of(form):
-                continue
-            if id(form) not in by_form:
-                allow_missing = getattr(form, "missing", "raise") != "raise"
-                frame = self.features_.get(coin)
-                by_form[id(form)] = Wanted(columns_of(form), allow_missing, frame)
-            wanted[coin] = by_form[id(form)]
-        return wanted
-
-    def with_features(self, **frames: Any) -> Self:
-        """A copy that reads features of these coins from data frames, found by their key.
-
-        Each frame has the key columns of the coin's rows and the columns that its form reads; what
-        it lacks of these comes from the log. A frame for one coin serves all that share its form.
-        """
-        self._check_names(frames)
-        twin = self.copy()
-        for coin, given in frames.items():
-            frame = as_frame(given, coin)
-            if not columns_of(self.forms[coin]):
-                raise ModelError(
-                    f"{self.name}: the form {self.forms[coin]!r} of '{coin}' reads no features."
-                )
-            for other, form in self.forms.items():
-                if form is not self.forms[coin]:
-                    continue
-                if other in frames and frames[other] is not given:
-                    raise ModelError(
-                        f"{self.name}: '{coin}' and '{other}' share a form, so they have one frame "
-                        "of features, not two."
-                    )
-                twin.features_[other] = frame
-        return twin
 
     def source(self, kernel: str = "e_step", augmentation: Augmentation = "minimal") -> str:
         """The generated source of a kernel, with a legend of what its numbers stand for.
@@ -178,35 +43,6 @@ class Model:
         from gecasmo.model.display import explain_source
 
         return explain_source(self, kernel, augmentation)
-
-    def library(self, plan: Plan, counting: bool = False) -> Library:
-        """The kernels for a plan, of the automaton that answers or of the one that counts."""
-        structure = self.counting_structure if counting else self.structure
-        key = (plan, structure is self.structure)
-        if key not in self._libraries:
-            self._libraries[key] = Library(structure, plan)
-        return self._libraries[key]
-
-    def encode(
-        self,
-        log: ClickLog,
-        kernel: str,
-        augmentation: Augmentation = "minimal",
-        with_missing: bool = False,
-        counting: bool | None = None,
-        **options: Any,
-    ) -> EncodedLog:
-        """The log as the arrays that a kernel of this model reads."""
-        log = in_memory(log)
-        if augmentation not in ("minimal", "full"):
-            raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
-        if counting is None:
-            counting = kernel.startswith("e_step")
-        structure = self.counting_structure if counting else self.structure
-        if kernel in ("smooth", "decode", "sample", "stories"):
-            augmentation = "full"
-        machine = structure.machine(augmentation, with_missing)
-        return encode(log, structure.traced, machine, self.keys, wanted=self.wanted(), **options)
 
     # -- fitting -------------------------------------------------------------------------------
     def fit(
@@ -310,46 +146,6 @@ class Model:
         update_model(self, log, decay, method, threads, progress, impossible, intervals)
         return self
 
-    @property
-    def is_fitted(self) -> bool:
-        return self.states_ is not None
-
-    def states(self, whole: bool = True) -> dict[str, FormState]:
-        """The state of every coin's form.
-
-        Tables whose rows are in files are read into memory, unless `whole=False`.
-        """
-        if self.states_ is None:
-            raise NotFittedError(
-                f"This {self.name} has no probabilities yet: fit it with .fit(log), or give them "
-                f"with {self.name}.with_values(...)."
-            )
-        if not whole or not any(isinstance(s, PartedTable) for s in self.states_.values()):
-            return self.states_
-        return {
-            coin: state.whole()[0] if isinstance(state, PartedTable) else state
-            for coin, state in self.states_.items()
-        }
-
-    @property
-    def history(self) -> pl.DataFrame:
-        """Iteration, objective, log-likelihood, seconds and round of the fit.
-
-        Priors that are learned change from round to round; objectives are only comparable within
-        one.
-        """
-        from gecasmo.estimation import Record
-
-        records = [] if self.report_ is None else self.report_.history
-        columns = list(zip(*records, strict=True)) or [()] * len(Record._fields)
-        types = (pl.Int64, pl.Float64, pl.Float64, pl.Float64, pl.Int64)
-        return pl.DataFrame(
-            {
-                name: pl.Series(column, dtype=dtype)
-                for name, column, dtype in zip(Record._fields, columns, types, strict=True)
-            }
-        )
-
     # -- answers -------------------------------------------------------------------------------
     @property
     def parameters(self) -> dict[str, pl.DataFrame]:
@@ -449,14 +245,15 @@ class Model:
         kind: Literal["conditional", "marginal"] = "conditional",
         impossible: Impossible = "raise",
     ) -> Predicted:
-        """Write P(click) of each shown result to Parquet, of a stored log with bounded memory.
+        """Write P(click) of each shown result to files, of a stored log with bounded memory.
 
         Parameters
         ----------
         log : ClickLog or StoredLog
         path : where to
-            A name that ends in .parquet is one file; any other becomes a folder with a file for
-            each partition of the log.
+            A name that ends in .parquet, .csv, .tsv or .jsonl is one such file; any other becomes
+            a folder with a Parquet file for each partition of the log. Files are replaced, and so
+            are folders of predictions.
         kind : "conditional" or "marginal"
             Given the signals above each result, or when no click is known.
         impossible : "raise", "drop" or "floor"
@@ -465,7 +262,8 @@ class Model:
         Returns
         -------
         Predicted
-            Where they are, and how many. The columns are those that say which result it is,
+            Where they are, and how many. Where equal pages are stored once, there is a row for
+            each stored result. The columns are those that say which result it is,
             `unseen` (the coins whose row was never fitted), `probability`, and `weight` if the
             pages have weights.
         """
@@ -553,15 +351,6 @@ class Model:
         from gecasmo.model.saving import save_model
 
         save_model(self, path, folder)
-
-    def copy(self) -> Self:
-        """An independent model with the same forms and the same fit."""
-        twin = copying.copy(self)
-        twin.forms = dict(self.forms)
-        twin.states_ = None if self.states_ is None else dict(self.states_)
-        twin.features_ = dict(self.features_)
-        twin._libraries = {}
-        return twin
 
     def __repr__(self) -> str:
         from gecasmo.model.display import as_text

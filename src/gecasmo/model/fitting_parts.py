@@ -10,10 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
-from gecasmo.encoding import Rows
 from gecasmo.errors import (
     CheckpointError,
     ConvergenceWarning,
@@ -53,6 +51,7 @@ from gecasmo.model.parts import (
 )
 from gecasmo.model.progress import progress_bar
 from gecasmo.model.sampling import sample_of
+from gecasmo.model.shared_row_files import read_shared_rows, write_shared_rows
 from gecasmo.model.solving import solve_with, tell_untuned
 from gecasmo.model.streaming import part_view
 
@@ -230,7 +229,7 @@ class _StoredFit:
                 f"All pages are impossible under {self.model.name}: nothing is left to fit."
             )
         for number, shared in self.shared.items():
-            _write_rows(self.folder, number, shared.rows())
+            write_shared_rows(self.folder, number, shared.rows())
         self.folder.note(
             built=True, parts=numbers, weight=weight, n_dropped=n_dropped, n_floored=n_floored
         )
@@ -248,14 +247,14 @@ class _StoredFit:
         needs = {
             "the pages of the fit": int(share * n_bytes),
             "its parameters on the way": int(share * n_rows * _ROW_BYTES * _POINTS),
-            "its parameters at the end": int(share * n_rows * _ROW_BYTES * 3),
+            "its parameters at the end": int(share * n_rows * _ROW_BYTES * 4),
         }
         advice = "Name a folder on a larger disk with checkpoint=."
         check_disk(self.folder.path, needs, advice=advice, error=CheckpointError)
 
     def _find_shared_rows(self) -> None:
         for number in self.shared:
-            self.shared[number].add(_read_rows(self.folder, number))
+            self.shared[number].add(read_shared_rows(self.folder, number))
 
     # -- solution ------------------------------------------------------------------------------
     def solve(self, show: Any, intervals: bool) -> Solution:
@@ -356,30 +355,6 @@ class _StoredFit:
             log_likelihood=best.log_likelihood,
             counts=counts,
         )
-
-
-def _write_rows(folder: FitFolder, number: int, rows: Rows) -> None:
-    """Keep the rows of a shared coin, for a fit that is gone on with."""
-    own = folder.path / "shared"
-    own.mkdir(exist_ok=True)
-    columns = [] if not rows.keys else rows.frame.get_columns()
-    columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
-    if columns:
-        pl.DataFrame(columns).write_ipc(own / f"{number}.arrow")
-    folder.note(**{f"rows{number}": [list(rows.keys), len(rows), list(rows.attached)]})
-
-
-def _read_rows(folder: FitFolder, number: int) -> Rows:
-    keys, n_rows, attached = folder.words[f"rows{number}"]
-    if not keys and not attached:
-        return Rows((), (), n_rows)
-    frame = pl.read_ipc(folder.path / "shared" / f"{number}.arrow")
-    return Rows(
-        keys,
-        [frame[key] for key in keys],
-        n_rows,
-        {name: frame[f"*{name}*"].alias(name) for name in attached},
-    )
 
 
 def remark(coin: str, form: Any, state: Any, report: FitReport) -> None:

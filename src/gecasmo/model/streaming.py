@@ -199,6 +199,8 @@ def some_partitions(
         else:
             first -= 1
             chosen.insert(0, log.partition(first))
+    pages = joined(chosen)
+    pages.is_folded = chosen[0].is_folded  # what weights mean is lost on the way
     if model is None:
-        return None, joined(chosen)
-    return part_view(model, first, log.n_partitions, last), joined(chosen)
+        return None, pages
+    return part_view(model, first, log.n_partitions, last), pages

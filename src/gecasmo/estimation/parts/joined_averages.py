@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, smoothed_share
-from gecasmo.estimation.parts.joining import Places
+from gecasmo.estimation.parts.joined_rows import Places
 
 Floats = NDArray[np.float64]
 
