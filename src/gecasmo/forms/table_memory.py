@@ -81,11 +81,11 @@ class TableMemory:
         group = self.grouping.number[self.union.place]
         if state.is_fixed is not None:
             group = np.where(state.is_fixed, -1, group)
-        before, after = self.priors, learn(self.priors, group, self._past_of_priors(counts))
+        after = learn(self.priors, group, self._past_of_priors(state, counts))
         # Small moves count as well: they add up from day to day.
         self.priors = after
         self.prior = self._prior()
-        if after.is_close(before, _TOLERANCE):
+        if state.priors is not None and after.is_close(state.priors, _TOLERANCE):
             return state
         # Where the climb ended it begins again, under the new prior.
         return replace(
@@ -140,17 +140,17 @@ class TableMemory:
         evidence[:, self.union.place] += _evidence_of(state, counts)
         return evidence
 
-    def _past_of_priors(self, counts: Floats) -> Past:
+    def _past_of_priors(self, state: TableState, counts: Floats) -> Past:
         assert self.first is not None
         assert self.grouping is not None
         group, n_groups = self.grouping.number, self.grouping.n_groups
         old, new = group[: len(self.before.rows)], group[self.union.place]
-        flips = np.bincount(old, self.counts.sum(axis=0), n_groups)
-        ratio = flips / np.maximum(np.bincount(new, counts.sum(axis=0), n_groups), 1e-9)
-        evidence = self.past
-        if self.before.is_fixed is not None:  # what is given tells nothing
-            evidence = np.where(self.before.is_fixed, 0.0, evidence)
-        return Past(self.first, evidence, old, ratio, self.row_past.at(self.union.found))
+        flips = _not_given(self.before, self.counts.sum(axis=0))
+        today = _not_given(state, counts.sum(axis=0))
+        ratio = np.bincount(old, flips, n_groups) / np.maximum(
+            np.bincount(new, today, n_groups), 1e-9
+        )
+        return Past(self.first, self.past, old, ratio, self.row_past.at(self.union.found))
 
     def _priors(self) -> tuple[Priors | None, Grouping | None]:
         """The learned priors of old and new rows: a group keeps what it has learned."""
@@ -200,7 +200,9 @@ class TableMemory:
         n = len(before.probability)
         prior = self.prior.sum(axis=0) + floor_of(after, self.prior)
         worth = np.zeros_like(prior)
-        worth[:n] = self.decay * _worth(before, prior[:n], self.past / self.decay)
+        then = prior_of(before)
+        known = _worth(before, then.sum(axis=0) + floor_of(before, then), self.past / self.decay)
+        worth[:n] = self.decay * known
         held = self.union.of_old(self.past.sum(axis=0), 0.0)
         worth[place] = _together(worth[place], held, _worth(alone, prior[place], day))
         strength = prior + worth
@@ -222,6 +224,11 @@ def _evidence_of(state: TableState, counts: Floats) -> Floats:
         return capped(state, state.evidence, counts)
     heads: Floats = counts[::-1]
     return heads if state.is_fixed is None else np.where(state.is_fixed, 0.0, heads)
+
+
+def _not_given(state: TableState, flips: Floats) -> Floats:
+    """Flips of rows that are estimated."""
+    return flips if state.is_fixed is None else np.where(state.is_fixed, 0.0, flips)
 
 
 def _worth(state: TableState, prior: Floats, evidence: Floats) -> Floats:

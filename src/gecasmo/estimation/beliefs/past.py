@@ -15,13 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.estimation.beliefs.bends import Bends, LogMoments
-from gecasmo.forms.past import Past
+from gecasmo.forms.past import Past, RowPast
 from gecasmo.forms.priors import Priors
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 # What many rows say of a prior, some of them say as well.
 _MOST_ROWS = 20_000
+_MOST_ROWS_IN_GROUPS = 200_000
+
+
+def some_rows(rows: Integers, n_groups: int) -> Integers:
+    """As many of the rows as are needed to learn the priors of so many groups."""
+    most = _MOST_ROWS if n_groups == 1 else _MOST_ROWS_IN_GROUPS
+    return rows[:: max(1, -(-len(rows) // most))]
 
 
 @dataclass(frozen=True)
@@ -37,11 +45,13 @@ class Hold:
     def of(cls, past: Past) -> Hold:
         """From the beliefs of rows."""
         rows = np.flatnonzero(np.abs(past.evidence).sum(axis=0) > 1e-9)
-        chosen = rows[:: max(1, -(-len(rows) // _MOST_ROWS))]
-        scale = len(rows) / max(len(chosen), 1)
+        chosen = some_rows(rows, n_groups := len(past.priors.logit))
         group, priors = past.group[chosen], past.priors
+        # Each row that was chosen stands for others of its group.
+        n_chosen = np.maximum(np.bincount(group, minlength=n_groups), 1)
+        scale = np.bincount(past.group[rows], minlength=n_groups) / n_chosen
         prior = priors.pseudo_counts(group)
-        after = np.maximum(prior + past.evidence[:, chosen], 1e-3)
+        after = RowPast.of(past.evidence[:, chosen], prior).under(prior)
         bends = Bends(LogMoments.of_beta(*after), LogMoments.of_beta(*prior), group, priors)
         # Slopes are left out of second derivatives: at the highest point there are none.
         held = []

@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 from gecasmo.estimation.beliefs.bends import Bends, LogMoments
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import row_moments_of
-from gecasmo.estimation.beliefs.past import Hold
+from gecasmo.estimation.beliefs.past import Hold, some_rows
 from gecasmo.forms.past import Past
 from gecasmo.forms.priors import Level, Priors
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# What many rows say of a prior, some of them say as well.
-_MOST_ROWS = 20_000
-_MOST_ROWS_IN_GROUPS = 200_000
 _WEAKEST, _STRONGEST = np.log(0.05), np.log(1e4)
 # What a strength is before any row is seen: its logarithm, and how sure that is.
 _USUAL, _UNSURE = np.log(3.0), 1.2
@@ -44,14 +41,11 @@ def learned(
     """Better priors than `before`, from the likelihood of every row; `group` has a number a row,
     -1 for rows that do not count. With a past, the likelihood is that of what came after it, which
     has `factor` times as many rows as are known."""
-    n_groups = len(before.logit)
-    rows = np.flatnonzero((group >= 0) & likelihood.known)
-    n_known = len(rows)
-    most = _MOST_ROWS if n_groups == 1 else _MOST_ROWS_IN_GROUPS
-    rows = rows[:: max(1, -(-len(rows) // most))]
+    known = np.flatnonzero((group >= 0) & likelihood.known)
+    rows = some_rows(known, len(before.logit))
     if not len(rows):
         return before
-    learn = _Learning(likelihood, rows, group[rows], before, past, factor * n_known / len(rows))
+    learn = _Learning(likelihood, rows, group[rows], before, past, factor * len(known) / len(rows))
     now = before
     for _ in range(8):
         last = now
