@@ -324,4 +324,57 @@ def test_a_checkup_of_very_many_equal_pages_looks_at_whole_queries(folded: Path)
     first = log.session_column("query")[0]
     n_first = int(log.weight[(log.session_column("query") == first).to_numpy()].sum())
     assert some.n_sessions == n_first or some.session_column("query").n_unique() > 1
-    assert shown_pages(log, 5).n_sessions > 0
+    assert shown_pages(log, 5).n_sessions == 5  # the first page alone was shown more often
+    assert log.weight[0] > 5
+
+
+@pytest.mark.parametrize("begun_in_python", [True, False])
+def test_a_fit_goes_on_whoever_began_it(
+    folded: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, begun_in_python: bool
+) -> None:
+    """From Python and from the command line: the passes that were made are not made again."""
+
+    def fit(in_python: bool) -> None:
+        if in_python:
+            gecasmo.PBM().fit(gecasmo.open_log(folded), gecasmo.EM(), checkpoint="ck")
+        else:
+            succeed("fit", "PBM", folded, "-o", "x.fit", "--checkpoint", "ck")
+
+    run, parts, made = DiskParts.run, DiskParts._all_parts, []
+
+    def two_passes(self: Any, task: Any) -> Any:
+        if self.n_passes == 2:
+            raise AssertionError("enough")
+        return run(self, task)
+
+    def counted(self: Any, task: Any) -> Any:
+        made.append(task)
+        return parts(self, task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskParts, "run", two_passes)
+        with pytest.raises(AssertionError):
+            fit(begun_in_python)
+    monkeypatch.setattr(DiskParts, "_all_parts", counted)
+    fit(not begun_in_python)
+    n_made = len(made)
+    shutil.rmtree("ck")
+    fit(in_python=True)
+    assert len(made) - n_made == n_made + 2
+
+
+@pytest.mark.parametrize("of_logs", [True, False])
+def test_weights_that_add_up_to_the_pages_are_not_dropped(
+    fitted: Path, repeating: Path, folder: Path, of_logs: bool
+) -> None:
+    frame = pl.read_csv(repeating).with_columns(often=pl.col("session") % 2 + 0.5)
+    options: dict[str, Any] = {"partitions": 2, "fold": False}
+    if of_logs:
+        log = gecasmo.read_log(frame, weight="often")
+        stored = gecasmo.ClickLog.ingest([log], folder / "w.gclog", **options)
+    else:
+        stored = gecasmo.ClickLog.ingest(frame, folder / "w.gclog", weight="often", **options)
+    assert stored.total_weight == stored.n_sessions
+    succeed("simulate", fitted, "w.gclog", "-o", "made.csv")
+    made = pl.read_csv(folder / "made.csv").unique("session")
+    assert sorted(made["weight"]) == [0.5] * 300 + [1.5] * 300

@@ -25,6 +25,7 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation.parts import disk
 from gecasmo.forms.parted_table import PartedTable
+from gecasmo.logs.store.writing import telling_full_disk
 from gecasmo.model.fit_folder import FitFolder
 from gecasmo.model.fit_identity import identity_of
 
@@ -245,6 +246,60 @@ def test_settings_count_to_the_last_digit(log: Any, one: Any, other: Any) -> Non
     a, b, again = (identity_of(DBN(**forms), log, None) for forms in (one, other, one))
     assert a == again
     assert a != b
+
+
+def test_numbers_of_numpy_are_numbers(log: Any) -> None:
+    plain = identity_of(PBM(), log, None, method=EM(max_iter=7, tol=0.25), intervals=True)
+    method = EM(max_iter=np.int64(7), tol=np.float64(0.25))
+    assert identity_of(PBM(), log, None, method=method, intervals=np.True_) == plain
+    forms = [Table(pseudo_counts=(kind(1), kind(2))) for kind in (float, np.float64)]
+    one, other = (identity_of(PBM(attraction=form), log, None) for form in forms)
+    assert one == other
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([[1], 2], [[1, 2]]), ([[], [1]], [[1], []]), ({"a": {"b": 1}}, {"a": {}, "b": 1})],
+)
+def test_what_is_in_which_container_counts(log: Any, one: Any, other: Any) -> None:
+    a, b = (identity_of(PBM(), log, None, setting=value) for value in (one, other))
+    assert a["setting"] != b["setting"]
+
+
+def test_a_fit_of_an_earlier_version_is_told(log: Any, tmp_path: Path) -> None:
+    (tmp_path / "fit").mkdir()
+    (tmp_path / "fit" / "fit.json").write_text('{"fit": "0a1b2c"}')
+    with pytest.raises(CheckpointError, match="earlier version of gecasmo began"):
+        model().fit(log, METHOD, checkpoint=tmp_path / "fit")
+
+
+def test_a_full_disk_is_told_of_shared_rows(
+    log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = pl.DataFrame.write_ipc
+
+    def full(self: Any, path: Any, **options: Any) -> Any:
+        if isinstance(path, Path) and path.parent.name == "shared":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, path, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pl.DataFrame, "write_ipc", full)
+        with pytest.raises(CheckpointError, match=r"shared .* is full .* make room"):
+            PBM().fit(log, METHOD, checkpoint=tmp_path / "fit")
+
+
+def test_only_errors_that_nobody_knows_may_be_a_full_disk(tmp_path: Path) -> None:
+    for problem, told in [
+        (OSError("8 requested and 0 written"), "is full"),
+        (FileNotFoundError("no such file"), "cannot be written: no such file"),
+        (OSError(errno.EIO, "Input/output error"), "cannot be written: Input/output error"),
+    ]:
+        with (
+            pytest.raises(CheckpointError, match=told),
+            telling_full_disk(tmp_path / "x" / "y", CheckpointError, CheckpointError),
+        ):
+            raise problem
 
 
 def test_what_a_fit_starts_from_counts(log: Any) -> None:

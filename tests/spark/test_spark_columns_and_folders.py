@@ -125,3 +125,53 @@ def test_a_cluster_without_a_folder_is_warned(temporary: Path) -> None:
     assert not found.is_reliable
     found.close()
     assert not list(temporary.iterdir())
+
+
+class RunningContext(FakeContext):
+    """One that is asked to forget its folder."""
+
+    _jsc = object()
+
+
+def test_a_folder_that_the_user_names_meanwhile_stays(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = []
+    monkeypatch.setattr("gecasmo.spark.checkpoints.take_back", taken.append)
+    context = RunningContext("local[2]")
+    found = Checkpoints(context)
+    context.folder = "file:/shared/mine/4711"
+    found.close()
+    assert not taken
+    assert not list(temporary.iterdir())
+    context.folder = None
+    Checkpoints(context).close()
+    assert taken == [context]
+
+
+def test_the_folder_goes_also_if_spark_does_not_answer(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(context: Any) -> None:
+        raise ConnectionError("no answer from Java")
+
+    monkeypatch.setattr("gecasmo.spark.checkpoints.take_back", failing)
+    found = Checkpoints(RunningContext("local[2]"))
+    with pytest.raises(ConnectionError):
+        found.close()
+    assert not list(temporary.iterdir())
+
+
+def test_a_fit_may_end_while_another_one_looks_for_its_folder(temporary: Path) -> None:
+    """The collector of garbage runs in whatever thread there is, with the lock held."""
+    ending = [Checkpoints(FakeContext("local[2]")) for _ in range(2)]
+
+    class Colliding(FakeContext):
+        def getCheckpointDir(self) -> str | None:
+            ending.clear()
+            return super().getCheckpointDir()
+
+    found = Checkpoints(Colliding("local[2]"))
+    assert len(list(temporary.iterdir())) == 1
+    found.close()
+    assert not list(temporary.iterdir())

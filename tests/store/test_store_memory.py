@@ -15,6 +15,7 @@ from stored_pages import simulated
 from gecasmo import ClickLog
 from gecasmo.errors import GecasmoWarning
 from gecasmo.logs.store.parquet_footer import largest_row_group
+from gecasmo.logs.store.planning import warn_of_partitions
 
 SCRIPT = """
 import json, resource, sys
@@ -108,3 +109,11 @@ def test_too_large_partitions_are_told(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("gecasmo.logs.store.planning.BYTES_OF_A_SMALL_RESULT", 10**6)
     with pytest.warns(GecasmoWarning, match=r"partition has .* results, .* more than memory=64"):
         ClickLog.ingest(frame, tmp_path / "log", memory="64MB", partitions=2, fold=False)
+
+
+def test_a_number_of_partitions_that_was_chosen_is_blamed_before_a_query() -> None:
+    with pytest.warns(GecasmoWarning, match="since all pages of a query are in one"):
+        warn_of_partitions(10**8, 10**9, None)
+    with pytest.warns(GecasmoWarning, match=r"with partitions=4; .* Ask for more") as told:
+        warn_of_partitions(10**8, 10**9, 4)
+    assert "query" not in str(told[0].message)

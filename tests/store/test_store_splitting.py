@@ -63,14 +63,17 @@ def test_the_parts_are_the_whole(by: str, fold: bool, tmp_path: Path) -> None:
         part.check()
 
 
-def test_a_query_is_in_one_part_and_the_share_is_met(tmp_path: Path) -> None:
-    train, test = stored(tmp_path).split(test=0.25, by="query", seed=3)
+def test_a_query_is_in_one_part_and_the_share_is_about_met(tmp_path: Path) -> None:
+    log = stored(tmp_path, simulated(2000, seed=2, n_queries=2000))
+    train, test = log.split(test=0.25, by="query", seed=3)
     in_parts = [
         {query for page in part.partitions() for query in page.column("query").to_list()}
         for part in (train, test)
     ]
     assert not in_parts[0] & in_parts[1]
-    assert len(in_parts[1]) == 10 == test.n_queries  # of 40
+    assert len(in_parts[1]) == test.n_queries
+    n_queries = log.n_queries
+    assert abs(test.n_queries - n_queries / 4) < 5 * np.sqrt(n_queries * 0.25 * 0.75)
 
 
 def test_the_share_of_sessions_is_met(tmp_path: Path) -> None:
@@ -78,13 +81,12 @@ def test_the_share_of_sessions_is_met(tmp_path: Path) -> None:
     assert (train.n_sessions, test.n_sessions) == (240, 60)
 
 
-@pytest.mark.parametrize("by", ["session", "query"])
-def test_with_very_many_groups_the_share_is_met_by_chance(
-    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_with_very_many_sessions_the_share_is_met_by_chance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(splitting, "MOST_COUNTED", 10)
     log = stored(tmp_path, simulated(2000, seed=2, n_queries=2000))
-    train, test = log.split(test=0.3, by=by)
+    train, test = log.split(test=0.3)
     assert 0.25 < test.n_sessions / log.n_sessions < 0.35
     assert train.n_sessions + test.n_sessions == 2000
 
@@ -102,6 +104,38 @@ def test_the_split_depends_on_the_seed_alone(tmp_path: Path) -> None:
 
     assert queries(log, 0) == queries(log, 0) == queries(other, 0)
     assert queries(log, 0) != queries(log, 1)
+
+
+def test_a_query_is_in_the_same_part_of_every_log(tmp_path: Path) -> None:
+    """What is learned of a query on one day must not leak into the test part of another."""
+    sides: dict[Any, set[int]] = {}
+    for day, n_queries in enumerate((15, 40)):
+        (tmp_path / str(day)).mkdir()
+        log = stored(tmp_path / str(day), simulated(200, seed=day, n_queries=n_queries))
+        for seed in range(4, 10):
+            for is_test, side in enumerate(log.split(test=0.3, by="query", seed=seed)):
+                for part in side.partitions():
+                    for query in part.column("query"):
+                        sides.setdefault((seed, query), set()).add(is_test)
+    assert len(sides) == 6 * 40
+    assert all(len(found) == 1 for found in sides.values())
+
+
+def test_a_part_without_queries_is_told(tmp_path: Path) -> None:
+    log = stored(tmp_path, simulated(20, seed=1, n_queries=2))
+    with pytest.raises(ClickLogError, match="the test part would have no pages; try another"):
+        log.split(test=1e-9, by="query")
+
+
+def test_weights_that_add_up_to_the_pages_are_no_counts(tmp_path: Path) -> None:
+    frame = simulated(200, seed=1, n_queries=3).with_columns(
+        often=pl.when(pl.col("session").rank("dense") % 2 == 0).then(0.5).otherwise(1.5)
+    )
+    log = stored(tmp_path, frame, fold=True, weight="often")
+    assert log.total_weight == log.n_sessions
+    assert not log.weights_are_counts
+    with pytest.raises(ClickLogError, match="by='query', or ingest it with fold=False"):
+        log.split()
 
 
 def test_sessions_with_ids_do_not_depend_on_partitions(tmp_path: Path) -> None:
@@ -204,6 +238,8 @@ def test_folded_logs_with_weights_are_split_by_query_alone(tmp_path: Path) -> No
     [
         ({"test": 0}, "between 0 and 1"),
         ({"test": 1.0}, "between 0 and 1"),
+        ({"test": "0.3"}, "'0.3'.*a number between 0 and 1"),
+        ({"test": True}, "a number between 0 and 1"),
         ({"by": "device"}, "by 'session' or by 'query'"),
         ({"seed": -1}, "from 0 on"),
     ],

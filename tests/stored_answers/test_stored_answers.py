@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     ModelError,
 )
+from gecasmo.model.frame_files import is_of_pieces, write_frames
 
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}
 
@@ -230,3 +232,83 @@ def test_a_frame_is_no_log(model, log):
         model.score(log.to_frame())
     with pytest.raises(ClickLogError, match="A ClickLog is wanted, not DataFrame"):
         model.evaluate(log.to_frame())
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_folder_of_spark_is_no_folder_of_predictions(model, store, log, tmp_path):
+    """Its files are called much the same, and may be the log itself."""
+    there = tmp_path / "clicks"
+    there.mkdir()
+    for name in ("part-00000-0815-c000.snappy.parquet", "part-00001.parquet"):
+        log.to_frame().write_parquet(there / name)
+        before = files_of(there)
+        with pytest.raises(GecasmoError, match="with other files than predictions"):
+            model.predict(store, there)
+        assert files_of(there) == before
+        (there / name).unlink()
+    (there / "part-00000.parquet").write_text("no table")
+    with pytest.raises(GecasmoError, match="with other files than predictions"):
+        model.predict(store, there)
+
+
+def test_predictions_take_the_place_of_predictions(model, store, tmp_path):
+    there = tmp_path / "clicks"
+    there.mkdir()  # an empty folder is as good as none
+    model.predict(store, there, kind="marginal")
+    before = pl.read_parquet(there)
+    model.predict(store, there)
+    assert pl.read_parquet(there).height == before.height  # also without a pattern
+    assert not pl.read_parquet(there).equals(before)
+    assert list(tmp_path.iterdir()) == [there]
+
+
+def test_old_predictions_stay_if_new_ones_cannot_take_their_place(
+    model, store, tmp_path, monkeypatch
+):
+    there = tmp_path / "clicks"
+    model.predict(store, there)
+    before = files_of(there)
+    rename = Path.rename
+
+    def failing(self, target):
+        if self.suffix == ".pieces":
+            raise OSError(5, "Input/output error")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", failing)
+    with pytest.raises(GecasmoError, match="Input/output error"):
+        model.predict(store, there, kind="marginal")
+    assert files_of(there) == before
+    assert list(tmp_path.iterdir()) == [there]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_is_no_place_for_a_folder(model, store, tmp_path, exists):
+    if exists:
+        model.predict(store, tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(GecasmoError, match=r"link is a link.*name the folder"):
+        model.predict(store, tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_text_has_one_header_also_after_empty_frames(tmp_path):
+    frame = pl.DataFrame({"a": [1], "b": ["x"]})
+    for name in ("x.csv", "x.tsv"):
+        kind = name[2:]
+        empty = frame.clear()
+        assert write_frames(iter([empty, empty, frame, frame]), tmp_path / name, kind) == 2
+        lines = (tmp_path / name).read_text().splitlines()
+        assert [line.split("," if kind == "csv" else "\t") for line in lines] == [
+            ["a", "b"],
+            ["1", "x"],
+            ["1", "x"],
+        ]
+
+
+def test_simulated_logs_are_not_marked_as_predictions(tmp_path):
+    write_frames(iter([pl.DataFrame({"a": [1]})]), tmp_path / "part-00000.parquet", "parquet")
+    assert not is_of_pieces(tmp_path)

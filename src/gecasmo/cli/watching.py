@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gecasmo.cli.pace import Pace
 from gecasmo.cli.streams import error_console
@@ -29,6 +29,9 @@ class WatchedEM(EM):
     `is_kept` says that its progress is in a checkpoint folder, from which a fit goes on better than
     from the parameters that it had.
     """
+
+    # So that a fit that was begun with EM in Python can be gone on with here, and the reverse.
+    told_as: ClassVar[str] = "EM"
 
     show: Progress | None = field(default=None, repr=False, compare=False)
     is_kept: bool = field(default=False, repr=False, compare=False)

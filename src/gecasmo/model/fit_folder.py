@@ -96,7 +96,13 @@ class FitFolder:
             return
         try:
             self.words = json.loads(words.read_bytes())
-            different = differences(dict(self.words["fit"]), identity)
+            begun = self.words["fit"]
+            if isinstance(begun, str):
+                raise CheckpointError(
+                    f"{self.path} is of a fit that an earlier version of gecasmo began, and cannot "
+                    "be gone on with. Name another folder, or remove it."
+                )
+            different = differences(dict(begun), identity)
         except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointError(f"{words} is damaged. Remove {self.path}.") from None
         if different:

@@ -71,10 +71,17 @@ def _options(name: str, value: Any) -> Identity:
     # What merely watches a fit does not count.
     compared = [field.name for field in fields(value) if field.compare]
     options = {option: _told(getattr(value, option)) for option in compared}
-    return {name: type(value).__name__, **options}
+    # A method that does the same as another one may say that it is told by that name.
+    return {name: getattr(value, "told_as", type(value).__name__), **options}
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's; it prints otherwise, and is the same."""
+    return value.item() if isinstance(value, (np.bool_, np.number, np.str_)) else value
 
 
 def _told(value: Any) -> str:
+    value = _plain(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         text = repr(value)
         if _is_short(text):
@@ -94,12 +101,19 @@ class _Telling:
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
 
+    def _add(self, told: str | bytes) -> None:
+        """With its length, lest the end of one be taken for the beginning of the next."""
+        data = told.encode() if isinstance(told, str) else told
+        self.digest.update(len(data).to_bytes(8, "little"))
+        self.digest.update(data)
+
     def value(self, value: Any, depth: int = 0) -> None:
-        self.digest.update(type(value).__name__.encode())
+        value = _plain(value)
+        self._add(type(value).__name__)
         if depth > _DEEPEST:
             return
         if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            self.digest.update(repr(value).encode())
+            self._add(repr(value))
         elif isinstance(value, (np.ndarray, np.generic)):
             self._array(np.asarray(value), depth)
         elif isinstance(value, (pl.DataFrame, pl.Series)):
@@ -112,22 +126,24 @@ class _Telling:
         elif isinstance(value, Rows):
             self._frame(value.frame)
         elif isinstance(value, Mapping):
+            self._add(str(len(value)))
             for key in sorted(value, key=repr):
-                self.digest.update(repr(key).encode())
+                self._add(repr(key))
                 self.value(value[key], depth + 1)
         elif isinstance(value, (list, tuple)):
+            self._add(str(len(value)))
             for item in value:
                 self.value(item, depth + 1)
         elif hasattr(value, "state_dict"):  # a network
             weights = value.state_dict()
             self.value({name: weight.cpu().numpy() for name, weight in weights.items()}, depth + 1)
-            self.digest.update(repr(value).encode())
+            self._add(repr(value))
         elif is_dataclass(value):
             # What merely watches a fit does not count.
             compared = [field.name for field in fields(value) if field.compare]
             self.value({name: getattr(value, name) for name in compared}, depth + 1)
         elif callable(value) or not hasattr(value, "__dict__"):
-            self.digest.update(getattr(value, "__qualname__", type(value).__qualname__).encode())
+            self._add(getattr(value, "__qualname__", type(value).__qualname__))
         else:
             self.value(vars(value), depth + 1)
 
@@ -135,11 +151,11 @@ class _Telling:
         if array.dtype == object:
             self.value(array.tolist(), depth + 1)
             return
-        self.digest.update(repr((array.shape, array.dtype.str)).encode())
-        self.digest.update(np.ascontiguousarray(array).tobytes())
+        self._add(repr((array.shape, array.dtype.str)))
+        self._add(np.ascontiguousarray(array).tobytes())
 
     def _frame(self, frame: pl.DataFrame | pl.Series) -> None:
         wide = frame.to_frame() if isinstance(frame, pl.Series) else frame
-        self.digest.update(repr((wide.schema, wide.height)).encode())
+        self._add(repr((wide.schema, wide.height)))
         if wide.width:
-            self.digest.update(wide.hash_rows(seed=1).to_numpy().tobytes())
+            self._add(wide.hash_rows(seed=1).to_numpy().tobytes())

@@ -77,8 +77,8 @@ def fit_stored(
     validation = getattr(settings.method, "validation", None)
     if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(
-            f"{type(settings.method).__name__}(validation={validation!r}): a stored log is not "
-            "split; give the pages to be judged by as a ClickLog."
+            f"{type(settings.method).__name__}(validation={validation!r}): of a stored log "
+            "no share is set aside; give the pages to be judged by as a ClickLog."
         )
     began = time.perf_counter()
     work = model.with_features(**features) if features else model

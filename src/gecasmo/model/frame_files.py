@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ _OTHER_TABLES = (
 )
 # Row groups as large as a partition would have to be held in memory.
 _ROW_GROUP = 250_000
+# Stands in the metadata of files in folders of ours. A file beside them would tell it as well, but
+# Polars reads no folder that has other files.
+_MARK = {"gecasmo": "predictions"}
+_PIECE = re.compile(r"part-[0-9]{5,}\.parquet")
 
 
 def table_kind(path: Path, what: str) -> str | None:
@@ -47,12 +52,12 @@ def write_frames(frames: Iterator[pl.DataFrame], target: Path, kind: str) -> int
         return _write_parquet(frames, target)
     n_rows = 0
     with whole_file(target) as temporary, packed(temporary, packing_of(target)) as file:
-        for frame in frames:
+        for number, frame in enumerate(frames):
             if kind == "json":
                 frame.write_ndjson(file)
             else:
                 flat = _flat(frame, target)
-                flat.write_csv(file, include_header=not n_rows, separator=SEPARATORS[kind])
+                flat.write_csv(file, include_header=number == 0, separator=SEPARATORS[kind])
             n_rows += len(frame)
     return n_rows
 
@@ -82,15 +87,30 @@ def _write_parquet(frames: Iterator[pl.DataFrame], target: Path) -> int:
     return n_rows
 
 
-def write_pieces(frames: Iterator[pl.DataFrame], folder: Path) -> int:
-    """Write a Parquet file for each frame; how many rows they had."""
+def write_pieces(frames: Iterator[pl.DataFrame], folder: Path, marked: bool = False) -> int:
+    """Write a Parquet file for each frame; how many rows they had.
+
+    Files can be marked as predictions, by which `is_of_pieces` knows them again.
+    """
+    mark = _MARK if marked else None
     n_rows = 0
     for number, frame in enumerate(frames):
-        frame.write_parquet(folder / f"part-{number:05d}.parquet")
+        frame.write_parquet(folder / f"part-{number:05d}.parquet", metadata=mark)
         n_rows += len(frame)
     return n_rows
 
 
 def is_of_pieces(folder: Path) -> bool:
-    """Whether a folder has nothing but what `write_pieces` writes."""
-    return all(path.match("part-[0-9]*.parquet") for path in folder.iterdir())
+    """Whether a folder has nothing but predictions that `write_pieces` wrote.
+
+    Names alone do not tell: those of Spark are much the same.
+    """
+    return all(_PIECE.fullmatch(path.name) and _is_marked(path) for path in folder.iterdir())
+
+
+def _is_marked(path: Path) -> bool:
+    try:
+        found = pl.read_parquet_metadata(path)
+    except (OSError, pl.exceptions.PolarsError):
+        return False  # no Parquet file, or none that can be read
+    return _MARK.items() <= found.items()

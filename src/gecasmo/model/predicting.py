@@ -73,6 +73,11 @@ def check_place(target: Path) -> None:
     """Refuse a place for predictions where they would not be what the name says, or take the place
     of something else: files replace files, and folders of predictions such folders."""
     is_table = _kind(target) is not None
+    if not is_table and target.is_symlink():
+        raise GecasmoError(
+            f"{target} is a link, and predictions go into a folder of this name: name the folder "
+            "that it leads to, or choose another."
+        )
     if is_table and target.is_dir():
         raise GecasmoError(f"{target}: that is a folder; name a file, or remove it.")
     if is_table or not target.exists():
@@ -120,9 +125,22 @@ class _Told:
 def _write_folder(frames: Iterator[pl.DataFrame], target: Path) -> int:
     """A file for each partition, in a folder that appears when all are there."""
     with scratch_folder(target) as fresh:
-        n_rows = write_pieces(frames, fresh)
-        if target.is_dir():
-            check_place(target)
-            shutil.rmtree(target)
-        fresh.rename(target)
+        n_rows = write_pieces(frames, fresh, marked=True)
+        _move(fresh, target)
     return n_rows
+
+
+def _move(fresh: Path, target: Path) -> None:
+    """Move a folder to its place; what was there goes when the new one stands."""
+    check_place(target)  # much may have happened since it was checked
+    if not target.is_dir():
+        fresh.rename(target)
+        return
+    old = fresh.with_suffix(".old")
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import polars as pl
 
 from gecasmo.encoding import Rows
+from gecasmo.errors import CheckpointError
+from gecasmo.logs.store.writing import telling_full_disk
 from gecasmo.model.fit_folder import FitFolder
 
 
 def write_shared_rows(folder: FitFolder, number: int, rows: Rows) -> None:
     """Keep the rows of a shared coin, for a fit that is gone on with."""
     own = folder.path / "shared"
-    own.mkdir(exist_ok=True)
     columns = [] if not rows.keys else rows.frame.get_columns()
     columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
-    if columns:
-        pl.DataFrame(columns).write_ipc(own / f"{number}.arrow")
+    advice = "make room and fit again with the same checkpoint folder."
+    with telling_full_disk(own, CheckpointError, CheckpointError, advice):
+        own.mkdir(exist_ok=True)
+        if columns:
+            pl.DataFrame(columns).write_ipc(own / f"{number}.arrow")
     folder.note(**{f"rows{number}": [list(rows.keys), len(rows), list(rows.attached)]})
 
 

@@ -73,7 +73,7 @@ def simulate_stored(
 
 def simulate_table(model: Model, log: Any, path: Path, kind: str, seed: int) -> Made:
     """New clicks on the pages of a stored log, as a table of any size; sessions are numbered."""
-    has_weights = log.total_weight != log.n_sessions
+    has_weights = _keeps_weights(log)
     sums = np.zeros(3, np.int64)
 
     def frames() -> Iterator[pl.DataFrame]:
@@ -87,6 +87,16 @@ def simulate_table(model: Model, log: Any, path: Path, kind: str, seed: int) -> 
 
     write_frames(frames(), path, kind)
     return Made(*map(int, sums))
+
+
+def _keeps_weights(log: Any) -> bool:
+    """Whether simulated pages of a stored log may have other weights than 1."""
+    if "weight" in log.source_columns or log.total_weight != log.n_sessions:
+        return True
+    if log.source_columns:
+        return False
+    # It was made of logs, whose weights may add up to the number of pages by chance.
+    return any(_sessions(pages, log.is_folded)[1] for _, pages in all_pieces(log))
 
 
 def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickLog]:
@@ -116,7 +126,7 @@ def unfolded(log: ClickLog) -> ClickLog:
 
 
 def shown_pages(log: ClickLog, most: int) -> ClickLog:
-    """Pages that are stored once as often as they were shown, about `most` of them at most.
+    """Pages that are stored once as often as they were shown, but `most` of them at most.
 
     Queries are whole, unless the first one alone has more.
     """
@@ -130,7 +140,8 @@ def shown_pages(log: ClickLog, most: int) -> ClickLog:
             queries = log.session_column("query")
             whole = kept & (queries != queries[last]).to_numpy()
             kept = whole if whole.any() else kept
-        kept[0] = True
+        if not kept.any():  # the first page alone was shown more often
+            return repeated(log, np.zeros(most, np.int64))
         log = log.take(kept)
     return unfolded(log)
 

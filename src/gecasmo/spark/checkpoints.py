@@ -13,7 +13,8 @@ from gecasmo.errors import GecasmoWarning
 
 # Folders that fits have made, and how many fits use each at the moment.
 _users: dict[str, int] = {}
-_lock = threading.Lock()
+# A fit that is given up may be cleared away at any time, also while this thread holds the lock.
+_lock = threading.RLock()
 
 
 class Checkpoints:
@@ -35,7 +36,7 @@ class Checkpoints:
         known = self.context.getCheckpointDir()
         if known is not None:
             # Spark puts a folder of each session into the one it was given.
-            self._own = next((folder for folder in _users if folder in known), None)
+            self._own = next((folder for folder in list(_users) if _is_in(known, folder)), None)
         elif self.context.master.startswith("local"):
             self._own = tempfile.mkdtemp(prefix="gecasmo-checkpoints-")
             self.context.setCheckpointDir(self._own)
@@ -66,8 +67,17 @@ def _leave(context: Any, own: str | None) -> None:
         if _users[own]:
             return
         del _users[own]
-    take_back(context)
-    shutil.rmtree(own, ignore_errors=True)
+        try:
+            # Meanwhile the user may have named another.
+            if context._jsc is not None and _is_in(context.getCheckpointDir(), own):
+                take_back(context)
+        finally:
+            shutil.rmtree(own, ignore_errors=True)
+
+
+def _is_in(known: str | None, folder: str) -> bool:
+    """Whether Spark's folder, which it names as an address, is in one of ours."""
+    return known is not None and f"{folder}/" in f"{known}/"
 
 
 def take_back(context: Any) -> None:

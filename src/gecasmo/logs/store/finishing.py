@@ -67,7 +67,7 @@ class Finishing:
         self.most_rows = most_rows(spilled["results"], spilled["bytes"], self.wishes.memory)
         self.fold = self._whether_to_fold()
         if not self.fold:
-            warn_of_partitions(self._largest(), self.wishes.memory)
+            warn_of_partitions(self._largest(), self.wishes.memory, self.wishes.partitions)
         self._write_all(workers, tell)
         return self._write_manifest(spilled)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 # Of a larger footer nothing is told: it would take seconds.
-_LARGEST_FOOTER = 8 << 20
+_LARGEST_FOOTER = 2 << 20
 _BOOLS, _INTEGERS, _LISTS = (1, 2), (4, 5, 6), (9, 10)
 _BYTE, _DOUBLE, _BINARY, _MAP, _STRUCT = 3, 7, 8, 11, 12
 # Fields of the file, of a row group, of a column in it, and of what is said about that.

@@ -108,14 +108,21 @@ def warn_of_row_groups(name: str, needed: int, memory: int) -> None:
         )
 
 
-def warn_of_partitions(largest: int, memory: int) -> None:
-    """Tell that all pages of one query, which are one partition, take too much."""
+def warn_of_partitions(largest: int, memory: int, chosen: int | None) -> None:
+    """Tell that the largest partition takes too much.
+
+    That is one query with very many pages, unless the number of partitions was chosen.
+    """
     beside = int(shared(memory) * SHARE_OF_A_PARTITION)  # what another worker does meanwhile
     needed = FIXED_BYTES + beside + largest * BYTES_OF_A_SMALL_RESULT
     if needed > memory:
+        why, advice = "since all pages of a query are in one", ""
+        if chosen is not None:
+            why = f"with partitions={chosen}"
+            advice = " Ask for more partitions, or leave their number open."
         tell(
-            f"A partition has {largest:,} results, since all pages of a query are in one; to put "
-            f"it together takes about {in_bytes(needed)}, more than memory={in_bytes(memory)}.",
+            f"A partition has {largest:,} results, {why}; to put it together takes about "
+            f"{in_bytes(needed)}, more than memory={in_bytes(memory)}.{advice}",
             GecasmoWarning,
         )
 

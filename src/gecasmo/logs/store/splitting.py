@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from gecasmo.logs.store.manifest import sums_of
 from gecasmo.logs.store.selecting import Bools, Floats, counts_of, selected
 from gecasmo.logs.store.stored_log import StoredLog
 
-# Up to so many groups are all looked at, so that the share of the test part is as asked for.
+# Up to so many sessions are all looked at, so that the share of the test part is as asked for.
 MOST_COUNTED = 1_000_000
 _ALL = float(2**64)
 
@@ -150,8 +151,9 @@ def split_stored(log: StoredLog, test: float, by: str, seed: int) -> tuple[Store
 
 
 def _check(log: StoredLog, test: float, by: str, seed: int) -> None:
-    if not 0 < test < 1:
-        raise ClickLogError(f"split(test={test!r}): the share should be between 0 and 1.")
+    is_number = isinstance(test, Real) and not isinstance(test, bool)
+    if not is_number or not 0 < test < 1:
+        raise ClickLogError(f"split(test={test!r}): the share should be a number between 0 and 1.")
     if by not in ("session", "query"):
         raise ClickLogError(
             f"split(by={by!r}): a stored log is split by 'session' or by 'query'. For other parts, "
@@ -180,16 +182,12 @@ def _below(log: StoredLog, split: Split) -> int:
             f"split(by={split.by!r}): needs at least two different values, and the log has "
             f"{n_groups}."
         )
-    if n_groups > MOST_COUNTED:
+    # A query that is in several logs, such as those of two days, must be in the same part of each.
+    if split.by == "query" or n_groups > MOST_COUNTED:
         return int(split.test * _ALL)
     found = []
     for number in range(log.n_partitions):
         partition = log._decoder(number)
-        if split.by == "query":
-            queries = partition.frames["queries"]
-            groups = queries["query"].filter(queries["pages"] > 0)
-        else:
-            groups = partition.sessions(0, partition.n_pages)
-        found.append(split.hashes(groups))
+        found.append(split.hashes(partition.sessions(0, partition.n_pages)))
     n_test = min(max(round(split.test * n_groups), 1), n_groups - 1)
     return int(np.partition(np.concatenate(found), n_test - 1)[n_test - 1])

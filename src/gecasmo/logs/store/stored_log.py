@@ -100,7 +100,8 @@ class StoredLog:
         self.has_query: bool = manifest["has_query"]
         self.is_folded: bool = manifest["folded"]
         # Else the source had weights of its own, and the sum of two says nothing about pages.
-        self.weights_are_counts = self.is_folded and self.total_weight == self.n_sessions
+        has_own = "weight" in self.source_columns or self.total_weight != self.n_sessions
+        self.weights_are_counts = self.is_folded and not has_own
         self.notes = tuple(
             Note(note["kind"], note["count"], note["what"], tuple(note["examples"]))
             for note in manifest["notes"]
@@ -195,16 +196,17 @@ class StoredLog:
         Parameters
         ----------
         test
-            The share of the test part, between 0 and 1: of the sessions, or of the queries. Up to
-            a million of them it is met as nearly as it can be, and each part gets at least one;
-            beyond, it is met by chance, nearly. Of folded pages each session that
-            a page stands for is drawn on its own, so a page can be in both parts, with the weight
-            of each.
+            The share of the test part, between 0 and 1. By query, about this share of the
+            queries, since each is drawn on its own. By session, this share of up to a million
+            sessions, and each part gets at least one; of more, about this share. Of folded pages
+            each session that a page stands for is drawn on its own, so a page can be in both
+            parts, with the weight of each.
         by
             What stays together: "session" or "query".
         seed
-            Seed of the random choice. Which queries are in the test part depends on nothing else;
-            which sessions, also on the partitions, unless the log keeps the ids of its sessions.
+            Seed of the random choice. Whether a query is in the test part depends on nothing but
+            the seed and the share, so that it is in the same part of each log that has it; whether
+            a session is, also on the log and its partitions.
 
         Returns
         -------
@@ -214,7 +216,7 @@ class StoredLog:
         ------
         ClickLogError
             When there is no such split: a log without queries has none by query, and a folded log
-            whose source had weights of its own none by session.
+            whose source had weights of its own none by session. When a part would be empty.
         """
         from gecasmo.logs.store.splitting import split_stored
 

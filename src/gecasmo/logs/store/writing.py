@@ -21,8 +21,7 @@ class DiskFullError(ClickLogError):
     """The disk is full; what was done so far is kept, and goes on when there is room."""
 
 
-# Writers of arrays and frames do not always say which error it was.
-_FULL = (None, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 @contextmanager
@@ -48,14 +47,20 @@ def telling_full_disk(
     try:
         yield
     except OSError as problem:
-        if problem.errno in _FULL:
+        if _is_full(problem):
             raise full(
-                f"{path} cannot be written: the disk is full ({in_bytes(free_bytes(path.parent))} "
+                f"{path} cannot be written: the disk is full ({in_bytes(free_bytes(path))} "
                 f"free). Nothing is lost: {advice}"
             ) from problem
         if other is None:
             raise
         raise other(f"{path} cannot be written: {problem.strerror or problem}.") from problem
+
+
+def _is_full(problem: OSError) -> bool:
+    # Writers of arrays do not say which error it was; others, at least, have a class for it.
+    is_unknown = problem.errno is None and type(problem) is OSError
+    return is_unknown or problem.errno in _FULL
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:
