@@ -2,6 +2,7 @@
 
     PYTHONPATH=src:. python -m benchmarks.scale                      # everything, hours
     PYTHONPATH=src:. python -m benchmarks.scale --sizes 1000000,10000000 --kinds distinct
+    PYTHONPATH=src:. python -m benchmarks.scale --learned-up-to 10000000
     PYTHONPATH=src:. python -m benchmarks.scale --sizes 1000000000 --kinds repeating \\
         --priors fixed --folder /large/disk --memory 4GB             # a billion, for real
 
@@ -43,8 +44,8 @@ def main() -> None:
     options.results.mkdir(parents=True, exist_ok=True)
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-    for kind in options.kinds:
-        for size in options.sizes:
+    for size in options.sizes:
+        for kind in options.kinds:
             _measure(kind, size, options, figures)
     with (options.results / "scale.jsonl").open("a") as file:
         file.write(json.dumps(figures) + "\n")
@@ -56,6 +57,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--sizes", type=_numbers, default=list(SIZES), help="pages, by commas")
     parser.add_argument("--kinds", type=_names, default=list(KINDS), help=",".join(KINDS))
     parser.add_argument("--priors", type=_names, default=list(PRIORS), help=",".join(PRIORS))
+    parser.add_argument(
+        "--learned-up-to", type=int, default=10**12, help="pages; larger logs: fixed priors only"
+    )
     parser.add_argument("--model", default="DBN")
     parser.add_argument("--folder", type=Path, help="where logs and fits go (a temporary folder)")
     parser.add_argument("--memory", default="4GB", help="of the ingest")
@@ -83,6 +87,8 @@ def _measure(kind: str, size: int, options: argparse.Namespace, figures: dict[st
         case["ingest"] = run_watched(stages, arguments, {"work": Path(name)})
         _write(figures, options.results)
         for priors in options.priors:
+            if priors == "learned" and size > options.learned_up_to:
+                continue
             _say(f"{kind}, {size:,} pages: fit, {priors} priors")
             arguments = ["fit", str(log), options.model, priors, str(fit)]
             folders = {"parts": fit / "parts", "points": fit / "points", "fit": fit}
@@ -92,6 +98,8 @@ def _measure(kind: str, size: int, options: argparse.Namespace, figures: dict[st
 
 
 def _write(figures: dict[str, Any], folder: Path) -> None:
+    kinds = list(KINDS)
+    figures["cases"].sort(key=lambda case: (kinds.index(case["kind"]), case["size"]))
     figures["load_after"] = load_average()
     figures["minutes"] = (time.perf_counter() - _BEGAN) / 60
     (folder / "scale.md").write_text(as_markdown(figures))
