@@ -170,6 +170,15 @@ def test_completion_of_names(line: str, words: str) -> None:
         ("checkpoint= is for stored logs", "--checkpoint is for stored logs"),
         ("with fit(log, method, start=model).", "with `gecasmo fit MODEL LOG --start FIT`."),
         ("so far; go on with fit(log, start=model).", "so far; go on with --start FIT."),
+        ("ingest(keep=...): there is no column 'a'", "--keep: there is no column 'a'"),
+        ("ingest(memory='10MB'): at least", "--memory '10MB': at least"),
+        ("ingest(partitions=3): a power of two", "--partitions 3: a power of two"),
+        ("ingest(fold=True): pages", "--fold: pages"),
+        (
+            "began here without keep, and cannot go on with keep=['a', 'b'];",
+            "began here without --keep, and cannot go on with --keep a,b;",
+        ),
+        ("here with fold='auto', and", "here without --fold or --no-fold, and"),
     ],
 )
 def test_messages_name_flags(text: str, words: str) -> None:

@@ -13,6 +13,7 @@ from command_line import fail, invoke, succeed, succeed_with_json
 
 import gecasmo
 from gecasmo.errors import ClickLogError
+from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.disk import DiskParts
 from gecasmo.logs.store.finishing import Finishing
 from gecasmo.model.base import Model
@@ -308,6 +309,19 @@ def test_an_interrupted_fit_says_how_to_go_on(
     succeed("fit", "PBM", folded, "-o", "y.fit")
     one, other = (gecasmo.load(folder / name).parameters for name in ("x.fit", "y.fit"))
     assert one["examination"].equals(other["examination"])
+
+
+@pytest.mark.parametrize("step", ["learn", "summed_up"])
+def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
+    folded: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(PartedBeliefs, step, lambda *_: interrupt())
+    begin = ("fit", "PBM", folded, "-o", "x.fit")
+    kept, lost = invoke(*begin, "--checkpoint", "ck"), invoke(*begin)
+    assert kept.exit_code == lost.exit_code == 130
+    assert "The same command goes on from ck" in kept.stderr
+    assert "--start" not in kept.stderr
+    assert "go on with --start FIT" in lost.stderr
 
 
 def test_a_checkup_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:

@@ -152,6 +152,19 @@ def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
     assert float((both["probability"] - both["probability_right"]).abs().max()) < 0.02
 
 
+@pytest.mark.parametrize("n_queries", [1, 2])
+def test_priors_of_documents_are_refused_whatever_the_log_has(
+    tmp_path: Path, n_queries: int
+) -> None:
+    """Also where each document has one query, so that none could lend anything to another."""
+    own = pl.lit("") if n_queries == 2 else pl.format("{} ", "query")
+    there = frame().with_columns(doc=pl.concat_str(own, pl.col("doc").cast(pl.String)))
+    log = ClickLog.ingest(there, tmp_path / "log", partitions=2)
+    model = PBM(attraction=Table(prior=Empirical(by="doc")))
+    with pytest.raises(ModelError, match="falls back on 'doc'"):
+        model.fit(log, EM(max_iter=2, tol=0), progress=False)
+
+
 @pytest.mark.filterwarnings("ignore::gecasmo.errors.GecasmoWarning")
 def test_priors_are_learned_beside_offsets(both: Any) -> None:
     forms = {"attraction": Table(prior="empirical"), "satisfaction": Sum(Logistic("price"))}

@@ -16,6 +16,7 @@ from gecasmo import open_log, read_log
 from gecasmo.cli import app
 from gecasmo.cli.ingest import ingest_bar
 from gecasmo.cli.output import Output
+from gecasmo.logs.store.spilling import Spilling
 
 
 def run(*arguments: Any) -> Result:
@@ -84,3 +85,20 @@ def test_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         tell("writing", 2, 4)
     assert "Reading rows" in screen.getvalue()
     assert "Writing partitions" in screen.getvalue()
+
+
+def test_going_on_is_told(parquet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "big.gclog"
+
+    def killed(self: Spilling) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Spilling, "_plan", killed)
+        assert run(parquet, "-o", target).exit_code == 130
+    other = run(parquet, "-o", target, "--partitions", 4)
+    assert "began here without --partitions, and cannot go on with --partitions 4" in other.stderr
+    assert "Going on" not in other.stderr
+    done = run(parquet, "-o", target, "--json")
+    assert f"Going on with the ingest that began in {target}.part." in done.stderr
+    assert json.loads(done.stdout)["source_columns"]["doc"] == ["doc"]

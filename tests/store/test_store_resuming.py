@@ -20,6 +20,7 @@ from gecasmo import ClickLog, open_log, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.store.journal import Journal
 from gecasmo.logs.store.spill import Spill
+from gecasmo.logs.store.spilling import Spilling
 
 KILLED = """
 import os, signal, sys
@@ -223,6 +224,29 @@ def test_partitions_that_are_written_stay(
     assert told[0][1] > 3
 
 
+def test_a_plan_is_for_the_memory_that_the_first_was_granted(
+    parquet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when it was killed before there was a plan; the least memory counts."""
+    granted = []
+
+    def killed(self: Spilling) -> None:
+        raise KeyboardInterrupt
+
+    def noted(n_results: int, n_bytes: int, memory: int) -> int:
+        granted.append(memory)
+        return 2
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Spilling, "_plan", killed)
+        for memory in ("300MB", "4GB", "200MB"):
+            with pytest.raises(KeyboardInterrupt):
+                ClickLog.ingest(parquet, tmp_path / "log", memory=memory)
+    monkeypatch.setattr("gecasmo.logs.store.finishing.partitions_for", noted)
+    assert ClickLog.ingest(parquet, tmp_path / "log").n_partitions == 2
+    assert granted == [200_000_000]
+
+
 def test_changed_inputs_are_refused(
     parquet: str, frame: pl.DataFrame, tmp_path: Path, small_steps: Callable[..., None]
 ) -> None:
@@ -240,7 +264,9 @@ def test_changed_inputs_are_refused(
         ClickLog.ingest(parquet, target)
     changed.write_bytes(before)
     os.utime(changed, ns=(about.st_mtime_ns, about.st_mtime_ns))
-    with pytest.raises(ClickLogError, match="began here with fold=None"):
+    with pytest.raises(
+        ClickLogError, match="began here with fold='auto', and cannot go on with fold=True; to"
+    ):
         ClickLog.ingest(parquet, target, fold=True, resume=True)
     log = ClickLog.ingest(parquet, target, resume=False, fold=True)
     assert multiset(all_pages(log)) == multiset(pages_of(read_log(frame.drop("device", "price"))))

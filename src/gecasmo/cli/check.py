@@ -43,6 +43,7 @@ def check(
     from gecasmo.checkup import check as look_over
     from gecasmo.cli.finding import find_model
     from gecasmo.cli.reading import in_memory_sample
+    from gecasmo.cli.wording import in_flags
     from gecasmo.plots import log_charts
 
     plotting.check()
@@ -52,7 +53,7 @@ def check(
         found = look_over(read.log, chosen, tell=tell)
     drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
     data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
-    output.show(data, str(found))
+    output.show(data, in_flags(str(found)))
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
     if _is_bad(found, strict):

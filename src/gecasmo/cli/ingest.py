@@ -88,10 +88,11 @@ def ingest(
     """
     from gecasmo.cli.reading import is_stored_log
     from gecasmo.cli.wording import in_flags
-    from gecasmo.cli.writing import check_parent
+    from gecasmo.cli.writing import PIPE, check_parent
     from gecasmo.errors import ClickLogWarning, GecasmoError
     from gecasmo.logs.peeking import peek
     from gecasmo.logs.store.ingesting import ingest as store
+    from gecasmo.logs.store.journal import Journal
 
     if is_stored_log(log):
         raise GecasmoError(f"{log} is a stored log already, which other commands take as it is.")
@@ -106,6 +107,7 @@ def ingest(
     if guessed:
         flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
         output.say(f"{log}: columns guessed by their names: {flags}")
+    goes_on = resume and log != PIPE and Journal(place).is_begun
     began = time.perf_counter()
     with (
         _saying_how_to_go_on(place, log, resume),
@@ -124,7 +126,7 @@ def ingest(
             fold="auto" if fold is None else fold,
             resume=resume,
             overwrite=force,
-            progress=tell,
+            progress=_saying_that_it_goes_on(place, output, tell) if goes_on else tell,
             format=seen.format,
             max_line=reading.max_line,
         )
@@ -136,6 +138,21 @@ def ingest(
             warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
     facts = {**_facts(stored), "seconds": seconds, "written": target}
     output.summarise(facts, f"{stored!r}\nWritten to {target} in {seconds:.1f} seconds.")
+
+
+def _saying_that_it_goes_on(target: Path, output: Output, tell: Tell | None) -> Tell:
+    """Say so when something is done, since what began can still be refused before."""
+    is_said = False
+
+    def told(stage: str, done: int, total: int | None) -> None:
+        nonlocal is_said
+        if not is_said:
+            output.say(f"Going on with the ingest that began in {target}.part.")
+            is_said = True
+        if tell is not None:
+            tell(stage, done, total)
+
+    return told
 
 
 @contextmanager
@@ -168,6 +185,7 @@ def _facts(log: StoredLog) -> dict[str, Any]:
         "clicks": log.n_clicks,
         "weight": log.total_weight,
         "columns": log.columns,
+        "source_columns": log.source_columns,
         "folded": log.is_folded,
         "partitions": log.n_partitions,
         "bytes": log.bytes,

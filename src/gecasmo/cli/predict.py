@@ -32,9 +32,10 @@ def predict(
             "--output",
             "-o",
             metavar="FILE",
-            help="Where to: .parquet, .csv, .tsv or .jsonl. Another name becomes a folder, with a "
-            "Parquet file for each partition of a stored log. What predict wrote before is "
-            "replaced.",
+            help="Where to: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). Names of "
+            "other tables, such as .xlsx, are refused; a name without an ending becomes a "
+            "folder, with a Parquet file for each partition of a stored log. What predict wrote "
+            "before is replaced.",
         ),
     ],
     reading: Reading,

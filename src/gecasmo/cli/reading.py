@@ -56,7 +56,10 @@ class Reading:
         _column("The rank on the page; 'none' takes the order of the rows.", "--rank"),
     ] = None
     click: Annotated[str | None, _column("Whether it was clicked.", "--click")] = None
-    weight: Annotated[str | None, _column("How often the page counts.", "--weight")] = None
+    weight: Annotated[
+        str | None,
+        _column("How often the page counts; 'none' counts each once.", "--weight"),
+    ] = None
     format: Annotated[
         str | None,
         typer.Option(
@@ -198,7 +201,7 @@ def _told(note: Note, source: str) -> str:
 
 def _names(role: str, text: str) -> str | list[str] | None:
     """A column, or several that mean something together."""
-    if role == "rank" and text.lower() == "none":
+    if role in ("rank", "weight") and text.lower() == "none":
         return None
     if role in ("session", "doc") and "," in text:
         return [name.strip() for name in text.split(",") if name.strip()]

@@ -112,7 +112,7 @@ def _in_memory(model: Model, log: Any, target: str, seed: int) -> Made:
 
 
 def _stored(model: Model, log: Any, target: str, seed: int, force: bool) -> Made:
-    from gecasmo.model.simulating import Made, simulate_stored
+    from gecasmo.model.simulating import Made
 
-    clicked = simulate_stored(model, log, target, seed, overwrite=force)
+    clicked = model.simulate(log, seed=seed, path=target, overwrite=force)
     return Made(clicked.n_sessions, clicked.n_source_results, clicked.n_clicks)

@@ -15,6 +15,8 @@ _FLAGS = (
 _CALL = re.compile(r"read_log\((?P<quote>[\"']).*?(?P=quote)(?P<rest>(?:, *\w+=[^()]*)?)\)")
 # Not in a call, such as EM(tol=0); a parenthesis after a space is one of the sentence.
 _PARAMETER = re.compile(rf"(?<![\w-])(?<!\w\()(?P<name>{'|'.join(_FLAGS)})=(?P<after>[\s.,;)]|$)?")
+_INGEST = re.compile(r"(?<![.\w])ingest\((?P<inside>[^()]*)\)")
+_LIST = re.compile(r"(?<![\w-])(?P<name>keep|session|doc)=\[(?P<list>(?:'[^']*'(?:, )?)+)\]")
 _AGAIN = re.compile(r"fit\(log,(?: method,)? start=model\)")
 _KEY = re.compile(r"(?P<coin>\w+)=Table\(key=(?P<quote>[\"'])(?P<column>\w+)(?P=quote)\),?")
 # What is said in other words here; longer ones first, where one is part of another.
@@ -25,6 +27,15 @@ _PHRASES = {
     "go on with fit(log, start=model)": "go on with --start FIT",
     "by start=model": "by --start FIT",
     "or raise max_iter": "or raise --max-iter",
+    "with fold='auto'": "without --fold or --no-fold",
+    "fold=True": "--fold",
+    "fold=False": "--no-fold",
+    "ingest(keep=...)": "--keep",
+    "out of keep,": "out of --keep,",
+    "name them in keep": "name them in --keep",
+    "without partitions": "without --partitions",
+    "without keep": "without --keep",
+    "without format": "without --format",
     "resume=False": "--no-resume",
     "overwrite=True": "--force",
     ", and open_log opens it": "",
@@ -42,8 +53,15 @@ def in_flags(text: str) -> str:
         text = text.replace(python, ours)
     text = _AGAIN.sub("`gecasmo fit MODEL LOG --start FIT`", text)
     text = _CALL.sub(lambda call: call["rest"].strip(", ").replace(", ", " "), text)
+    text = _INGEST.sub(r"\g<inside>", text)
+    text = _LIST.sub(lambda found: f"{found['name']}={_joined(found['list'])}", text)
     text = _KEY.sub(r"--key \g<coin>=\g<column>", text)
     return _PARAMETER.sub(_flag, text)
+
+
+def _joined(names: str) -> str:
+    """Names in a list as a flag takes them."""
+    return ",".join(re.findall("'([^']*)'", names))
 
 
 def _flag(found: re.Match[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -12,6 +12,7 @@ from gecasmo.evaluation.calibration import Calibration
 from gecasmo.evaluation.perplexity import Perplexity
 from gecasmo.evaluation.sums import EvaluationSums
 from gecasmo.evaluation.words import counted
+from gecasmo.model.impossible import counts_of_source
 from gecasmo.model.streaming import in_memory, is_stored, over_partitions
 
 if TYPE_CHECKING:
@@ -121,7 +122,11 @@ def evaluate(model: Model, log: Any, impossible: Impossible = "raise") -> Evalua
     total = next(parts)
     for part in parts:
         total = total + part
-    return finished(total, model.name, impossible, is_folded(log))
+    found = finished(total, model.name, impossible, is_folded(log))
+    counts = counts_of_source(log, total.tally)
+    if counts is None:
+        return found
+    return replace(found, n_sessions=counts[0], n_results=counts[1])
 
 
 def is_folded(log: Any) -> bool:

@@ -251,9 +251,10 @@ class Model(StructuredModel):
         ----------
         log : ClickLog or StoredLog
         path : where to
-            A name that ends in .parquet, .csv, .tsv or .jsonl is one such file; any other becomes
-            a folder with a Parquet file for each partition of the log. Files are replaced, and so
-            are folders of predictions.
+            A name that ends in .parquet, .csv, .tsv or .jsonl (text also in .gz or .zst) is one
+            such file, and endings of other tables are refused; a name without an ending becomes a
+            folder with a Parquet file for each partition of the log. Files are replaced, and so are
+            folders of predictions.
         kind : "conditional" or "marginal"
             Given the signals above each result, or when no click is known.
         impossible : "raise", "drop" or "floor"
@@ -302,21 +303,31 @@ class Model(StructuredModel):
 
         return sampled_frame(self, log, seed)
 
-    def simulate(self, pages: Any, *, seed: int = 0, truth: bool = False, path: Any = None) -> Any:
+    def simulate(
+        self,
+        pages: Any,
+        *,
+        seed: int = 0,
+        truth: bool = False,
+        path: Any = None,
+        overwrite: bool = False,
+    ) -> Any:
         """Signals of simulated users on given pages (a log or a data frame).
 
         Returns a ClickLog; with `truth=True` also a frame with what was hidden, as `decode`. For a
-        stored log, `path` says where the simulated one is to be stored, and that is returned; pages
-        that were folded are shown as often as they occurred.
+        stored log, `path` says where the simulated one is to be stored, and that is returned; with
+        `overwrite=True` it replaces a stored log that is there. Pages that were folded are shown as
+        often as they occurred.
         """
         from gecasmo.model.simulating import simulate_stored
         from gecasmo.model.stories import simulate
 
         if is_stored(pages):
-            return simulate_stored(self, pages, path, seed, truth)
-        if path is not None:
+            return simulate_stored(self, pages, path, seed, truth, overwrite)
+        if path is not None or overwrite:
+            named = "overwrite=True" if path is None else "path=..."
             raise ClickLogError(
-                "simulate(path=...) is for stored logs; write others with .write()."
+                f"simulate({named}) is for stored logs; write others with .write()."
             )
         log = pages if isinstance(pages, ClickLog) else read_log(pages, click=None)
         return simulate(self, log, seed, truth)

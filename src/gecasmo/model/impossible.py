@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,18 @@ def n_source_results(log: ClickLog, chosen: Bools) -> int:
     if not log.is_folded:
         return int(lengths.sum())
     return round(float((lengths * log.weight[chosen]).sum()))
+
+
+def counts_of_source(log: Any, tally: Tally) -> tuple[int, int] | None:
+    """Sessions and results of the source of a stored log that was used as a whole, where the
+    weights of its pages do not tell them; else None.
+
+    Equal pages are then stored once, with the sum of weights that their source gave them.
+    """
+    is_untold = getattr(log, "is_folded", False) and not getattr(log, "weights_are_counts", True)
+    if not is_untold or tally.n_kept < tally.n_sessions:
+        return None
+    return int(log.n_sessions), int(log.n_source_results)
 
 
 def find_impossible(

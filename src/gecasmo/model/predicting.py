@@ -16,7 +16,7 @@ from gecasmo.files import scratch_folder
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import conditional_frame, marginal_clicks
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
-from gecasmo.model.impossible import Filtered, Tally, n_source_results
+from gecasmo.model.impossible import Filtered, Tally, counts_of_source, n_source_results
 from gecasmo.model.streaming import in_memory, is_stored, over_partitions
 
 if TYPE_CHECKING:
@@ -66,7 +66,9 @@ def predict_to(
     table = _kind(target)
     n_rows = _write_folder(frames, target) if table is None else write_frames(frames, target, table)
     told.tally.tell(model.name)
-    return Predicted(target, told.n_results, told.tally.n_sessions - told.tally.n_kept, n_rows)
+    counts = counts_of_source(log, told.tally)
+    n_results = told.n_results if counts is None else counts[1]
+    return Predicted(target, n_results, told.tally.n_sessions - told.tally.n_kept, n_rows)
 
 
 def check_place(target: Path) -> None:

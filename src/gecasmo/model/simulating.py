@@ -61,6 +61,7 @@ def simulate_stored(
         )
     if Path(path).expanduser().resolve() == Path(log.path).resolve():
         raise ClickLogError(f"{path} is the log whose pages are to be simulated; name another.")
+    _check_counts(log)
     keep = [name for name in log.columns if name not in _ROLES]
     return ingest(
         simulated_logs(model, log, seed),
@@ -73,6 +74,7 @@ def simulate_stored(
 
 def simulate_table(model: Model, log: Any, path: Path, kind: str, seed: int) -> Made:
     """New clicks on the pages of a stored log, as a table of any size; sessions are numbered."""
+    _check_counts(log)
     has_weights = _keeps_weights(log)
     sums = np.zeros(3, np.int64)
 
@@ -87,6 +89,15 @@ def simulate_table(model: Model, log: Any, path: Path, kind: str, seed: int) -> 
 
     write_frames(frames(), path, kind)
     return Made(*map(int, sums))
+
+
+def _check_counts(log: Any) -> None:
+    """Refuse pages that stand for nobody knows how many."""
+    if getattr(log, "is_folded", False) and not log.weights_are_counts:
+        raise ClickLogError(
+            f"{log.path} is folded and has weights of its own, so nobody knows how often each page "
+            "occurred, and how many users to simulate on it. Ingest it with fold=False."
+        )
 
 
 def _keeps_weights(log: Any) -> bool:

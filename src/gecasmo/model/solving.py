@@ -62,13 +62,15 @@ def solve_with(
             # The objective is what was climbed, the likelihood that of the reported probabilities.
             solution.best = replace(beliefs.summed_up(best), objective=best.objective)
         except KeyboardInterrupt:
-            _interrupted(solution, "how sure rows are was being worked out")
+            _interrupted(solution, "how sure rows are was being worked out", method)
     return solution
 
 
-def _interrupted(solution: Solution, when: str) -> None:
+def _interrupted(solution: Solution, when: str, method: Any) -> None:
     """Keep what there is."""
     solution.interrupted = True
+    if getattr(method, "is_kept", False):
+        return  # a fit with a checkpoint goes on from there, of which others tell
     tell(
         f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
         "with fit(log, start=model).",
@@ -105,7 +107,7 @@ class _Rounds:
             try:
                 states = self._better(solution.best) if solution.converged else None
             except KeyboardInterrupt:
-                _interrupted(solution, "priors were being learned")
+                _interrupted(solution, "priors were being learned", self.method)
                 return solution
             if states is None:
                 break

@@ -32,6 +32,7 @@ from gecasmo.spark.working import Job
 def fit(
     model: Model,
     dataframe: Any,
+    method: EM | None = None,
     *,
     session: str | Sequence[str] | None = "session",
     query: str | None = "query",
@@ -39,7 +40,6 @@ def fit(
     rank: str | None = "rank",
     click: str | None = "click",
     weight: str | None = None,
-    method: EM | None = None,
     partitions: int | None = None,
     path: Any = None,
     checkpoint_every: int = 8,
@@ -62,10 +62,10 @@ def fit(
     model : Model
     dataframe : Spark data frame
         One row a result, or one a page with lists of results.
+    method : EM, optional
     session, query, doc, rank, click, weight
         Its columns, as for `read_log`. Rows of a data frame have no order, so `rank` is needed
         unless there is one row a page.
-    method : EM, optional
     partitions : int, optional
         How many, a power of two up to 65536. By default so many that one has about ten million
         results, and every core has one.

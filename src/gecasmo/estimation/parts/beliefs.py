@@ -62,26 +62,30 @@ class PartedBeliefs:
 
     def _check(self) -> None:
         for learner in self.inner.learners:
+            coin = self.problem.coins[learner.number]
+            name = coin.name
+            # Not what became of them in the sample: each document there may have one query.
+            prior = learner.form.learned_prior(coin.rows.keys)
+            levels = [] if prior is None else [by for by in prior.by if by in coin.rows.keys]
+            if levels:
+                raise ModelError(
+                    f"The prior of '{name}' falls back on {levels[0]!r}, which takes "
+                    "all rows at once; a stored log has them in parts. Use Table(prior="
+                    "'empirical'), or groups by 'rank', 'exposure' or 'impressions'."
+                )
             grouping = learner.grouping
             if grouping is None:
                 continue
-            name = self.problem.coins[learner.number].name
             if learner.number not in self.problem.local and grouping.n_groups > 1:
                 raise ModelError(
                     f"The prior of '{name}' is learned for groups of rows, and rows by "
-                    f"{', '.join(self.problem.coins[learner.number].rows.keys)} are spread over "
+                    f"{', '.join(coin.rows.keys)} are spread over "
                     "all parts of a stored log. Use Table(prior='empirical'), or pseudo_counts."
                 )
-            if grouping.n_groups > 1 and not grouping.levels and grouping.bins is None:
+            if grouping.n_groups > 1 and grouping.bins is None:
                 raise ModelError(
                     f"The prior of '{name}' depends on {grouping.label[0]}, not all of which are "
                     "numbers; over the parts of a stored log only numbers can tell rows apart."
-                )
-            if grouping.levels:
-                raise ModelError(
-                    f"The prior of '{name}' falls back on {grouping.levels[0][0]!r}, which takes "
-                    "all rows at once; a stored log has them in parts. Use Table(prior="
-                    "'empirical'), or groups by 'rank', 'exposure' or 'impressions'."
                 )
 
     @property

@@ -75,7 +75,7 @@ class Finishing:
         known: int | None = self.journal.content.get("partitions")
         if known is None:
             known = self.wishes.partitions or partitions_for(
-                spilled["results"], spilled["bytes"], self.wishes.memory
+                spilled["results"], spilled["bytes"], self.journal.content["memory"]
             )
             self.journal.save(partitions=known)
         return known

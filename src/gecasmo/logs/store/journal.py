@@ -62,11 +62,24 @@ class Journal:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError:
                     raise ClickLogError(
-                        f"{self.target}: another process is ingesting it at the moment."
+                        f"{self.target}: another process is ingesting it at the moment; wait for "
+                        "it, or name another place."
                     ) from None
             yield
 
-    def begin(self, inputs: list[list[Any]] | None, wishes: dict[str, Any], resume: bool) -> bool:
+    @property
+    def is_begun(self) -> bool:
+        """Whether there is something to go on with, if files and wishes are the same."""
+        found = self._read()
+        return found is not None and found["inputs"] is not None and self.log.is_dir()
+
+    def begin(
+        self,
+        inputs: list[list[Any]] | None,
+        wishes: dict[str, Any],
+        resume: bool,
+        memory: int,
+    ) -> bool:
         """Go on with what is there, or start anew.
 
         Parameters
@@ -77,6 +90,9 @@ class Journal:
             What was asked for.
         resume
             Whether to go on with what is there.
+        memory
+            What was granted. The work is planned for the least that any process was, so that who
+            goes on without a word about it, before there is a plan, makes that of the first.
 
         Returns
         -------
@@ -91,10 +107,11 @@ class Journal:
         before = self._read()
         if not self.log.is_dir():
             before = None  # it was finished, and only some of the work was not removed yet
-        new = {"version": VERSION, "inputs": inputs, "wishes": wishes}
+        new = {"version": VERSION, "inputs": inputs, "wishes": wishes, "memory": memory}
         if resume and before is not None and inputs is not None and before["inputs"] is not None:
             self._refuse_change(before, new)
             self.content = before
+            self.save(memory=min(before.get("memory") or memory, memory))
             return True
         self._clear()
         self.content = new
@@ -157,9 +174,22 @@ class Journal:
                     f"{name} was changed since the ingest into {self.target} began, which can "
                     f"then not go on{how}."
                 )
-        for name, value in new["wishes"].items():
-            if before["wishes"].get(name) != value:
+        then_asked, now_asked = _one_by_one(before["wishes"]), _one_by_one(new["wishes"])
+        for name, value in now_asked.items():
+            if then_asked.get(name) != value:
                 raise ClickLogError(
-                    f"{self.target}: an ingest began here with {name}="
-                    f"{before['wishes'].get(name)!r}, and cannot go on with {value!r}{how}."
+                    f"{self.target}: an ingest began here {_asked(name, then_asked.get(name))}, "
+                    f"and cannot go on {_asked(name, value)}{how}."
                 )
+
+
+def _one_by_one(wishes: dict[str, Any]) -> dict[str, Any]:
+    """Wishes by the name of their argument."""
+    return {**{n: w for n, w in wishes.items() if n != "columns"}, **wishes["columns"]}
+
+
+def _asked(name: str, value: Any) -> str:
+    """A wish in words."""
+    if name == "fold" and value is None:
+        return "with fold='auto'"
+    return f"with {name}={value!r}" if value or value is False else f"without {name}"

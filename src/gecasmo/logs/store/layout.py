@@ -16,6 +16,8 @@ from gecasmo.logs.notes import Note
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.options import SESSION, Wishes
 
+NO_SESSIONS = "session ids not kept"  # a kind of note
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -76,8 +78,11 @@ class Layout:
             what = f"not kept: the {noun} {names} (name them in keep to have them)."
             notes.append(Note("columns not kept", len(self.left_out), what))
         if self.has_session and not self.keeps_session:
-            what = "not kept: the ids of sessions (keep='session' has them); pages are numbered."
-            notes.append(Note("session ids not kept", 1, what))
+            what = (
+                "not kept: the ids of sessions (ingest with keep='session' has them); pages are "
+                "numbered."
+            )
+            notes.append(Note(NO_SESSIONS, 1, what))
         return notes
 
 

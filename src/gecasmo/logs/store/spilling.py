@@ -64,7 +64,8 @@ class Spilling:
 
     def begin(self, resume: bool) -> None:
         """Go on with what another process has left, if it was the same ingest."""
-        is_again = self.journal.begin(self._signature(), self.wishes.as_json(), resume)
+        wishes = self.wishes
+        is_again = self.journal.begin(self._signature(), wishes.as_json(), resume, wishes.memory)
         if is_again and "types" in self.journal.content and isinstance(self.source, TextFiles):
             self.source.remember(self.journal.content["types"])
 
@@ -121,7 +122,7 @@ class Spilling:
         n_rows = self.source.n_rows()
         columns = [] if schema is None else needed_columns(self.roles, self.layout)
         read = {name: (schema or {})[name] for name in columns}
-        memory = self.wishes.memory
+        memory = self.journal.content["memory"]
         buckets = buckets_for(n_rows, read, self.layout.nested, memory)
         plan = {
             "rows": n_rows,
@@ -135,7 +136,7 @@ class Spilling:
             known["types"] = self.source.remembered()
         self.journal.save(**known)
         if isinstance(self.source, ParquetFiles):
-            warn_of_row_groups(*self.source.largest_row_group(columns), memory)
+            warn_of_row_groups(*self.source.largest_row_group(columns), self.wishes.memory)
         return plan
 
     def _spill(

@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from gecasmo.logs.notes import Note
+from gecasmo.logs.store.layout import NO_SESSIONS
 from gecasmo.logs.store.sizes import in_bytes
 
 if TYPE_CHECKING:
@@ -41,7 +43,9 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
         stored = f"into {log.n_pages:,} different pages with {log.n_results:,} results"
         facts.append(("folded", stored))
     if log.has_query:
-        facts.append(("queries", f"{log.n_queries:,}, with {log.n_pairs:,} documents"))
+        facts.append(
+            ("queries", f"{log.n_queries:,}, in {log.n_pairs:,} pairs of query and document")
+        )
     facts.append(("clicks", f"{log.n_clicks:,}"))
     if log.source_columns:
         facts.append(("columns", _shortened(_taken(log.source_columns))))
@@ -57,8 +61,13 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
         kind = "stored page" if log.is_folded else "page"
         facts.append(("on disk", f"{in_bytes(log.bytes)}, {per_page:.1f} bytes a {kind}"))
     facts.append(("partitions", f"{log.n_partitions:,}"))
-    facts += [("noted", _shortened(f"{note.kind}: {note.count:,}")) for note in log.notes]
+    facts += [("noted", _shortened(_noted(note))) for note in log.notes]
     return facts
+
+
+def _noted(note: Note) -> str:
+    """What was met, and how often, where that says something."""
+    return note.kind if note.kind == NO_SESSIONS else f"{note.kind}: {note.count:,}"
 
 
 def _taken(columns: Mapping[str, list[str]]) -> str:
