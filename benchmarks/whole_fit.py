@@ -69,8 +69,8 @@ def _watched_evaluations() -> Iterator[list[_Evaluation]]:
     seen: list[_Evaluation] = []
     original = Problem.evaluate
 
-    def evaluate(self: Problem, states: list[Any]) -> Any:
-        evaluation = original(self, states)
+    def evaluate(self: Problem, states: list[Any], ahead: bool = False) -> Any:
+        evaluation = original(self, states, ahead)
         seen.append(_Evaluation(time.perf_counter(), evaluation.objective))
         return evaluation
 
