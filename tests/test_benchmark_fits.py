@@ -1,6 +1,7 @@
 """Benchmarks look into the engine; this holds them to it."""
 
 from benchmarks.whole_fit import measure_fits
+
 from gecasmo import GCTR
 from gecasmo.simulation import demo_log
 

@@ -55,6 +55,8 @@ def row_moments_of(
     if max(len(rows), n_rows) < _FEW_ROWS:
         given = (likelihood.low, likelihood.step, likelihood.values)
         return Moments(*moments_of_few(rows, *given, prior))
+    # One layout of arrays, so that the kernel is compiled once.
+    rows, prior = np.ascontiguousarray(rows), np.ascontiguousarray(prior)
     moments = np.empty((8, len(rows)))
     pieces = 1 if default_threads() == 1 or len(rows) < _FEW_ROWS else 2 * default_threads()
     cuts = np.linspace(0, len(rows), pieces + 1).astype(int)
