@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# One more than there are processors: tests of Spark, kills and subprocesses wait a lot.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo paper test lint style types suite format soak kills bench priors rivals features scale clean
@@ -17,7 +18,7 @@ $(VENV)/core: pyproject.toml
 
 $(VENV)/dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --no-compile --editable ".[dev]"
 	@touch $(VENV)/core $@
 
 demo: $(VENV)/core ## simulate a log, fit three models, compare them
