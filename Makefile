@@ -2,11 +2,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than there are processors: tests of Spark, kills and subprocesses wait a lot.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite format soak kills bench priors rivals features scale clean
+.PHONY: help demo paper test lint style types suite coverage format soak kills bench priors rivals features scale clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -29,7 +28,7 @@ paper: $(VENV)/dev ## the paper's experiment and what lies beyond it; charts int
 	$(BIN)/python examples/beyond_the_paper.py --chart docs/images/beyond.png
 
 # Types are checked beside the tests: mypy has use for one processor only.
-test: style ## lint, type check and all tests with coverage
+test: style ## lint, type check and all tests
 	@$(MAKE) --no-print-directory --jobs 2 types suite
 
 lint: style types ## ruff and mypy
@@ -42,6 +41,9 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 suite: $(VENV)/dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+coverage: $(VENV)/dev ## all tests, and which lines they reach: at least 95 in a hundred
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --cov --cov-report=term
 
 format: $(VENV)/dev ## let ruff tidy up
