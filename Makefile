@@ -62,7 +62,7 @@ bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest
 priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchmarks/results/priors.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.priors
 
-rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 20 minutes
+rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals
 
 features: $(VENV)/dev ## logistic forms against CLAX; writes benchmarks/results/features.md
