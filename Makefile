@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak kills bench priors rivals features scale clean
+.PHONY: help demo paper test lint style types suite coverage format soak kills bench priors judged rivals features scale clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -61,6 +61,9 @@ bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest
 
 priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchmarks/results/priors.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.priors
+
+judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .clax)
+	PYTHONPATH=. $(BIN)/python -m benchmarks.judged
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals
