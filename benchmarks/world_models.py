@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import Any
 
 import gecasmo
@@ -39,15 +41,24 @@ def in_processes(
     work: Callable[..., Any], tasks: Iterable[tuple[Any, ...]], n_processes: int
 ) -> Iterator[Any]:
     """What `work` makes of each task, as it is done; every process has one thread."""
-    tasks = list(tasks)
     if n_processes == 1:
         yield from (work(*task) for task in tasks)
         return
-    for name in ("NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(name, "1")
-    import multiprocessing
-
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(n_processes, mp_context=fresh) as pool:
+    with _one_thread(), ProcessPoolExecutor(n_processes, mp_context=fresh) as pool:
         for done in as_completed([pool.submit(work, *task) for task in tasks]):
             yield done.result()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes that start meanwhile have one thread; this one goes on as it was."""
+    names = ("NUMBA_NUM_THREADS", "POLARS_MAX_THREADS", "OMP_NUM_THREADS")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name in names:
+            del os.environ[name]
+        os.environ.update(before)
