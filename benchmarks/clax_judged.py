@@ -100,10 +100,9 @@ def relevance(
     again = np.concatenate([pairs, pairs[n_kept:]]), np.concatenate([clicks, clicks[n_kept:]])
     model, _ = contestants[best].train(*again, len(pairs), n_pairs, n_epochs)
     every = np.arange(1, pairs.max() + 2, dtype=np.int32)[None]
-    found: NDArray[np.float64] = np.exp(
-        np.asarray(model.predict_relevance({"query_doc_ids": every}))
-    )
-    return found[0]
+    logarithm = np.asarray(model.predict_relevance({"query_doc_ids": every}), np.float64)
+    found: NDArray[np.float64] = np.exp(logarithm.reshape(-1))
+    return found
 
 
 def main() -> None:
