@@ -247,7 +247,7 @@ def main() -> None:
         "Made by `make judged`. Pairs that a log shows are ordered by how relevant a contestant",
         "finds them. Relevance is attraction times satisfaction where people click as DBN says, as",
         "in the shop, else attraction. CTR is clicks over impressions, COEC clicks over those that",
-        f"the ranks would have got. Means over {asked.logs} logs, one of the shop.",
+        f"the ranks would have got. Logs of each kind, to take means of: {asked.logs}; one shop.",
         "",
         *as_markdown(run(names, asked.logs, asked.clax)),
     ]

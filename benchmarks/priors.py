@@ -111,7 +111,7 @@ def held_out(sizes: list[int]) -> list[str]:
 
 def never_worse(seeds: int) -> list[str]:
     """The default against (1, 1) and against what was the default once, held out."""
-    header = ["log", "model", "(1, 1)", "earlier default", "default", "gain", "over the earlier"]
+    header = ["log", "model", "(1, 1)", "earlier default", "default", "gain", "over earlier"]
     rows = []
     for kind in SHAPES:
         for name, model in ZOO.items():
@@ -133,7 +133,7 @@ def never_worse(seeds: int) -> list[str]:
                 [
                     *[kind, name, f"{fixed:.4f}", "-" if earlier is None else f"{earlier:.4f}"],
                     *[f"{learned:.4f}", f"{learned - fixed:+.4f}"],
-                    "-" if earlier is None else f"{learned - earlier:+.4f}",
+                    "-" if earlier is None else f"{round(learned - earlier, 4) + 0.0:+.4f}",
                 ]
             )
     return table(header, rows)
