@@ -151,7 +151,7 @@ class PartedTable:
         data, others = to_data(self.form, self.like)
         lost = {*self.keys, "probability", TAILS, HEADS} - set(frame.columns)
         if self.like.priors is not None:
-            lost |= {"*group*"} - set(frame.columns)
+            lost |= {"*prior heads*", "*prior tails*"} - set(frame.columns)
         if lost:
             raise SavedModelError(f"{where} lacks {', '.join(sorted(lost))}.")
         try:
@@ -184,10 +184,7 @@ class PartedTable:
         priors = self.like.priors
         if priors is None:
             return words
-        mean, strength = priors.mean, priors.strength
-        if len(mean) == 1:
-            return f"{words}; prior mean {mean[0]:.3f}, worth {strength[0]:.3g} flips"
-        return f"{words}; {len(mean):,} priors of mean {mean.min():.3f} to {mean.max():.3f}"
+        return f"{words}; prior mean {priors.mean:.3f}, worth {priors.strength:.3g} flips"
 
     def penalty(self) -> float:
         """What the rows add to the objective."""
@@ -312,7 +309,7 @@ def _some_rows(state: TableState, places: Integers) -> TableState:
     frame = state.rows.frame
     chosen = pl.Series(places)
     columns = [frame[key].gather(chosen) for key in state.rows.keys]
-    grouping = state.grouping
+    typical = state.typical
     return replace(
         state,
         rows=Rows(state.rows.keys, columns, len(places)),
@@ -322,7 +319,7 @@ def _some_rows(state: TableState, places: Integers) -> TableState:
         spread=of(state.spread),
         centre=of(state.centre),
         evidence=of(state.evidence),
-        grouping=None if grouping is None else replace(grouping, number=of(grouping.number)),
+        typical=None if typical is None else {name: of(own) for name, own in typical.items()},
     )
 
 

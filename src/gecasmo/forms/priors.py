@@ -1,16 +1,22 @@
-"""Priors of tables that are learned from the log: which rows share one, and what it says."""
+"""Priors of tables that are learned from the log: a small regression over what tells rows apart.
+
+A row has p ~ Beta(s m, s (1 - m)), where logit m is a level, plus smooth functions of what is
+typical of the row (its mean rank, how often it is shown), plus an effect of each of its key columns
+(its document in all queries, its query). How far effects and functions stray from zero is learned
+too, and may be nothing at all. log s, the strength, is a level plus smooth functions likewise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.averages import EXPOSURE, PAGES, smoothed_share
+from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
 from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
@@ -18,263 +24,338 @@ from gecasmo.errors import ModelError
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Numbers are cut into bins of equally many rows: at most so many, and fewer where groups would
-# be smaller than this.
-MOST_BINS = 12
-_ROWS_IN_GROUP = 40
+# A smooth function bends at so many places at most, with at least so many rows in between.
+_MOST_PIECES = 8
+_ROWS_IN_PIECE = 25
+# Fewer levels with several rows say nothing of how far levels stray.
+FEWEST_LEVELS = 6
+# Strengths, as logarithms of flips.
+WEAKEST, STRONGEST = np.log(0.05), np.log(1e4)
+# Three values with the mean, the variance and the kurtosis of a normal distribution.
+NODES = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
+NODE_WEIGHTS = np.array([1.0, 4.0, 1.0]) / 6.0
 
 
 class Empirical:
-    """A Beta prior per group of rows, learned from the log by integrated likelihood.
+    """A Beta prior for each row, learned from the log by integrated likelihood.
 
     Parameters
     ----------
     by : str or tuple of str, optional
-        What tells groups apart; without it all rows share one prior. Names that are part of the
-        row's key are levels to fall back on: `by=("doc", "query")` gives a pair the prior of its
-        document if that has other pairs, else that of its query, else that of all. Other names are
-        typical values of a row, cut into bins: "rank" (the mean rank at which it is shown),
-        "exposure" (the share of its query's pages that show it), "impressions" (how often it is
-        shown), or a column of the log.
+        What the mean of a row's prior depends on. By default all that the log offers: an effect of
+        each key column where there are several (of a pair its document, in all queries, and its
+        query) and, of rows by document, "rank" (the mean rank at which it is shown) and "exposure"
+        (the share of its query's pages that show it). Others are "impressions" (how often it is
+        shown) and columns of the log: numbers become smooth functions, anything else effects. With
+        `by=()` all rows share one prior.
     """
 
     def __init__(self, by: str | Sequence[str] | None = None) -> None:
-        names: tuple[Any, ...] = (by,)
-        if by is None or (isinstance(by, Sequence) and not isinstance(by, str)):
-            names = tuple(by or ())
-        odd = [name for name in names if not isinstance(name, str)]
-        if odd or len(set(names)) < len(names):
-            raise ModelError(f"Empirical(by={by!r}): names of columns are wanted, each once.")
-        self.by = names
+        names: Any = None
+        if by is not None:
+            names = tuple(by) if isinstance(by, Sequence) and not isinstance(by, str) else (by,)
+            odd = [name for name in names if not isinstance(name, str)]
+            if odd or len(set(names)) < len(names):
+                raise ModelError(f"Empirical(by={by!r}): names of columns are wanted, each once.")
+        self.by: tuple[str, ...] | None = names
 
     def __repr__(self) -> str:
-        if not self.by:
+        if self.by is None:
             return "Empirical()"
         return f"Empirical(by={self.by[0]!r})" if len(self.by) == 1 else f"Empirical(by={self.by})"
 
+    def names(self, keys: Sequence[str]) -> tuple[str, ...]:
+        """What the prior of rows by these keys depends on."""
+        if self.by is not None:
+            return self.by
+        effects = tuple(keys) if len(keys) > 1 else ()
+        if "doc" not in keys:
+            return effects
+        return (*effects, *(name for name in ("rank", EXPOSURE) if name not in keys))
+
     def typical(self, keys: Sequence[str]) -> tuple[str, ...]:
         """The names that are no part of the key of rows."""
-        return tuple(name for name in self.by if name not in keys)
+        return tuple(name for name in self.names(keys) if name not in keys)
 
 
 @dataclass(frozen=True)
-class Level:
-    """What the groups of a coin have in common: centre and spread of one of their numbers."""
+class Smooth:
+    """A piecewise linear function of a typical value, bent at the knots, level beyond the ends.
 
-    centre: float
-    spread: float = 1.0
-
-    def updated(self, values: Floats, unsure: Floats) -> Level:
-        """Centre and spread of values that are known up to these variances."""
-        weights = 1 / (self.spread**2 + unsure)
-        centre = float(np.average(values, weights=weights))
-        spread = float(np.sqrt(np.mean((values - centre) ** 2 + unsure)))
-        return Level(centre, max(spread, 0.02))
-
-
-@dataclass(frozen=True)
-class Priors:
-    """The Beta priors of a coin's groups of rows."""
-
-    logit: Floats  # of each group's mean
-    log_strength: Floats  # of how many flips it is worth
-    mean_level: Level = Level(0.0)
-    strength_level: Level = Level(float(np.log(2.0)))
-
-    @classmethod
-    def vague(cls, n_groups: int) -> Priors:
-        """Where learning begins: Beta(1, 1)."""
-        return cls(np.zeros(n_groups), np.full(n_groups, np.log(2.0)))
-
-    @property
-    def mean(self) -> Floats:
-        mean: Floats = 1 / (1 + np.exp(-self.logit))
-        return mean
-
-    @property
-    def strength(self) -> Floats:
-        strength: Floats = np.exp(self.log_strength)
-        return strength
-
-    def pseudo_counts(self, group: Integers) -> Floats:
-        """Heads and tails that the prior of each row is worth, `[heads or tails, row]`."""
-        mean, strength = self.mean[group], self.strength[group]
-        return np.stack([strength * mean, strength * (1 - mean)])
-
-    def is_close(self, other: Priors, tolerance: float) -> bool:
-        """Whether two priors say the same, for all purposes."""
-        if len(self.logit) != len(other.logit):
-            return False
-        stronger = self.log_strength - other.log_strength
-        # A mean is known to about one part in the square root of what its prior is worth.
-        moved = (self.logit - other.logit) * np.sqrt(np.minimum(self.strength, 50.0))
-        return max(_size(stronger), _size(moved)) < 4 * tolerance
-
-
-@dataclass(frozen=True)
-class Exposures:
-    """What stands for rows never shown: rows of queries with about as many pages that are hardly
-    shown either.
-
-    `query` and `pages` say how many pages a query has (without queries: one number for all). Rows
-    whose exposure falls between two `cuts` are of the groups that `shares[bin]` says.
+    It is a sum of ramps, one for each piece, each less its mean over the rows of the fit.
     """
 
+    name: str
+    knots: Floats
+    centre: Floats
+
+    @classmethod
+    def of(cls, name: str, values: Floats) -> Smooth | None:
+        """Pieces of equally many rows; None if values hardly differ."""
+        x = _scaled(name, values)
+        n_pieces = min(_MOST_PIECES, len(x) // _ROWS_IN_PIECE)
+        if n_pieces < 1:
+            return None
+        knots = np.unique(np.quantile(x, np.linspace(0, 1, n_pieces + 1)))
+        if len(knots) < 2 or knots[-1] - knots[0] < 1e-9:
+            return None
+        return cls(name, knots, _ramps(x, knots).mean(axis=0))
+
+    @property
+    def size(self) -> int:
+        return len(self.knots) - 1
+
+    def basis(self, values: Floats) -> Floats:
+        """The ramps at some values, `[row, ramp]`."""
+        return _ramps(_scaled(self.name, values), self.knots) - self.centre
+
+    def at(self, values: Floats, slopes: Floats) -> Floats:
+        """The function with these slopes at some values."""
+        heights = np.concatenate([[0.0], np.cumsum(slopes)])
+        found: Floats = np.interp(_scaled(self.name, values), self.knots, heights)
+        return found - float(self.centre @ slopes)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What the rows that share a value of a column have in common, in logits.
+
+    `mean` and `variance` are what is believed of the effect of each of the `values`; effects of
+    others are drawn from a normal distribution around 0 with the standard deviation `spread`.
+    """
+
+    name: str
+    values: pl.Series
+    mean: Floats
+    variance: Floats
+    spread: float
+
+    def of(self, values: pl.Series) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Mean and variance of the effects of any values, and which of them are known."""
+        mean, variance = np.zeros(len(values)), np.full(len(values), self.spread**2)
+        if not len(self.values) or self.spread == 0:
+            return mean, variance, np.zeros(len(values), bool)
+        known = pl.DataFrame([self.values.alias(self.name)])
+        found = match(pl.DataFrame([values.alias(self.name)]), known, (self.name,))
+        has = found >= 0
+        mean[has], variance[has] = self.mean[found[has]], self.variance[found[has]]
+        return mean, variance, has
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """What stands for a row that was never shown: rows that are hardly shown.
+
+    `slopes` are those of means and of strengths, `[which, level and ramps of exposure]`, fitted to
+    the rows that were shown; `variance` is how far these stray. `query` and `pages` say how many
+    pages a query has, and so what it means not to be shown (without queries: one number).
+    """
+
+    slopes: Floats
+    variance: float
     query: pl.Series | None
     pages: Floats
-    cuts: Floats
-    shares: Floats
 
-    def in_general(self) -> Exposures:
+    def in_general(self) -> Unseen:
         """The same for any query, with as many pages as that of a typical page has."""
+        if not len(self.pages):
+            return replace(self, query=None)
         weight = self.pages / max(float(self.pages.sum()), 1e-300)
         usual = np.exp((weight * np.log(np.maximum(self.pages, 1.0))).sum())
-        return Exposures(None, np.array([usual]), self.cuts, self.shares)
+        return replace(self, query=None, pages=np.array([usual]))
 
-    def of_unseen(self, rows: Rows) -> Floats:
-        """The share of each group in what stands for each of these rows, `[row, group]`."""
+    def exposure(self, rows: Rows) -> Floats:
+        """How often such rows are shown, which is to say never."""
         pages = np.zeros(len(rows))
         if self.query is None:
-            pages[:] = self.pages[0]
+            pages[:] = self.pages[0] if len(self.pages) else 0.0
         elif "query" in rows.keys:
             known = pl.DataFrame([self.query.alias("query")])
             found = match(rows.frame.select("query"), known, ("query",))
             pages = np.where(found >= 0, self.pages[found], 0.0)
-        bins = np.searchsorted(self.cuts, smoothed_share(0.0, pages), side="right")
-        shares: Floats = self.shares[bins]
-        return shares
+        return smoothed_share(0.0, pages)
 
 
 @dataclass(frozen=True)
-class Bins:
-    """Borders by which typical values put rows into groups, also rows that were not there when the
-    borders were drawn.
+class Priors:
+    """The learned priors of all rows of a coin.
 
-    `cuts` are the borders of each name, and `present` the combinations of bins that are a group.
+    Attributes
+    ----------
+    smooths : functions of typical values
+    slopes : of the logits of means and of the logarithms of strengths, `[which, slope]`: a level,
+        then the ramps of each smooth function
+    spreads : how far these functions' slopes stray, `[which, function]`
+    effects : of key columns and other columns that are no numbers
+    unseen : what stands for rows that were never shown
+    information : how sure the slopes are (minus second derivatives), for updates
     """
 
-    names: tuple[str, ...]
-    cuts: tuple[Floats, ...]
-    present: Integers
+    smooths: tuple[Smooth, ...]
+    slopes: Floats
+    spreads: Floats
+    effects: tuple[Effect, ...] = ()
+    unseen: Unseen | None = None
+    information: Floats | None = None
 
-    def numbers(self, typical: Mapping[str, Floats], n_rows: int) -> Integers:
-        """The group of each row; a combination that is no group goes with the next one that is."""
-        combined = np.zeros(n_rows, np.int64)
-        for name, cuts in zip(self.names, self.cuts, strict=True):
-            bins = np.searchsorted(cuts, typical[name], side="right")
-            combined = combined * (len(cuts) + 1) + bins
-        found: Integers = np.searchsorted(self.present, combined)
-        return np.minimum(found, len(self.present) - 1)
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """Which rows share a prior.
-
-    `number` is the group of each row and `label` says in words what a group is about. `levels` are
-    the coarser keys to fall back on: their name, their values and the group of each. `bins` are the
-    borders between groups, if nothing else tells them apart.
-    """
-
-    number: Integers
-    label: list[str]
-    levels: tuple[tuple[str, pl.Series, Integers], ...] = ()
-    exposures: Exposures | None = None
-    bins: Bins | None = None
+    @classmethod
+    def vague(cls, smooths: Sequence[Smooth], effects: Sequence[Effect]) -> Priors:
+        """Where learning begins: about Beta(1, 2), whatever tells rows apart."""
+        slopes = np.zeros((2, 1 + sum(smooth.size for smooth in smooths)))
+        slopes[0, 0], slopes[1, 0] = -0.7, np.log(3.0)
+        spreads = np.tile([[0.5], [0.3]], (1, len(smooths)))
+        return cls(tuple(smooths), slopes, spreads, tuple(effects))
 
     @property
-    def n_groups(self) -> int:
-        return len(self.label)
+    def mean(self) -> float:
+        """The mean of a middling row."""
+        return float(1 / (1 + np.exp(-self.slopes[0, 0])))
+
+    @property
+    def strength(self) -> float:
+        """How many flips the prior of a middling row is worth, effects being known."""
+        return float(np.exp(self.slopes[1, 0]))
+
+    def parts(self) -> list[slice]:
+        """Which slopes belong to which function."""
+        ends = np.cumsum([1, *(smooth.size for smooth in self.smooths)])
+        return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+
+    def basis(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
+        """What slopes are multiplied with, `[row, slope]`."""
+        blocks = [smooth.basis(typical[smooth.name]) for smooth in self.smooths]
+        return np.hstack([np.ones((n_rows, 1)), *blocks])
+
+    def linear(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
+        """Logits of means and logarithms of strengths without effects, `[which, row]`."""
+        found = np.repeat(self.slopes[:, :1], n_rows, axis=1)
+        for smooth, part in zip(self.smooths, self.parts(), strict=True):
+            for which in range(2):
+                found[which] += smooth.at(typical[smooth.name], self.slopes[which, part])
+        found[1] = np.clip(found[1], WEAKEST, STRONGEST)
+        return found
+
+    def of_unseen(self, rows: Rows) -> tuple[Floats, Floats, NDArray[np.str_]]:
+        """The Beta prior of rows that were never shown, `[heads or tails, row]`, and what it rests
+        on."""
+        n_rows = len(rows)
+        linear, variance = np.repeat(self.slopes[:, :1], n_rows, axis=1), np.zeros(n_rows)
+        if self.unseen is not None:
+            linear = np.repeat(self.unseen.slopes[:, :1], n_rows, axis=1)
+            variance[:] = self.unseen.variance
+            for smooth in self.smooths:
+                if smooth.name == EXPOSURE:
+                    exposure = self.unseen.exposure(rows)
+                    for which in range(2):
+                        linear[which] += smooth.at(exposure, self.unseen.slopes[which, 1:])
+        rests_on = np.full(n_rows, "prior", dtype=object)
+        for effect in self.effects:
+            if effect.name not in rows.keys:
+                variance += effect.spread**2
+                continue
+            mean, own, known = effect.of(rows.frame[effect.name])
+            linear[0] += mean
+            variance += own
+            better = known & (own < 0.9 * effect.spread**2)
+            rests_on[better & (rests_on == "prior")] = effect.name
+        pseudo = pseudo_counts(linear[0], variance, np.clip(linear[1], WEAKEST, STRONGEST))
+        return pseudo, pseudo[0] / pseudo.sum(axis=0), rests_on.astype(str)
 
 
-def group_rows(rows: Rows, prior: Empirical, typical: dict[str, pl.Series]) -> Grouping:
-    """Put rows into groups; `typical` has the values of names that are no part of the key."""
-    n_rows = len(rows)
-    number = np.full(n_rows, -1, np.int64)
-    labels: list[str] = []
-    levels = []
-    for name in prior.by:
-        if name not in rows.keys:
-            continue
-        values = rows.frame[name]
-        codes = values.rank("dense").to_numpy().astype(np.int64) - 1
-        has_others = np.bincount(codes)[codes] > 1
-        taken = has_others & (number < 0)
-        if not taken.any():
-            continue
-        distinct, group = np.unique(codes[taken], return_inverse=True)
-        number[taken] = len(labels) + group
-        first = np.zeros(int(codes.max()) + 1, np.int64)
-        first[codes] = np.arange(n_rows)
-        known = values.gather(pl.Series(first[distinct]))
-        levels.append((name, known, len(labels) + np.arange(len(distinct))))
-        labels += [name] * len(distinct)
-    left = number < 0
-    binned, words, cuts = _binned(typical, n_rows)
-    bins = None
-    if left.any() or not labels:
-        distinct, group = np.unique(binned[left], return_inverse=True)
-        if not len(distinct):
-            distinct = np.array([0])
-        if cuts is not None and not labels:
-            bins = Bins(tuple(cuts), tuple(cuts.values()), distinct)
-        number[left] = len(labels) + group
-        labels += [words] * len(distinct)
-    exposures = _exposures(rows, typical, number, len(labels))
-    return Grouping(number, labels, tuple(levels), exposures, bins)
+def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floats:
+    """The Beta distribution with the mean and variance that a row has before its pages are seen,
+    `[heads or tails, row]`, if the logit of its mean is only known up to a variance."""
+    strength = np.exp(log_strength)
+    if not np.any(variance > 0):
+        mean = 1 / (1 + np.exp(-logit))
+        return np.stack([strength * mean, strength * (1 - mean)])
+    at = logit + NODES[:, None] * np.sqrt(variance)
+    means = 1 / (1 + np.exp(-at))
+    mean = NODE_WEIGHTS @ means
+    inside = NODE_WEIGHTS @ (means * (1 - means)) / (strength + 1)
+    between = NODE_WEIGHTS @ (means - mean) ** 2
+    together = np.maximum(mean * (1 - mean) / (inside + between) - 1, np.exp(WEAKEST))
+    return np.stack([together * mean, together * (1 - mean)])
 
 
-def _binned(
-    typical: dict[str, pl.Series], n_rows: int
-) -> tuple[Integers, str, dict[str, Floats] | None]:
-    """A number for the bins of each row, in words what they are about, and the borders by name if
-    all values are numbers."""
-    number = np.zeros(n_rows, np.int64)
-    names = [name for name in typical if name != PAGES]
-    cuts: dict[str, Floats] | None = {}
-    for name in names:
-        values = typical[name]
-        if values.dtype.is_numeric():
-            own = _cuts(values, len(names))
-            codes = np.searchsorted(own, values.to_numpy(), side="right")
-            n_bins = len(own) + 1
-            if cuts is not None:
-                cuts[name] = own
-        else:
-            codes = values.rank("dense").to_numpy().astype(np.int64)
-            n_bins, cuts = int(codes.max(initial=0)) + 1, None
-        number = number * n_bins + codes
-    return number, ", ".join(names) or "all", cuts
+@dataclass(frozen=True)
+class Levels:
+    """Which rows share a value of a column: the distinct values, and the place of each row's."""
+
+    name: str
+    values: pl.Series
+    index: Integers
 
 
-def _cuts(values: pl.Series, n_names: int) -> Floats:
-    """Borders between bins of equally many rows."""
-    n_bins = int((len(values) / _ROWS_IN_GROUP) ** (1 / n_names))
-    n_bins = min(max(n_bins, 2), MOST_BINS)
-    cuts: Floats = np.unique(np.quantile(values.to_numpy(), np.linspace(0, 1, n_bins + 1)[1:-1]))
-    return cuts
+@dataclass(frozen=True)
+class Design:
+    """What tells the rows of a coin apart."""
+
+    rows: Rows
+    typical: dict[str, Floats]
+    smooths: tuple[Smooth, ...]
+    levels: tuple[Levels, ...]
+    pages: Floats | None  # of each row's query
+
+    @classmethod
+    def of(cls, rows: Rows, prior: Empirical, typical: Mapping[str, pl.Series]) -> Design:
+        """From the values of the names that are no part of the key."""
+        names = prior.names(rows.keys)
+        smooths, levels, numbers = [], [], {}
+        for name in names:
+            values = rows.frame[name] if name in rows.keys else typical[name]
+            if name not in rows.keys and values.dtype.is_numeric():
+                numbers[name] = values.to_numpy().astype(np.float64)
+                smooth = Smooth.of(name, numbers[name])
+                smooths += [smooth] if smooth is not None else []
+                continue
+            found = _levels(name, values)
+            if (np.bincount(found.index) > 1).sum() >= FEWEST_LEVELS:
+                levels.append(found)
+        pages = typical[PAGES].to_numpy() if PAGES in typical else None
+        return cls(rows, numbers, tuple(smooths), tuple(levels), pages)
+
+    def vague(self) -> Priors:
+        """The priors that learning begins with."""
+        effects = [
+            Effect(level.name, level.values, np.zeros(n), np.full(n, 0.25), 0.5)
+            for level in self.levels
+            for n in [len(level.values)]
+        ]
+        return Priors.vague(self.smooths, effects)
+
+    def unseen(self, priors: Priors, linear: Floats) -> Unseen:
+        """What stands for rows that were never shown, from those that were."""
+        blocks = [np.ones((len(self.rows), 1))]
+        for smooth in self.smooths:
+            if smooth.name == EXPOSURE:
+                blocks.append(smooth.basis(self.typical[EXPOSURE]))
+        basis = np.hstack(blocks)
+        slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T
+        variance = float(np.var(linear[0] - basis @ slopes[0]))
+        if self.pages is None:
+            return Unseen(slopes, variance, None, np.zeros(0))
+        if "query" not in self.rows.keys:
+            return Unseen(slopes, variance, None, self.pages[:1])
+        known = self.rows.frame.select("query").with_columns(pl.Series("*pages*", self.pages))
+        known = known.unique("query", maintain_order=True)
+        return Unseen(slopes, variance, known["query"], known["*pages*"].to_numpy())
 
 
-def _exposures(
-    rows: Rows, typical: dict[str, pl.Series], number: Integers, n_groups: int
-) -> Exposures | None:
-    if EXPOSURE not in typical or not len(rows):
-        return None
-    n_names = len([name for name in typical if name != PAGES])
-    cuts = _cuts(typical[EXPOSURE], n_names)
-    bins = np.searchsorted(cuts, typical[EXPOSURE].to_numpy(), side="right")
-    shares = np.zeros((len(cuts) + 1, n_groups))
-    np.add.at(shares, (bins, number), 1.0)
-    empty = shares.sum(axis=1) == 0
-    shares[empty] = shares.sum(axis=0)
-    shares /= shares.sum(axis=1, keepdims=True)
-    pages = typical[PAGES]
-    if "query" not in rows.keys:
-        return Exposures(None, pages.to_numpy()[:1], cuts, shares)
-    known = rows.frame.select("query").with_columns(pages).unique("query", maintain_order=True)
-    return Exposures(known["query"], known[PAGES].to_numpy(), cuts, shares)
+def _levels(name: str, values: pl.Series) -> Levels:
+    codes = values.rank("dense").to_numpy().astype(np.int64) - 1
+    first = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
+    first[codes[::-1]] = np.arange(len(codes))[::-1]
+    return Levels(name, values.gather(pl.Series(first)), codes)
 
 
-def _size(differences: Floats) -> float:
-    """The root of the mean square: one group of many may wander."""
-    return float(np.sqrt(np.mean(differences**2))) if len(differences) else 0.0
+def _scaled(name: str, values: Floats) -> Floats:
+    """Numbers of which ratios matter are taken by their logarithm."""
+    if name in (EXPOSURE, IMPRESSIONS):
+        return np.log(np.maximum(values, 1e-12))
+    return np.asarray(values, np.float64)
+
+
+def _ramps(x: Floats, knots: Floats) -> Floats:
+    ramps: Floats = np.clip((x[:, None] - knots[:-1]) / np.diff(knots), 0.0, 1.0)
+    return ramps

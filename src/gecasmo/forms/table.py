@@ -17,7 +17,7 @@ from gecasmo.errors import ModelError
 from gecasmo.forms.evidence import believed_evidence
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.memory import Memory
-from gecasmo.forms.priors import Empirical, Grouping, Priors
+from gecasmo.forms.priors import Empirical, Priors
 from gecasmo.forms.protocol import Floats, as_key
 from gecasmo.kernels import row_sweeps
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 class TableState:
     """A probability per row; `otherwise` is the answer for rows that are not there.
 
-    `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each. A
-    learned prior comes with its groups of rows. `centre` and `spread` are each row's posterior mean
+    `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
+    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and `spread` are each row's posterior mean
     and standard deviation; with a learned prior the mean is the probability itself. `evidence` is
     what the log said of each row, shared coins held, in heads and tails beyond the pseudo-counts.
     """
@@ -42,7 +42,7 @@ class TableState:
     is_constant: bool = False  # `otherwise` is meant for every row there is
     pseudo: Floats | tuple[float, float] = (1.0, 1.0)
     priors: Priors | None = None
-    grouping: Grouping | None = None
+    typical: Mapping[str, Floats] | None = None
     spread: Floats | None = None
     centre: Floats | None = None
     evidence: Floats | None = None
@@ -89,7 +89,8 @@ class Table:
     def __repr__(self) -> str:
         parts = []
         if self.prior is not None:
-            parts.append(f"prior={self.prior!r}" if self.prior.by else "prior='empirical'")
+            is_plain = self.prior.by is None
+            parts.append("prior='empirical'" if is_plain else f"prior={self.prior!r}")
         elif not self.is_default:
             parts.append(f"pseudo_counts=({self.pseudo_counts[0]:g}, {self.pseudo_counts[1]:g})")
         if self.start != 0.5:
@@ -149,8 +150,10 @@ class Table:
         if rows is state.rows:
             return state.probability
         found = self._find(state, rows)
-        answer = self._of_unseen(state, rows)[0]
         seen = found >= 0
+        answer = np.full(len(rows), state.otherwise)
+        if state.priors is not None and not seen.all():
+            answer = state.priors.of_unseen(rows)[1]
         answer[seen] = state.probability[found[seen]]
         if self.fixed and not seen.all():
             given, is_fixed = self._fixed_rows(rows)
@@ -178,19 +181,11 @@ class Table:
                 total += float(np.where(own > 0, own * logs, 0.0).sum())
         return total
 
-    def with_prior(self, state: TableState, priors: Priors, grouping: Grouping) -> TableState:
-        """The state under a learned prior, to be fitted again."""
-        usual = priors.mean[grouping.number]
-        otherwise = float(usual.mean()) if len(usual) else self.otherwise
-        pseudo = priors.pseudo_counts(grouping.number)
-        return replace(
-            state,
-            priors=priors,
-            grouping=grouping,
-            pseudo=pseudo,
-            otherwise=otherwise,
-            spread=None,
-        )
+    def with_prior(self, state: TableState, priors: Priors, pseudo: Floats) -> TableState:
+        """The state under learned priors, which are worth these heads and tails of each row."""
+        mean = pseudo[0] / pseudo.sum(axis=0)
+        otherwise = float(mean.mean()) if len(mean) else self.otherwise
+        return replace(state, priors=priors, pseudo=pseudo, otherwise=otherwise, spread=None)
 
     def with_beliefs(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
         """The state with posterior means and standard deviations of its rows."""
@@ -214,39 +209,15 @@ class Table:
         on."""
         if not isinstance(state, TableState):
             return state.unseen(rows)
-        mean, group = self._of_unseen(state, rows)
-        if state.priors is None or state.grouping is None:
-            a, b = state.pseudo
-            if state.is_constant:
-                return mean, None, np.full(len(rows), "given")
-            spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
-            return mean, spread, np.full(len(rows), "prior")
-        strength = state.priors.strength
-        usual = float(np.exp(state.priors.log_strength.mean()))
-        slope = mean * (1 - mean)
-        variance = slope / (np.where(group >= 0, strength[group], usual) + 1)
-        if len(strength) > 1:  # of no group in particular: groups differ too
-            between = (slope * state.priors.mean_level.spread) ** 2
-            variance = variance + np.where(group >= 0, 0.0, between)
-        spread = np.sqrt(np.minimum(variance, slope))
-        told = np.where(group >= 0, np.array(state.grouping.label)[group], "prior")
-        return mean, spread, told
-
-    def _of_unseen(self, state: TableState, rows: Rows) -> tuple[Floats, NDArray[np.int64]]:
-        """The prior mean of any rows, and the group of rows that it comes from (-1: of all)."""
+        if state.priors is not None:
+            pseudo, mean, told = state.priors.of_unseen(rows)
+            return mean, np.sqrt(mean * (1 - mean) / (pseudo.sum(axis=0) + 1)), told
         mean = np.full(len(rows), state.otherwise)
-        group = np.full(len(rows), -1, np.int64)
-        if state.priors is None or state.grouping is None:
-            return mean, group
-        for name, values, numbers in state.grouping.levels:
-            if name not in rows.keys:
-                continue
-            found = match(rows.frame.select(name), pl.DataFrame([values.alias(name)]), (name,))
-            taken = (found >= 0) & (group < 0)
-            group[taken] = numbers[found[taken]]
-        if state.grouping.exposures is not None:
-            mean = state.grouping.exposures.of_unseen(rows) @ state.priors.mean
-        return np.where(group >= 0, state.priors.mean[group], mean), group
+        if state.is_constant:
+            return mean, None, np.full(len(rows), "given")
+        a, b = state.pseudo
+        spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
+        return mean, spread, np.full(len(rows), "prior")
 
     def summary(self, state: TableState | PartedTable) -> str:
         """A few words for `print(model)`."""
@@ -260,10 +231,7 @@ class Table:
         words = f"{n_rows:,} rows, mean {state.probability.mean():.4f}"
         if state.priors is None:
             return words
-        mean, strength = state.priors.mean, state.priors.strength
-        if len(mean) == 1:
-            return f"{words}; prior mean {mean[0]:.3f}, worth {strength[0]:.3g} flips"
-        return f"{words}; {len(mean):,} priors of mean {mean.min():.3f} to {mean.max():.3f}"
+        return f"{words}; {told_of_prior(state.pseudo)}"
 
     def remarks(self, state: TableState, heads: Floats, tails: Floats) -> list[str]:
         """What a user should know about a finished fit."""
@@ -354,6 +322,15 @@ class Table:
         found = match(rows.frame, given, rows.keys)
         values = given["probability"].to_numpy()
         return np.where(found >= 0, values[found], 0.5), found >= 0
+
+
+def told_of_prior(pseudo: Floats) -> str:
+    """In words what a learned prior says of rows."""
+    strength = pseudo.sum(axis=0)
+    mean, worth = pseudo[0] / strength, float(np.exp(np.log(strength).mean()))
+    low, middle, high = np.quantile(mean, (0.05, 0.5, 0.95))
+    usual = f"{middle:.3f}" if high - low < 0.002 else f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    return f"prior mean {usual}, worth {worth:.3g} flips"
 
 
 def _noise(rows: Rows, salt: int) -> Floats:

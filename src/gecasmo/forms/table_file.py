@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,12 @@ import polars as pl
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.priors import Empirical, Exposures, Grouping, Level, Priors
+from gecasmo.forms.priors import Effect, Empirical, Priors, Smooth, Unseen
 from gecasmo.forms.table import Table, TableState, as_pseudo_counts
+
+# Columns of rows with learned priors.
+_HEADS, _TAILS, _TYPICAL = "*prior heads*", "*prior tails*", "*typical*"
+_EVERYTHING = "everything"
 
 
 def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
@@ -24,7 +29,7 @@ def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, p
         "otherwise": state.otherwise,
         "is_constant": state.is_constant,
         "is_default": form.is_default,
-        "prior": None if form.prior is None else list(form.prior.by),
+        "prior": None if form.prior is None else _by(form.prior),
     }
     frame = form.to_frame(state)
     if state.is_fixed is not None:
@@ -37,24 +42,15 @@ def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, p
         sides = zip(("*heads*", "*tails*"), state.evidence, strict=True)
         frame = frame.with_columns(pl.Series(name, side) for name, side in sides)
     frames = {"table": frame}
-    if state.priors is not None and state.grouping is not None:
-        priors, grouping = state.priors, state.grouping
-        frames["table"] = frame.with_columns(pl.Series("*group*", grouping.number))
-        frames["priors"] = pl.DataFrame(
-            {
-                "label": grouping.label,
-                "logit": priors.logit,
-                "log_strength": priors.log_strength,
-            }
+    if state.priors is not None:
+        sides = zip((_HEADS, _TAILS), state.pseudo, strict=True)
+        frame = frame.with_columns(pl.Series(name, side) for name, side in sides)
+        typical = (state.typical or {}).items()
+        frames["table"] = frame.with_columns(
+            pl.Series(f"{_TYPICAL}{name}", values) for name, values in typical
         )
-        for number, (name, values, groups) in enumerate(grouping.levels):
-            frames[f"level{number}"] = pl.DataFrame(
-                [values.alias(name), pl.Series("*group*", groups)]
-            )
-        if grouping.exposures is not None:
-            frames |= _exposure_frames(grouping.exposures)
-        levels = (priors.mean_level, priors.strength_level)
-        data["levels"] = [[level.centre, level.spread] for level in levels]
+        data["priors"], others = _priors_to_data(state.priors)
+        frames |= others
     return data, frames
 
 
@@ -70,7 +66,7 @@ def from_data(
         start=data["start"],
         fixed={tuple(key): value for key, value in data["fixed"]},
         key=None if data["key"] is None else tuple(data["key"]),
-        prior=None if prior is None else Empirical(prior),
+        prior=None if prior is None else Empirical(None if prior == _EVERYTHING else prior),
     )
     frame = frames["table"]
     keys = tuple(data["keys"])
@@ -105,53 +101,93 @@ def _evidence(frame: pl.DataFrame) -> Any:
 def _with_priors(
     state: TableState, data: dict[str, Any], frames: dict[str, pl.DataFrame]
 ) -> TableState:
-    from dataclasses import replace
-
-    if "priors" not in frames:
+    if "priors" not in data:
         return state
-    table = frames["priors"]
-    priors = Priors(
-        table["logit"].to_numpy(),
-        table["log_strength"].to_numpy(),
-        *(Level(float(centre), float(spread)) for centre, spread in data["levels"]),
-    )
-    number = frames["table"]["*group*"].to_numpy()
-    levels: list[tuple[str, pl.Series, Any]] = []
-    while f"level{len(levels)}" in frames:
-        frame = frames[f"level{len(levels)}"]
-        name = next(column for column in frame.columns if column != "*group*")
-        levels.append((name, frame[name], frame["*group*"].to_numpy()))
-    groups = [number, *(found for _, _, found in levels)]
-    numbers = np.concatenate([priors.logit, priors.log_strength])
-    if not np.isfinite(numbers).all() or any(
-        len(g) and not (g.min() >= 0 and g.max() < len(table)) for g in groups
-    ):
-        raise ModelError("a learned prior makes no sense")
-    exposures = _exposures(frames, len(table)) if "exposures" in frames else None
-    grouping = Grouping(number, table["label"].to_list(), tuple(levels), exposures)
-    pseudo = priors.pseudo_counts(number)
-    return replace(state, priors=priors, grouping=grouping, pseudo=pseudo)
-
-
-def _exposure_frames(exposures: Exposures) -> dict[str, pl.DataFrame]:
-    pages = pl.DataFrame({"pages": exposures.pages})
-    if exposures.query is not None:
-        pages = pages.with_columns(exposures.query.alias("query"))
-    lowest = np.concatenate([[-np.inf], exposures.cuts])
-    shares = {
-        f"share{group}": exposures.shares[:, group] for group in range(exposures.shares.shape[1])
+    table = frames["table"]
+    pseudo = table.select(_HEADS, _TAILS).to_numpy().T.copy()
+    typical = {
+        column.removeprefix(_TYPICAL): table[column].to_numpy()
+        for column in table.columns
+        if column.startswith(_TYPICAL)
     }
-    return {"exposures": pl.DataFrame({"above": lowest} | shares), "pages": pages}
+    if not (np.isfinite(pseudo).all() and (pseudo > 0).all()):
+        raise ModelError("a learned prior makes no sense")
+    priors = _priors_from_data(data["priors"], frames)
+    return replace(state, priors=priors, pseudo=pseudo, typical=typical or None)
 
 
-def _exposures(frames: dict[str, pl.DataFrame], n_groups: int) -> Exposures:
-    table, pages = frames["exposures"], frames["pages"]
-    shares = table.select(f"share{group}" for group in range(n_groups)).to_numpy()
-    cuts = table["above"].to_numpy()[1:]
-    if not (np.isfinite(shares).all() and np.isfinite(cuts).all() and (np.diff(cuts) > 0).all()):
-        raise ModelError("the exposures of a learned prior make no sense")
-    query = pages["query"] if "query" in pages.columns else None
-    return Exposures(query, pages["pages"].to_numpy(), cuts, shares)
+def _by(prior: Empirical) -> Any:
+    return _EVERYTHING if prior.by is None else list(prior.by)
+
+
+def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+    frames = {
+        f"effect{number}": pl.DataFrame(
+            [
+                effect.values.alias(effect.name),
+                pl.Series("*mean*", effect.mean),
+                pl.Series("*variance*", effect.variance),
+            ]
+        )
+        for number, effect in enumerate(priors.effects)
+    }
+    data: dict[str, Any] = {
+        "smooths": [
+            {"name": one.name, "knots": one.knots.tolist(), "centre": one.centre.tolist()}
+            for one in priors.smooths
+        ],
+        "slopes": priors.slopes.tolist(),
+        "spreads": priors.spreads.tolist(),
+        "effects": [{"name": one.name, "spread": one.spread} for one in priors.effects],
+        "information": None if priors.information is None else priors.information.tolist(),
+    }
+    if priors.unseen is not None:
+        unseen = priors.unseen
+        data["unseen"] = {"slopes": unseen.slopes.tolist(), "variance": unseen.variance}
+        pages = pl.DataFrame({"pages": unseen.pages})
+        if unseen.query is not None:
+            pages = pages.with_columns(unseen.query.alias("query"))
+        frames["pages"] = pages
+    return data, frames
+
+
+def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> Priors:
+    smooths = tuple(
+        Smooth(str(one["name"]), np.array(one["knots"], float), np.array(one["centre"], float))
+        for one in data["smooths"]
+    )
+    effects = []
+    for number, one in enumerate(data["effects"]):
+        frame = frames[f"effect{number}"]
+        mean, variance = frame["*mean*"].to_numpy(), frame["*variance*"].to_numpy()
+        effects.append(
+            Effect(one["name"], frame[one["name"]], mean, variance, float(one["spread"]))
+        )
+    unseen = None
+    if "unseen" in data:
+        pages = frames["pages"]
+        query = pages["query"] if "query" in pages.columns else None
+        slopes = np.array(data["unseen"]["slopes"], float)
+        unseen = Unseen(slopes, float(data["unseen"]["variance"]), query, pages["pages"].to_numpy())
+    told = data["information"]
+    n_smooths = len(smooths)
+    priors = Priors(
+        smooths,
+        np.array(data["slopes"], float),
+        np.array(data["spreads"], float).reshape(2, n_smooths),
+        tuple(effects),
+        unseen,
+        None if told is None else np.array(told, float),
+    )
+    numbers = [priors.slopes, priors.spreads, *(one.knots for one in smooths)]
+    numbers += [side for effect in effects for side in (effect.mean, effect.variance)]
+    size = 1 + sum(one.size for one in smooths)
+    is_sound = all(np.isfinite(one).all() for one in numbers) and all(
+        len(one.centre) == one.size >= 1 and (np.diff(one.knots) > 0).all() for one in smooths
+    )
+    if not is_sound or priors.slopes.shape != (2, size) or (priors.spreads < 0).any():
+        raise ModelError("a learned prior makes no sense")
+    return priors
 
 
 def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:

@@ -82,7 +82,8 @@ def row_grid(
     `first` on that have places (see `group_by_row`); `known` and what follows begin there too.
 
     A place with expected heads and tails h, t says a p + b of the row's probability p, where
-    a = h / p0 - t / (1 - p0) and b = t / (1 - p0) + 1 - h - t at the current value p0. Places with
+    a = h / p0 - t / (1 - p0) and b = t / (1 - p0) + 1 - h - t at the value p0 = `at[place]` at which
+    they were counted. Places with
     `exact[place] > 0` have polynomials instead, in Bernstein form: row `exact[place] - 1` of
     `coefficients`. Sure flips are counted, not multiplied.
     """
@@ -110,13 +111,10 @@ def row_grid(
             continue
         known[r] = True
         # What places say: lines that count once, from the end lines that count otherwise.
-        p0 = min(max(at[row], 1e-9), 1.0 - 1e-9)
         n_heads = 0.0
         n_tails = 0.0
         n_once = 0
         weighted = most
-        of_heads = 1.0 / p0
-        of_tails = 1.0 / (1.0 - p0)
         n_several = 0
         for j in range(start[r], start[r + 1]):
             place = order[j]
@@ -143,8 +141,9 @@ def row_grid(
             else:
                 weighted -= 1
                 k = weighted
-            slope[k] = h * of_heads - t * of_tails
-            level[k] = t * of_tails + 1.0 - h - t
+            p0 = min(max(at[place], 1e-9), 1.0 - 1e-9)
+            slope[k] = h / p0 - t / (1.0 - p0)
+            level[k] = t / (1.0 - p0) + 1.0 - h - t
             times[k] = m
         lowest = -WIDEST
         highest = WIDEST
@@ -339,3 +338,85 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
         moments[5, i] = var_lp / total
         moments[6, i] = var_lq / total
         moments[7, i] = cov / total
+
+
+def means_elsewhere(
+    first, start, order, heads, tails, exact, coefficients, at, prior, low, step, values, out
+):
+    """For every place the mean of its row under what is known from all other pages.
+
+    The row's posterior, less what this page says of it (see `row_grid`). `low` and what follows
+    begin at row `first`; `prior` has all rows.
+    """
+    n_points = values.shape[1]
+    degree = coefficients.shape[1] - 1
+    x = np.empty(n_points)
+    p = np.empty(n_points)
+    log_p = np.empty(n_points)
+    power = np.empty(n_points)
+    share = np.empty(n_points)
+    scratch = np.empty((2, n_points), np.int64)
+    for r in range(len(start) - 1):
+        if start[r] == start[r + 1]:
+            continue
+        row = first + r
+        a = prior[0, row]
+        b = prior[1, row]
+        e = math.exp(-low[r])
+        ratio = math.exp(-step[r])
+        for k in range(n_points):
+            power[k] = 1.0 + e
+            e *= ratio
+        for k in range(n_points):
+            x[k] = low[r] + step[r] * k
+            p[k] = 1.0 / power[k]
+        log_of(n_points, power, log_p, scratch)
+        best = -1e300
+        for k in range(n_points):
+            power[k] = values[r, k] - (a + b) * log_p[k] - b * x[k]
+            best = max(best, power[k])
+        for k in range(n_points):
+            power[k] -= best
+        exp_of(n_points, power, share, scratch)
+        total = 0.0
+        mean = 0.0
+        for k in range(n_points):
+            total += share[k]
+            mean += share[k] * p[k]
+        mean /= total
+        for j in range(start[r], start[r + 1]):
+            place = order[j]
+            h = heads[place]
+            t = tails[place]
+            if exact[place] <= 0 and h + t <= 1e-12:
+                out[place] = mean
+                continue
+            total = 0.0
+            above = 0.0
+            if exact[place] > 0:
+                c = exact[place] - 1
+                for k in range(n_points):
+                    q = 1.0
+                    y = 0.0
+                    for i in range(degree, -1, -1):
+                        y = coefficients[c, i] * q + p[k] * y
+                        q *= 1.0 - p[k]
+                    y = share[k] / (y if y > 1e-300 else 1e-300)
+                    total += y
+                    above += y * p[k]
+            else:
+                p0 = min(max(at[place], 1e-9), 1.0 - 1e-9)
+                slope = h / p0 - t / (1.0 - p0)
+                level = t / (1.0 - p0) + 1.0 - h - t
+                if h >= 1.0 - 1e-12:
+                    slope = 1.0
+                    level = 0.0
+                if t >= 1.0 - 1e-12:
+                    slope = -1.0
+                    level = 1.0
+                for k in range(n_points):
+                    y = slope * p[k] + level
+                    y = share[k] / (y if y > 1e-30 else 1e-30)
+                    total += y
+                    above += y * p[k]
+            out[place] = above / total

@@ -32,7 +32,6 @@ from gecasmo.estimation import (
     Solution,
 )
 from gecasmo.forms import Table, TableState
-from gecasmo.forms.priors import Grouping
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
@@ -252,12 +251,11 @@ class Builder:
 
 
 def _with_prior_of(form: Table, state: TableState, other: Any) -> TableState:
-    """The state under the prior that another model has learned, if it has one for all rows."""
+    """The state that begins with the priors that another model has learned, if it has some."""
     priors = getattr(getattr(other, "like", other), "priors", None)  # of rows in files too
-    if priors is None or len(priors.logit) != 1 or form.learned_prior(state.rows.keys) is None:
+    if priors is None or form.learned_prior(state.rows.keys) is None:
         return state
-    grouping = Grouping(np.zeros(len(state.rows), np.int64), ["all"])
-    return form.with_prior(state, priors, grouping)
+    return replace(state, priors=priors)
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:

@@ -18,6 +18,8 @@ from gecasmo.estimation.beliefs.learning import Beliefs
 MOST_ROUNDS = 20
 # Until priors have settled there is no point in more precise answers than this.
 _ROUGH = 1e-4
+# So often priors of tables are learned beside forms that only EM can move.
+_LEARNED = 2
 
 
 def solve(
@@ -102,10 +104,14 @@ class _Rounds:
         if is_rough and not solution.converged:
             self.method.report(solution, self.problem)
             return solution
+        # Rows, priors and shared coins go on together afterwards; forms that only EM can move are
+        # fitted to priors that were learned before.
+        is_held = self.learns and self.beliefs.held(solution.best)
         for number in range(MOST_ROUNDS + 1):
             # A prior can only be judged at the optimum, and who asks for n steps gets n.
             try:
-                states = self._better(solution.best) if solution.converged else None
+                learns = is_held and number < _LEARNED
+                states = self._better(solution.best, learns) if solution.converged else None
             except KeyboardInterrupt:
                 _interrupted(solution, "priors were being learned", self.method)
                 return solution
@@ -119,7 +125,7 @@ class _Rounds:
                 break
             with _quiet(is_rough):
                 solution = self._again(method, states, solution)
-        if is_rough and not solution.interrupted:
+        if is_rough and is_held and not solution.interrupted:
             solution = self._again(self.method, solution.best.states, solution)
         return solution
 
@@ -139,15 +145,14 @@ class _Rounds:
         following.n_evaluations += before.n_evaluations
         return following
 
-    def _better(self, best: Any) -> Any:
+    def _better(self, best: Any, learns: bool) -> Any:
         """The states with better priors, or None if all are content."""
         states = self.beliefs.tuned(best)
-        if not self.learns:
+        if not learns:
             return states
-        learned = self.beliefs.learn(best)
-        if states is None or learned is None:
-            return states if learned is None else learned
-        return self.beliefs.merged(learned, states, best)
+        if states is not None:
+            best = self.problem.evaluate(states)
+        return self.beliefs.learn(best)
 
 
 def tell_untuned(problem: Any, method: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
 from gecasmo.estimation import EM, Problem, Solution
-from gecasmo.estimation.beliefs.learning import Beliefs, learn_with
+from gecasmo.estimation.beliefs.learning import Beliefs
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads

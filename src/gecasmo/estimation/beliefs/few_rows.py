@@ -31,7 +31,6 @@ def repeats(starts: Integers, rows: NDArray[Any]) -> tuple[Integers, NDArray[np.
 
 def grid_of_few(
     places: Any,
-    at: Floats,
     prior: Floats,
     wanted: NDArray[np.bool_],
     into: Any,
@@ -43,7 +42,7 @@ def grid_of_few(
     chosen = chosen[wanted[places.rows[chosen]]]
     rows, of_row = np.unique(places.rows[chosen].astype(np.int64), return_inverse=True)
     into.known[rows - first] = True
-    evidence = _Evidence(places, chosen, of_row, np.clip(at[rows], 1e-9, 1.0 - 1e-9))
+    evidence = _Evidence(places, chosen, of_row, len(rows))
     lowest, highest = np.full(len(rows), -WIDEST), np.full(len(rows), WIDEST)
     is_open = np.ones(len(rows), np.bool_)
     for attempt in range(MOST_ATTEMPTS):
@@ -73,19 +72,17 @@ def grid_of_few(
 class _Evidence:
     """What places say of some rows: sure flips, lines and polynomials."""
 
-    def __init__(self, places: Any, chosen: Integers, of_row: Integers, p0: Floats) -> None:
+    def __init__(self, places: Any, chosen: Integers, of_row: Integers, n_rows: int) -> None:
         m = places.weight[chosen]
         h, t = places.heads[chosen], places.tails[chosen]
         has_polynomial = (places.exact[chosen] > 0) & (m != 0)
         told = (h + t > 0) & ~has_polynomial & (m != 0)
         is_head = told & (h >= 1.0 - 1e-12)
         is_tail = told & ~is_head & (t >= 1.0 - 1e-12)
-        n_rows = len(p0)
         self.heads = np.bincount(of_row, np.where(is_head, m, 0.0), n_rows)
         self.tails = np.bincount(of_row, np.where(is_tail, m, 0.0), n_rows)
         line = np.flatnonzero(told & ~is_head & ~is_tail)
-        h, t, p = h[line], t[line], p0[of_row[line]]
-        self.slope, self.level = h / p - t / (1.0 - p), t / (1.0 - p) + 1.0 - h - t
+        self.slope, self.level = _lines(h[line], t[line], places.at[chosen[line]])
         self.line_row, self.line_times = of_row[line], m[line]
         several = np.flatnonzero(has_polynomial)
         self.coefficients = places.coefficients[places.exact[chosen[several]] - 1]
@@ -101,12 +98,47 @@ class _Evidence:
         _add(total, row, self.line_times[told, None] * np.log(np.maximum(value, 1e-30)))
         told = is_open[self.several_row]
         row, c = self.several_row[told], self.coefficients[told]
-        value, power = np.zeros((len(row), x.shape[1])), np.ones((len(row), x.shape[1]))
-        for i in range(c.shape[1] - 1, -1, -1):
-            value = c[:, i, None] * power + p[row] * value
-            power = power * (1.0 - p[row])
+        value = _polynomials(c, p[row])
         _add(total, row, self.several_times[told, None] * np.log(np.maximum(value, 1e-300)))
         return total
+
+
+def _lines(heads: Floats, tails: Floats, at: Floats) -> tuple[Floats, Floats]:
+    """What places say of their rows: slope and level of lines in the probability."""
+    p = np.clip(at, 1e-9, 1.0 - 1e-9)
+    return heads / p - tails / (1.0 - p), tails / (1.0 - p) + 1.0 - heads - tails
+
+
+def _polynomials(coefficients: Floats, p: Floats) -> Floats:
+    """Each polynomial at its line of probabilities."""
+    value, power = np.zeros(p.shape), np.ones(p.shape)
+    for i in range(coefficients.shape[1] - 1, -1, -1):
+        value = coefficients[:, i, None] * power + p * value
+        power = power * (1.0 - p)
+    return value
+
+
+def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floats:
+    """As `means_elsewhere`, one number a place."""
+    row = places.rows.astype(np.int64) - first
+    x = known.low[row, None] + known.step[row, None] * np.arange(known.values.shape[1])
+    p = 1.0 / (1.0 + np.exp(-x))
+    cost = np.log(1.0 + np.exp(-x))
+    a, b = prior[:, row + first, None]
+    share = known.values[row] - (a + b) * cost - b * x
+    share = np.exp(np.maximum(share - share.max(axis=1, keepdims=True), -700.0))
+    slope, level = _lines(places.heads, places.tails, places.at)
+    is_head, is_tail = places.heads >= 1.0 - 1e-12, places.tails >= 1.0 - 1e-12
+    slope = np.where(is_head, 1.0, np.where(is_tail, -1.0, slope))
+    level = np.where(is_head, 0.0, np.where(is_tail, 1.0, level))
+    value = np.maximum(slope[:, None] * p + level[:, None], 1e-30)
+    several = places.exact > 0
+    own = _polynomials(places.coefficients[places.exact[several] - 1], p[several])
+    value[several] = np.maximum(own, 1e-300)
+    value[~several & (places.heads + places.tails <= 1e-12)] = 1.0
+    share /= value
+    means: Floats = (share * p).sum(axis=1) / share.sum(axis=1)
+    return means
 
 
 def _add(total: Floats, rows: Integers, values: Floats) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.apart import Apart, is_by_page, take_apart
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.few_rows import grid_of_few
+from gecasmo.estimation.beliefs.few_rows import elsewhere_of_few, grid_of_few
 from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
 from gecasmo.estimation.beliefs.polynomials import (
     Polynomials,
@@ -30,7 +30,7 @@ from gecasmo.estimation.beliefs.polynomials import (
 )
 from gecasmo.estimation.beliefs.whole_pages import whole_page_values
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.kernels.row_grid import group_by_row, row_grid
+from gecasmo.kernels.row_grid import group_by_row, means_elsewhere, row_grid
 from gecasmo.kernels.running import KERNEL_THREAD, default_threads
 from gecasmo.kernels.static import static_kernel
 
@@ -74,12 +74,14 @@ class Asked:
 
 
 @dataclass
-class _Places:
-    """What pages say of a coin, place by place."""
+class Places:
+    """What pages say of a coin, place by place: expected heads and tails if its probability there
+    is `at`, or polynomials (see `polynomials.py`)."""
 
     rows: NDArray[np.uint32]
     heads: Floats
     tails: Floats
+    at: Floats
     weight: Floats
     exact: NDArray[np.int32]
     coefficients: Floats
@@ -120,7 +122,7 @@ def stream_likelihoods(
     `take` is called on several threads, for different rows; what it gets has the numbers of rows
     less that of the first, and only speaks for rows that are known.
     """
-    chunks = _chunks(expectation.encoded, n_buckets)
+    chunks = chunks_of(expectation.encoded, n_buckets)
     by_place = []
     for one in asked:
         if is_flipped_all_over(expectation, one.coin):
@@ -162,31 +164,27 @@ class _ByPlace:
         for number, one in enumerate(self.asked):
             if self._is_spread(one):
                 kept = [part[number] for part in parts]
-                self._finish(_joined([p for p in kept if p is not None]), one)
+                self._finish(joined([p for p in kept if p is not None]), one)
 
     def _is_spread(self, one: Asked) -> bool:
-        """Whether rows of the coin stand in several chunks."""
-        return self.expectation.encoded.shifts[one.coin] < 8
+        return is_spread(self.expectation, one.coin)
 
-    def _look(self, pages: Integers) -> list[_Places | None]:
+    def _look(self, pages: Integers) -> list[Places | None]:
         """What some pages say; kept only of coins about whose rows other pages say more."""
         apart = take_apart(self.expectation.encoded, pages)
         own = weights_apart(self.expectation, apart, self.weights)
         tables, _ = run_apart(self.expectation, apart, own)
-        kept: list[_Places | None] = []
+        kept: list[Places | None] = []
         for one in self.asked:
-            here = _places(self.expectation, apart, own, tables, one)
+            here = places_of(self.expectation, apart, own, tables, one.coin)
             kept.append(here if self._is_spread(one) else None)
             if kept[-1] is None:
                 self._finish(here, one)
         return kept
 
-    def _finish(self, places: _Places, one: Asked) -> None:
+    def _finish(self, places: Places, one: Asked) -> None:
         if len(places.rows):
-            first = int(places.rows.min())
-            found = nothing_known(int(places.rows.max()) - first + 1)
-            _multiply(places, one, found, first)
-            self.take(one, first, found)
+            self.take(one, *multiplied(places, one))
 
 
 def nothing_known(n_rows: int) -> RowLikelihood:
@@ -196,12 +194,18 @@ def nothing_known(n_rows: int) -> RowLikelihood:
     return RowLikelihood(np.full(n_rows, -14.0), step, values, np.zeros(n_rows, np.bool_))
 
 
-def _places(
-    expectation: Expectation, apart: Apart, weights: list[Floats], tables: list[Floats], one: Asked
-) -> _Places:
-    array = expectation.encoded.plan.coins[one.coin].codes
-    tails, heads = tables[one.coin]
-    found = polynomials(expectation, apart, weights, one.coin)
+def is_spread(expectation: Expectation, coin: int) -> bool:
+    """Whether rows of a coin stand in several chunks."""
+    return expectation.encoded.shifts[coin] < 8
+
+
+def places_of(
+    expectation: Expectation, apart: Apart, weights: list[Floats], tables: list[Floats], coin: int
+) -> Places:
+    """What pages say of a coin by their expected counts at these weights, all by place."""
+    array = expectation.encoded.plan.coins[coin].codes
+    tails, heads = tables[coin]
+    found = polynomials(expectation, apart, weights, coin)
     if found is None:
         found = Polynomials(np.zeros(len(heads), np.int32), np.zeros((1, 1)))
     else:
@@ -210,47 +214,74 @@ def _places(
     weight = expectation.encoded.weight[apart.pages]
     if not is_by_page(expectation.encoded, array):
         weight = np.repeat(weight, apart.lengths)
-    return _Places(apart.rows[array], heads, tails, weight, found.exact, found.coefficients)
+    at = weights[coin][1]
+    return Places(apart.rows[array], heads, tails, at, weight, found.exact, found.coefficients)
 
 
-def _joined(parts: list[_Places]) -> _Places:
+def joined(parts: list[Places]) -> Places:
+    """What several chunks say of a coin."""
     degree = max(part.coefficients.shape[1] for part in parts)
     offsets = np.cumsum([0, *(len(part.coefficients) for part in parts)])
     exact = [
         np.where(part.exact > 0, part.exact + before, part.exact).astype(np.int32)
         for part, before in zip(parts, offsets, strict=False)
     ]
-    return _Places(
+    return Places(
         np.concatenate([part.rows for part in parts]),
         np.concatenate([part.heads for part in parts]),
         np.concatenate([part.tails for part in parts]),
+        np.concatenate([part.at for part in parts]),
         np.concatenate([part.weight for part in parts]),
         np.concatenate(exact),
         np.concatenate([elevated(part.coefficients, degree - 1) for part in parts]),
     )
 
 
-def _multiply(places: _Places, one: Asked, into: RowLikelihood, first: int = 0) -> None:
-    """Multiply what all places say of each row; `into` has the rows from `first` on."""
+def multiplied(places: Places, one: Asked) -> tuple[int, RowLikelihood]:
+    """What all places say of each row, for the rows from some first one on."""
+    first = int(places.rows.min())
+    found = nothing_known(int(places.rows.max()) - first + 1)
     if len(places.rows) < _FEW_PLACES:
-        grid_of_few(places, one.probability, one.prior, one.wanted, into, first)
-        return
-    start = np.zeros(len(into) + 1, np.int64)
-    order = np.empty(len(places.rows), np.int64)
-    _call(group_by_row, places.rows, first, start, order)
+        grid_of_few(places, one.prior, one.wanted, found, first)
+        return first, found
+    start, order = _grouped(places, first, len(found))
     _call(
         row_grid,
         *[first, start, order, places.heads, places.tails, places.weight],
-        *[places.exact, places.coefficients, one.probability, one.prior, one.wanted],
-        *[into.known, into.low, into.step, into.values],
+        *[places.exact, places.coefficients, places.at, one.prior, one.wanted],
+        *[found.known, found.low, found.step, found.values],
     )
+    return first, found
+
+
+def elsewhere(places: Places, one: Asked, first: int, known: RowLikelihood) -> Floats:
+    """For every place the mean of its row in view of the prior and of all other pages; `known` is
+    what all pages say together of the rows from `first` on."""
+    if len(places.rows) < _FEW_PLACES:
+        return elsewhere_of_few(places, one.prior, known, first)
+    start, order = _grouped(places, first, len(known))
+    means = np.empty(len(places.rows))
+    _call(
+        means_elsewhere,
+        *[first, start, order, places.heads, places.tails, places.exact, places.coefficients],
+        *[places.at, one.prior, known.low, known.step, known.values, means],
+    )
+    return means
+
+
+def _grouped(places: Places, first: int, n_rows: int) -> tuple[Integers, Integers]:
+    """Places by row: where each row begins, and the places in that order."""
+    start = np.zeros(n_rows + 1, np.int64)
+    order = np.empty(len(places.rows), np.int64)
+    _call(group_by_row, places.rows, first, start, order)
+    return start, order
 
 
 def _call(function: Any, *arguments: Any) -> None:
     static_kernel(function, arguments)(*arguments)
 
 
-def _chunks(encoded: EncodedLog, n_buckets: int) -> list[NDArray[np.int64]]:
+def chunks_of(encoded: EncodedLog, n_buckets: int) -> list[NDArray[np.int64]]:
     """The pages in pieces of whole buckets, so that a query's rows stay together."""
     starts = encoded.obs_start[encoded.bucket_start[: n_buckets + 1]]
     pieces = max(1, int(starts[-1]) // _RESULTS_AT_ONCE)

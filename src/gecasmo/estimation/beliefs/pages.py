@@ -21,18 +21,24 @@ _FEW_PLACES = 20_000
 
 
 def run_apart(
-    expectation: Expectation, apart: Apart, weights: Sequence[Floats]
+    expectation: Expectation,
+    apart: Apart,
+    weights: Sequence[Floats],
+    times: Floats | None = None,
 ) -> tuple[list[Floats], Floats]:
     """Expected counts of every coin at every place, `[side, place]`, and each page's
-    log-likelihood; `weights[coin][side, place]` as `weights_apart` gives them."""
+    log-likelihood; `weights[coin][side, place]` as `weights_apart` gives them. Pages count once, or
+    so many `times`."""
     n_pages = apart.n_pages
+    if times is None:
+        times = np.ones(n_pages)
     tables = [np.zeros((1, 2, w.shape[1])) for w in weights]
     log_likelihood = np.zeros(n_pages)
     n_impossible = np.zeros(n_pages, np.int64)
     careful = np.zeros(max(n_pages, 1), np.uint8)
     arguments = [
         *[0, n_pages, np.arange(n_pages + 1), apart.obs_start, apart.obs_start[:-1].copy()],
-        *[apart.obs, np.ones(n_pages), *apart.codes_arguments(), *weights, *tables],
+        *[apart.obs, times, *apart.codes_arguments(), *weights, *tables],
         *[_ONE_TABLE] * len(weights),
         *[log_likelihood, n_impossible, careful, apart.max_length],
     ]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood, row_likelihoods
+from gecasmo.estimation.beliefs.likelihood import Asked
 from gecasmo.estimation.beliefs.moments import row_beliefs
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.forms import TableState
@@ -19,17 +19,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-def likelihoods_of(
-    expectation: Expectation,
-    weights: Sequence[Floats],
-    states: Mapping[int, TableState],
-    n_buckets: int = N_BUCKETS,
-) -> list[RowLikelihood]:
-    """The likelihood of the rows of some coins, at these weights of all."""
-    return row_likelihoods(expectation, weights, _asked(weights, states), n_buckets)
-
-
-def _asked(weights: Sequence[Floats], states: Mapping[int, TableState]) -> list[Asked]:
+def asked_of(weights: Sequence[Floats], states: Mapping[int, TableState]) -> list[Asked]:
+    """Questions about the rows of some coins, at these weights of all."""
     asked = []
     for number, state in states.items():
         wanted = np.ones(len(state.probability), bool)
@@ -49,7 +40,7 @@ def believed(
     """The states of some coins with the posterior mean and standard deviation of every row."""
     if not states:
         return {}
-    beliefs = row_beliefs(expectation, weights, _asked(weights, states), n_buckets)
+    beliefs = row_beliefs(expectation, weights, asked_of(weights, states), n_buckets)
     return {
         number: forms[number].with_beliefs(state, mean, deviation)
         for (number, state), (mean, deviation) in zip(states.items(), beliefs, strict=True)
@@ -83,59 +74,3 @@ def beta_prior(state: TableState) -> Floats:
     floor = 0.0 if state.priors is not None else 0.5
     prior: Floats = np.maximum(np.stack(counts), max(floor, 1e-3))
     return prior
-
-
-def group_shifts(
-    state: TableState, slopes: Floats, precision: Floats, read: Integers | None = None
-) -> Floats:
-    """How far the means of learned priors move along with their rows, `[group, column]`.
-
-    The smaller of a prior's pseudo-counts stays as it is: a Beta distribution of small numbers then
-    only changes its scale, which is just what shared coins may do to rows. `slopes` has a line for
-    every row, or for the rows `read`, those of others being 0.
-    """
-    if state.priors is None or state.grouping is None:
-        return np.zeros((1, slopes.shape[1]))
-    p, group = state.probability, state.grouping.number
-    n_groups = state.grouping.n_groups
-    size = np.maximum(np.bincount(group, minlength=n_groups), 1)
-    give = p * (1 - p) / precision
-    echo = np.bincount(group, weights=give * _pull(state), minlength=n_groups) / size
-    if read is not None:
-        group, give = group[read], give[read]
-    moved = [
-        np.bincount(group, weights=give * column, minlength=n_groups) / size for column in slopes.T
-    ]
-    shifts: Floats = np.stack(moved, axis=1) / np.maximum(1 - echo, 0.05)[:, None]
-    return shifts
-
-
-def row_answers(
-    state: TableState,
-    slopes: Floats,
-    precision: Floats,
-    shifts: Floats,
-    read: Integers | None = None,
-) -> Floats:
-    """How far rows' logits move when their slopes change by the columns of `slopes`; of all rows,
-    or of the rows `read`.
-
-    The mean of a learned prior moves along with its rows, or it would hold a scale that nothing
-    else holds.
-    """
-    chosen = slice(None) if read is None else read
-    alone: Floats = slopes / precision[chosen, None]
-    if state.priors is None or state.grouping is None:
-        return alone
-    along = (_pull(state) / precision)[chosen]
-    return alone + along[:, None] * shifts[state.grouping.number[chosen]]
-
-
-def _pull(state: TableState) -> Floats:
-    """How the slope of each row answers to the mean of its prior."""
-    assert state.priors is not None
-    assert state.grouping is not None
-    p, group = state.probability, state.grouping.number
-    mean, strength = state.priors.mean[group], state.priors.strength[group]
-    pull: Floats = np.where(mean < 0.5, strength / mean * p, strength / (1 - mean) * (1 - p))
-    return pull

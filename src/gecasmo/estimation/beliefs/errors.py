@@ -1,0 +1,210 @@
+"""How sure rows and shared coins are, in view of what all of them leave open.
+
+The belief about a row holds everything else where it is. Coins that all pages share, and the slopes
+of priors, are uncertain too, and rows lean on them: along the widest directions of their
+covariance, how far would each row move?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.beliefs.regression import Regression
+from gecasmo.estimation.expectation import Counts
+from gecasmo.estimation.problem import Evaluation, Problem
+from gecasmo.forms import FormState, TableState
+from gecasmo.forms.evidence import informed_evidence, strength_of
+from gecasmo.forms.priors import NODE_WEIGHTS, NODES
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Rows are moved along this many directions of the shared coins, the widest ones.
+_DIRECTIONS = 12
+_ROWS_AT_ONCE = 50_000
+# Nothing is less certain than this, in logits.
+_WIDEST = 1.5
+
+
+def shared_spread(probability: Floats, deviation: Floats) -> Floats:
+    """The standard deviation of a probability whose logit has this one."""
+    from scipy.special import expit, logit
+
+    at = logit(np.clip(probability, 1e-9, 1 - 1e-9))
+    values = expit(at + NODES[:, None] * np.minimum(deviation, _WIDEST))
+    mean = NODE_WEIGHTS @ values
+    spread: Floats = np.sqrt(NODE_WEIGHTS @ (values - mean) ** 2)
+    return spread
+
+
+@dataclass(frozen=True)
+class Direction:
+    """A way that everything shared may move, as long as a standard deviation: `shared` numbers, and
+    the slopes of each coin's priors, by number."""
+
+    shared: Floats
+    slopes: Mapping[int, Floats]
+
+
+class Errors:
+    """The covariance of shared numbers and of slopes, and what it means for rows.
+
+    Parameters
+    ----------
+    problem : coins and pages
+    shared : the shared numbers (`joint.Shared`)
+    regressions : of coins whose priors were learned, by number, in the order of the covariance
+    covariance : of shared numbers, then of all slopes
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        shared: Any,
+        regressions: Mapping[int, Regression],
+        covariance: Floats,
+    ) -> None:
+        self.problem, self.shared = problem, shared
+        self.regressions, self.covariance = regressions, covariance
+
+    def widened(
+        self, at: Evaluation, held: Floats, factor: float, rows: Sequence[int]
+    ) -> Evaluation:
+        """Spreads that also know what everything shared leaves open."""
+        directions, rest = self.directions()
+        states = list(at.states)
+        extra = {number: np.zeros(len(states[number].probability)) for number in rows}
+        for direction in directions:
+            moved = self.shared.moved(at.states, direction.shared)
+            counts = self.problem.expectation.run(self.problem.weights(moved))
+            for number in rows:
+                extra[number] += self.answer(number, states[number], at, counts, direction) ** 2
+        for number in rows:
+            extra[number] += self.left(number, states[number], rest)
+            states[number] = _wider(states[number], extra[number])
+        for number, state in self.with_spreads(states, held, factor).items():
+            states[number] = state
+        return replace(at, states=states)
+
+    def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
+        """The widest moves of the shared numbers, with how slopes go along; and, by coin, the
+        covariance of slopes that is left."""
+        n, covariance = self.shared.size, self.covariance
+        values, vectors = np.linalg.eigh(covariance[:n, :n]) if n else (np.zeros(0), np.zeros((0, 0)))
+        rest = covariance.copy()
+        found = []
+        for place in np.argsort(values)[::-1][:_DIRECTIONS]:
+            if values[place] <= 0:
+                continue
+            along = covariance[:, :n] @ vectors[:, place] / np.sqrt(values[place])
+            rest -= np.outer(along, along)
+            slopes = {number: along[own] for number, own in self._slices()}
+            found.append(Direction(along[:n], slopes))
+        return found, {number: rest[own, own] for number, own in self._slices()}
+
+    def _slices(self) -> Iterator[tuple[int, slice]]:
+        start = self.shared.size
+        for number, regression in self.regressions.items():
+            yield number, slice(start, start + regression.size)
+            start += regression.size
+
+    def answer(
+        self, number: int, state: TableState, at: Evaluation, counts: Counts, direction: Direction
+    ) -> Floats:
+        """How far the means of rows move in a direction, to which these counts belong."""
+        change = counts.tables[number] - at.counts.tables[number]
+        p = state.probability
+        answer = _room(state) * (change[1] - change.sum(axis=0) * p)
+        if number in self.regressions:
+            regression = self.regressions[number]
+            by_mean, by_strength = _along_slopes(state)
+            shape = regression.priors.slopes.shape
+            slopes = replace(regression.priors, slopes=direction.slopes[number].reshape(shape))
+            linear = unbounded(slopes, regression.design.typical, len(p))
+            answer += by_mean * linear[0] + by_strength * linear[1]
+        return answer
+
+    def left(self, number: int, state: TableState, rest: Mapping[int, Floats]) -> Floats:
+        """The variance of rows that slopes leave open, shared numbers being held."""
+        n_rows = len(state.probability)
+        found = np.zeros(n_rows)
+        if number not in self.regressions:
+            return found
+        regression = self.regressions[number]
+        by_mean, by_strength = _along_slopes(state)
+        for begin in range(0, n_rows, _ROWS_AT_ONCE):
+            own = slice(begin, min(begin + _ROWS_AT_ONCE, n_rows))
+            typical = {name: x[own] for name, x in regression.design.typical.items()}
+            z = regression.priors.basis(typical, own.stop - own.start)
+            d = np.hstack([z * by_mean[own, None], z * by_strength[own, None]])
+            found[own] = np.maximum(((d @ rest[number]) * d).sum(axis=1), 0.0)
+        return found
+
+    def with_spreads(
+        self, states: Sequence[FormState], held: Floats, factor: float
+    ) -> dict[int, TableState]:
+        """The shared tables, with how sure their rows are; NaN where nothing tells."""
+        deviation = np.sqrt(np.maximum(np.diag(self.covariance)[: self.shared.size], 0.0))
+        information = self.shared.by_coin(held)
+        found = {}
+        for number, own in self.shared.by_coin(deviation).items():
+            state = states[number]
+            if not isinstance(state, TableState):
+                continue
+            spread = np.where(own > 0, shared_spread(state.probability, own), np.nan)
+            if state.is_fixed is not None:
+                spread = np.where(state.is_fixed, 0.0, spread)
+            found[number] = replace(
+                state,
+                spread=spread,
+                centre=state.probability,
+                evidence=informed_evidence(state, information[number], factor),
+            )
+        return found
+
+
+def unbounded(priors: Any, typical: Mapping[str, Floats], n_rows: int) -> Floats:
+    """As `Priors.linear`, of slopes that are differences."""
+    found = np.repeat(priors.slopes[:, :1], n_rows, axis=1)
+    for smooth, part in zip(priors.smooths, priors.parts(), strict=True):
+        for which in range(2):
+            found[which] += smooth.at(typical[smooth.name], priors.slopes[which, part])
+    return found
+
+
+def _room(state: TableState) -> Floats:
+    """How far the mean of each row goes when its likelihood leans by one logit."""
+    assert state.centre is not None
+    assert state.spread is not None
+    room: Floats = 1 / (strength_of(state.centre, state.spread) + 1)
+    return room
+
+
+def _along_slopes(state: TableState) -> tuple[Floats, Floats]:
+    """How the mean of each row moves with the logit of its prior's mean, and with the logarithm of
+    its strength."""
+    assert state.centre is not None
+    assert state.spread is not None
+    heads, tails = state.pseudo
+    together = strength_of(state.centre, state.spread)
+    by_mean = heads * tails / (heads + tails) / together
+    by_strength = (heads * (1 - state.centre) - tails * state.centre) / together
+    # Never further than the prior itself.
+    most = state.centre * (1 - state.centre)
+    return np.minimum(by_mean, most), np.clip(by_strength, -most, most)
+
+
+def _wider(state: TableState, extra: Floats) -> TableState:
+    """The state when each row has so much more variance."""
+    assert state.centre is not None
+    assert state.spread is not None
+    slope = state.centre * (1 - state.centre)
+    # No probability strays more than one that is either 0 or 1.
+    extra = np.where(state.spread > 0, extra, 0.0)
+    spread = np.minimum(np.sqrt(state.spread**2 + extra), np.sqrt(slope))
+    return replace(state, spread=spread)

@@ -1,0 +1,341 @@
+"""Shared coins, priors and rows, estimated together with rows integrated out.
+
+What all pages share (continuation, examination by rank) and what all rows share (their priors) are
+confounded: rows shown low may be worse, or less looked at. Only the likelihood with rows integrated
+out knows how far the log can tell, and only if both move at once. So both are one vector, which
+climbs by Newton's method; its information gives the errors, each knowing of the others'.
+
+Slopes are exact up to what `sweeps.py` approximates. The information takes rows to first order:
+where a shared number moves, each row answers with as much as its belief has room for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.beliefs.likelihood import RowLikelihood
+from gecasmo.estimation.beliefs.moments import Moments, narrow_moments_of
+from gecasmo.estimation.beliefs.regression import Level, Regression
+from gecasmo.estimation.beliefs.rows import asked_of, beta_prior
+from gecasmo.estimation.beliefs.sweeps import Sweeps
+from gecasmo.estimation.expectation import Counts
+from gecasmo.estimation.information import score_of, small_ties
+from gecasmo.estimation.problem import Problem
+from gecasmo.forms import FormState, TableState
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Tie = tuple[int, ...]
+
+MOST_ROUNDS = 30
+# What a step may still promise, in units of log-likelihood, when there is no point in it.
+_SETTLED = 0.03
+# Nor is there while the spreads of effects still change by this share.
+_RESTLESS = 0.05
+_FARTHEST = 0.8  # a step, in logits
+_STEP = 0.05
+
+
+@dataclass
+class RowCoin:
+    """A coin with rows of which something is believed; with a regression if its prior is
+    learned."""
+
+    number: int
+    regression: Regression | None
+    likelihood: RowLikelihood | None = None
+    moments: Moments | None = None
+    rows: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def size(self) -> int:
+        return 0 if self.regression is None else self.regression.size
+
+    def believed(self, problem: Problem, state: TableState) -> TableState:
+        """The state with posterior means and deviations; the prior's where nothing is known."""
+        assert self.moments is not None
+        form: Any = problem.coins[self.number].form
+        heads, tails = beta_prior(state)
+        mean = heads / (heads + tails)
+        spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
+        mean[self.rows], spread[self.rows] = self.moments.mean, self.moments.deviation
+        found: TableState = form.with_beliefs(state, mean, spread)
+        return found
+
+
+@dataclass(frozen=True)
+class Shared:
+    """The numbers that all pages share: the vectors of some forms, one after the other."""
+
+    problem: Problem
+    ties: list[Tie]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, problem: Problem, states: Sequence[FormState], rows: set[int]) -> Shared:
+        """All small forms but those of coins with rows of their own."""
+        ties = [tie for tie in small_ties(problem, states) if not rows & set(tie)]
+        forms: list[Any] = [problem.coins[tie[0]].form for tie in ties]
+        sizes = [len(form.vector(states[tie[0]])) for form, tie in zip(forms, ties, strict=True)]
+        return cls(problem, ties, sizes)
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes)
+
+    def score(self, states: Sequence[FormState], counts: Counts) -> Floats:
+        """The derivative of the objective by all numbers."""
+        parts = [score_of(self.problem, states, tie, counts) for tie in self.ties]
+        return np.concatenate(parts) if parts else np.zeros(0)
+
+    def moved(self, states: Sequence[FormState], by: Floats) -> list[FormState]:
+        """The states with these numbers moved."""
+        found = list(states)
+        start = 0
+        for tie, size in zip(self.ties, self.sizes, strict=True):
+            form: Any = self.problem.coins[tie[0]].form
+            vector = np.clip(form.vector(found[tie[0]]), -20.0, 20.0) + by[start : start + size]
+            state = form.from_vector(found[tie[0]], vector)
+            for number in tie:
+                found[number] = state
+            start += size
+        return found
+
+    def by_coin(self, numbers: Floats) -> dict[int, Floats]:
+        """One number per entry, by coin."""
+        starts = np.cumsum([0, *self.sizes])
+        return {
+            tie[0]: numbers[start : start + size]
+            for tie, start, size in zip(self.ties, starts, self.sizes, strict=False)
+        }
+
+
+@dataclass
+class _Curvature:
+    """Second derivatives at rows' means: of shared numbers, `[number, number]`, and of each coin's
+    rows with these, `[row, number]` for the rows `read`."""
+
+    held: Floats
+    rows: dict[int, tuple[Integers, Floats]]
+
+
+class Joint:
+    """Climbs to where shared coins, priors and rows fit each other.
+
+    Parameters
+    ----------
+    problem : coins and pages; priors are learned from the first `n_buckets`
+    states : where to begin
+    coins : those with rows
+    n_buckets, factor : which pages to look at, and how much more the whole log weighs
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        states: Sequence[FormState],
+        coins: Sequence[RowCoin],
+        n_buckets: int,
+        factor: float,
+    ) -> None:
+        self.problem, self.coins = problem, list(coins)
+        self.n_buckets, self.factor = n_buckets, factor
+        self.states = list(states)
+        self.shared = Shared.of(problem, states, {coin.number for coin in coins})
+        self.sweeps = Sweeps(problem.expectation, n_buckets)
+        self.covariance = np.zeros((0, 0))
+        self._set_priors()
+
+    def climb(self) -> None:
+        """Newton's method; without learned priors nothing moves and only errors are found."""
+        learns = any(coin.regression is not None for coin in self.coins)
+        curvature, promised, restless = None, np.inf, np.inf
+        for number in range(MOST_ROUNDS):
+            counts = self.sweep()
+            if curvature is None or promised > 1.0 or number % 4 == 0:
+                curvature = self._curvature()
+            step, promised = self._solved(counts, curvature)
+            if not learns:
+                break
+            if number > 1 and promised < _SETTLED and restless < _RESTLESS:
+                break
+            restless = self._move(step)
+        self.promised, self.n_rounds = promised, number + 1
+        self.sweep()
+
+    def sweep(self) -> Counts:
+        """Look at all pages: what is known of rows, and counts of shared coins without them."""
+        states = {coin.number: self.states[coin.number] for coin in self.coins}
+        weights = self.problem.weights(self.states)
+        found = self.sweeps.run(weights, asked_of(weights, states))
+        for coin in self.coins:
+            state = self.states[coin.number]
+            coin.likelihood = found.likelihoods[coin.number]
+            if coin.regression is not None:
+                free = np.ones(len(state.probability), bool)
+                if state.is_fixed is not None:
+                    free = ~state.is_fixed
+                coin.regression.look(coin.likelihood, free)
+                self._set_prior(coin)
+            self._believe(coin)
+        return found.counts
+
+    def regressions(self) -> dict[int, Regression]:
+        """What learns the priors of coins, by number."""
+        return {c.number: c.regression for c in self.coins if c.regression is not None}
+
+    # -- rows ----------------------------------------------------------------------------------
+    def _set_priors(self) -> None:
+        for coin in self.coins:
+            self._set_prior(coin)
+
+    def _set_prior(self, coin: RowCoin) -> None:
+        if coin.regression is not None:
+            form: Any = self.problem.coins[coin.number].form
+            pseudo = coin.regression.pseudo()
+            if coin.regression.past is not None:
+                pseudo = coin.regression.past.rows.under(pseudo)
+            state = self.states[coin.number]
+            self.states[coin.number] = form.with_prior(state, coin.regression.priors, pseudo)
+
+    def _believe(self, coin: RowCoin) -> None:
+        """The moments of known rows under their prior; learned tables stand at their means."""
+        assert coin.likelihood is not None
+        state: TableState = self.states[coin.number]
+        coin.rows = np.flatnonzero(coin.likelihood.known)
+        prior = beta_prior(state)
+        coin.moments = narrow_moments_of(coin.likelihood, coin.rows, prior[:, coin.rows])
+        if state.priors is not None:
+            form: Any = self.problem.coins[coin.number].form
+            probability = prior[0] / prior.sum(axis=0)
+            probability[coin.rows] = coin.moments.mean
+            if state.is_fixed is not None:
+                probability = np.where(state.is_fixed, state.probability, probability)
+            self.states[coin.number] = form.moved_to(state, probability)
+
+    # -- the system ----------------------------------------------------------------------------
+    def _curvature(self) -> _Curvature:
+        n, problem, n_buckets = self.shared.size, self.problem, self.n_buckets
+        held = np.zeros((n, n))
+        at = problem.expectation.run(problem.weights(self.states), n_buckets)
+        score = self.shared.score(self.states, at)
+        changes: dict[int, list[Floats]] = {coin.number: [] for coin in self.coins}
+        read = {
+            coin.number: np.flatnonzero(at.tables[coin.number].sum(axis=0)) for coin in self.coins
+        }
+        for place in range(n):
+            states = self.shared.moved(self.states, np.eye(n)[place] * _STEP)
+            there = problem.expectation.run(problem.weights(states), n_buckets)
+            held[:, place] = (score - self.shared.score(states, there)) / _STEP
+            for coin in self.coins:
+                own, p = read[coin.number], self.states[coin.number].probability
+                change = (there.tables[coin.number] - at.tables[coin.number])[:, own]
+                changes[coin.number].append((change[1] - change.sum(axis=0) * p[own]) / _STEP)
+        rows = {
+            number: (read[number], np.stack(own, axis=1) if own else np.zeros((len(read[number]), 0)))
+            for number, own in changes.items()
+        }
+        return _Curvature((held + held.T) / 2, rows)
+
+    def _solved(self, counts: Counts, curvature: _Curvature) -> tuple[Floats, float]:
+        """The Newton step, and how much it promises; levels' own steps are kept."""
+        n = self.shared.size
+        total = n + sum(coin.size for coin in self.coins)
+        score, information = np.zeros(total), np.zeros((total, total))
+        score[:n] = self.shared.score(self.states, counts)
+        information[:n, :n] = curvature.held
+        start = n
+        self.levels: dict[int, list[Level]] = {}
+        for coin in self.coins:
+            own = slice(start, start + coin.size)
+            start += coin.size
+            row, change = curvature.rows[coin.number]
+            room, along = self._answers(coin, row)
+            information[:n, :n] -= (change.T * room) @ change
+            if coin.regression is None:
+                continue
+            slopes = coin.regression.slopes()
+            score[own], information[own, own] = slopes.score, slopes.information
+            cross = -change.T @ along
+            information[:n, own], information[own, :n] = cross, cross.T
+            # Effects of levels follow: their part of the system is diagonal.
+            self.levels[coin.number] = []
+            for level in slopes.levels:
+                level.shared = level.sums(row, -change.T * along[:, 0])
+                for other in self.levels[coin.number]:
+                    level = level.without(other, coin.regression.rows, coin.regression.told)
+                self.levels[coin.number].append(level)
+                both = np.zeros((total, len(level.score)))
+                both[:n], both[own] = level.shared, level.slopes
+                information -= (both / level.precision) @ both.T
+                score -= both @ (level.score / level.precision)
+        self.held = np.diag(curvature.held).copy()
+        covariance = _inverse((information + information.T) / 2)
+        step = covariance @ score
+        promised = float(score @ step)
+        length = np.abs(step).max(initial=0.0)
+        if length > _FARTHEST:
+            step = step * (_FARTHEST / length)
+        self.covariance, self.information = covariance, information
+        return step, promised
+
+    def _answers(self, coin: RowCoin, read: Integers) -> tuple[Floats, Floats]:
+        """Of the rows read: the variance of their logits, and how these go along with slopes of
+        the prior, `[row, slope]`."""
+        assert coin.moments is not None
+        n_rows = len(self.states[coin.number].probability)
+        place = np.full(n_rows, -1, np.int64)
+        place[coin.rows] = np.arange(len(coin.rows))
+        found = place[read]
+        is_known = found >= 0
+        var_p, var_q, both = (
+            np.where(is_known, values[found], 0.0) if len(values) else np.zeros(len(read))
+            for values in (coin.moments.var_p, coin.moments.var_q, coin.moments.covariance)
+        )
+        room = var_p + var_q - 2 * both
+        if coin.regression is None:
+            return room, np.zeros((len(read), 0))
+        heads, tails = (side[read] for side in self.states[coin.number].pseudo)
+        scale = heads * tails / (heads + tails)
+        with_strength = heads * (var_p - both) + tails * (both - var_q)
+        z = coin.regression.priors.basis(
+            {name: own[read] for name, own in coin.regression.design.typical.items()}, len(read)
+        )
+        return room, np.hstack([z * (scale * room)[:, None], z * with_strength[:, None]])
+
+    def _move(self, step: Floats) -> float:
+        """Take a step; returns by how much spreads have changed, relatively."""
+        n = self.shared.size
+        self.states = self.shared.moved(self.states, step[:n])
+        restless = 0.0
+        start = n
+        for coin in self.coins:
+            own = slice(start, start + coin.size)
+            start += coin.size
+            if coin.regression is not None:
+                coin.regression.moved(step[:n], step[own], self.levels[coin.number])
+                coin.regression.spread_out(np.diag(self.covariance)[own])
+                restless = max(restless, coin.regression.restless)
+        self._set_priors()
+        return restless
+
+
+def _inverse(information: Floats) -> Floats:
+    """The inverse; directions in which the objective is not concave count with their size, and
+    what has no information at all has no part in anything, and variance 0."""
+    active = np.abs(np.diag(information)) > 1e-8
+    covariance = np.zeros_like(information)
+    if not active.any():
+        return covariance
+    chosen = information[np.ix_(active, active)]
+    scale = np.sqrt(np.abs(np.diag(chosen)))
+    values, vectors = np.linalg.eigh(chosen / scale[:, None] / scale)
+    widths = 1 / np.maximum(np.abs(values), 1e-4)
+    inverse = (vectors * widths) @ vectors.T / scale[:, None] / scale
+    covariance[np.ix_(active, active)] = inverse
+    return covariance

@@ -1,0 +1,283 @@
+"""Learn the prior of a coin's rows from their likelihoods: slopes, effects, and how far both stray.
+
+Every row counts with its whole likelihood, integrated over its Beta prior: hidden flips are neither
+taken for seen ones nor left out. Slopes climb by Newton's method, together with the coins that all
+pages share (`joint.py`). The belief about an effect is a normal distribution, found by variational
+Bayes: its precision is the mean curvature of the rows that share it. A row's own pages must not
+speak twice, so its prior has the effects as all other rows tell them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.estimation.beliefs.likelihood import RowLikelihood
+from gecasmo.estimation.beliefs.moments import narrow_moments_of
+from gecasmo.forms.past import RowPast
+from gecasmo.forms.priors import (
+    NODE_WEIGHTS,
+    NODES,
+    STRONGEST,
+    WEAKEST,
+    Design,
+    Effect,
+    Priors,
+    pseudo_counts,
+)
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# What the strength of a middling row is before any row is seen: its logarithm, and how sure that
+# is. Rows that were flipped once each cannot tell a strength at all.
+_USUAL, _UNSURE = np.log(3.0), 2.0
+_FARTHEST = 9.0  # the logit of a mean
+# Effects that stray by less, in logits, are none.
+_NOTHING, _LITTLE = 0.03, 0.15
+_WIDEST = 4.0
+
+
+class Bends(NamedTuple):
+    """Of each row, derivatives of the logarithm of its integrated likelihood by the logit of its
+    prior's mean (m) and by the logarithm of its strength (s)."""
+
+    m: Floats
+    s: Floats
+    mm: Floats
+    ms: Floats
+    ss: Floats
+
+
+def bends(
+    likelihood: RowLikelihood,
+    rows: Integers,
+    logit: Floats,
+    log_strength: Floats,
+    past: RowPast | None = None,
+) -> Bends:
+    """The derivatives of some rows: what is known after looking, less what was known before."""
+    from scipy.special import digamma, polygamma
+
+    s, m = np.exp(log_strength), 1 / (1 + np.exp(-logit))
+    prior = np.stack([s * m, s * (1 - m)])
+    used = prior if past is None else past.under(prior)
+    after = narrow_moments_of(likelihood, rows, used)
+    both, bend = digamma(used.sum(axis=0)), polygamma(1, used.sum(axis=0))
+    p = after.log_p - digamma(used[0]) + both
+    q = after.log_q - digamma(used[1]) + both
+    pp = after.var_p - polygamma(1, used[0]) + bend
+    qq = after.var_q - polygamma(1, used[1]) + bend
+    pq = after.covariance + bend
+    share = np.ones_like(prior) if past is None else past.share
+    scale = s * m * (1 - m)
+    (am, bm), (a_s, b_s) = share * scale * [[1.0], [-1.0]], share * prior
+    by_m = am * p + bm * q
+    by_s = a_s * p + b_s * q
+    return Bends(
+        by_m,
+        by_s,
+        am**2 * pp + bm**2 * qq + 2 * am * bm * pq + (1 - 2 * m) * by_m,
+        am * a_s * pp + bm * b_s * qq + (am * b_s + bm * a_s) * pq + by_m,
+        a_s**2 * pp + b_s**2 * qq + 2 * a_s * b_s * pq + by_s,
+    )
+
+
+@dataclass
+class Level:
+    """The part of a Newton system that is about the effects of one column's values: their scores
+    and precisions, and what they have in common with slopes and with shared numbers, `[number,
+    value]`. `index` is the value of each row of the coin."""
+
+    index: Integers
+    score: Floats
+    precision: Floats
+    slopes: Floats
+    shared: Floats
+
+    def sums(self, rows: Integers, values: Floats) -> Floats:
+        """The sums of the lines of `values`, which belong to these rows, by value."""
+        index, n = self.index[rows], len(self.score)
+        found = np.zeros((len(values), n))
+        for line, own in enumerate(values):
+            found[line] = np.bincount(index, own, n)
+        return found
+
+    def without(self, other: Level, rows: Integers, says: Floats) -> Level:
+        """What is left of these effects when those of another column follow them, if each row has
+        so much to say. Two values of this column are taken not to meet in one of the other's more
+        often than by chance."""
+        give = says / other.precision[other.index[rows]]
+        place = other.index[rows]
+        return Level(
+            self.index,
+            self.score - self.sums(rows, (give * other.score[place])[None])[0],
+            self.precision - self.sums(rows, (give * says)[None])[0],
+            self.slopes - self.sums(rows, give * other.slopes[:, place]),
+            self.shared - self.sums(rows, give * other.shared[:, place]),
+        )
+
+
+@dataclass
+class Slopes:
+    """The part of a Newton system that is about a coin's priors: all slopes, means first."""
+
+    score: Floats
+    information: Floats
+    levels: list[Level]
+
+
+class Regression:
+    """The learned prior of a coin, while it is being learned from the likelihoods of `rows`."""
+
+    def __init__(self, design: Design, priors: Priors, past: Any = None) -> None:
+        self.design, self.priors, self.past = design, priors, past
+        n_rows = len(design.rows)
+        # What each row says of the logit of its mean: slope and precision.
+        self.says = np.zeros((2, n_rows))
+        self.rows: Integers = np.zeros(0, np.int64)
+        self.restless = 0.0  # how much spreads of effects have changed in the last step
+
+    @property
+    def size(self) -> int:
+        return int(self.priors.slopes.size)
+
+    @property
+    def told(self) -> Floats:
+        """How much each known row says of the logit of its mean."""
+        told: Floats = self.says[1, self.rows]
+        return told
+
+    def pseudo(self) -> Floats:
+        """The Beta prior of every row in view of everything but its own pages."""
+        linear = self.priors.linear(self.design.typical, len(self.design.rows))
+        variance = np.zeros(linear.shape[1])
+        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
+            if effect.spread == 0:
+                continue
+            precision = 1 / effect.variance[level.index]
+            others = np.maximum(precision - self.says[1], effect.spread**-2)
+            linear[0] += effect.mean[level.index] - self.says[0] / others
+            variance += 1 / others
+        return pseudo_counts(linear[0], variance, linear[1])
+
+    def look(self, likelihood: RowLikelihood, counted: NDArray[np.bool_]) -> None:
+        """Take in what is known of rows now."""
+        self.rows = np.flatnonzero(likelihood.known & counted)
+        n_rows, effects = len(self.design.rows), self.priors.effects
+        linear = self.priors.linear(self.design.typical, n_rows)[:, self.rows]
+        variance = np.zeros(len(self.rows))
+        for effect, level in zip(effects, self.design.levels, strict=True):
+            index = level.index[self.rows]
+            if effect.spread > 0:
+                linear[0] += effect.mean[index]
+                variance += effect.variance[index]
+        past = None if self.past is None else self.past.rows.at(self.rows)
+        nodes, weights = (NODES, NODE_WEIGHTS) if np.any(variance > 0) else (NODES[1:2], np.ones(1))
+        total = np.zeros((5, len(self.rows)))
+        for node, weight in zip(nodes, weights, strict=True):
+            at = linear[0] + node * np.sqrt(variance)
+            total += weight * np.stack(bends(likelihood, self.rows, at, linear[1], past))
+        self.bends = Bends(*total)
+        self.says = np.zeros((2, n_rows))
+        self.says[:, self.rows] = total[0], np.maximum(-total[2], 0.0)
+        self.basis = self.priors.basis(
+            {name: values[self.rows] for name, values in self.design.typical.items()},
+            len(self.rows),
+        )
+
+    def slopes(self) -> Slopes:
+        """Scores and information of the slopes, those of their own priors included."""
+        by, z = self.bends, self.basis
+        score = np.concatenate([z.T @ by.m, z.T @ by.s])
+        mm, ms, ss = ((z.T * -bend) @ z for bend in (by.mm, by.ms, by.ss))
+        information = np.block([[mm, ms], [ms, ss]])
+        pull, hold = self._held()
+        levels = []
+        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
+            index, n = level.index[self.rows], len(effect.mean)
+            if effect.spread == 0:
+                continue
+            precision = np.bincount(index, self.says[1, self.rows], n) + effect.spread**-2
+            own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
+            found = Level(level.index, own, precision, np.zeros((0, n)), np.zeros((0, n)))
+            common = np.vstack([z.T * -by.mm, z.T * -by.ms])
+            found.slopes = found.sums(self.rows, common)
+            levels.append(found)
+        return Slopes(score + pull, information + hold, levels)
+
+    def _held(self) -> tuple[Floats, Floats]:
+        """Score and information of what is known before any row is seen: the priors of slopes, or
+        what earlier logs have left of them."""
+        slopes = self.priors.slopes
+        if self.past is not None and self.past.priors.information is not None:
+            hold = self.past.hold * self.past.priors.information
+            return -hold @ (slopes - self.past.priors.slopes).ravel(), hold
+        m = 1 / (1 + np.exp(-slopes[0, 0]))
+        pull, hold = np.zeros_like(slopes), np.zeros_like(slopes)
+        # Two rows of 1/2 are added to what is seen: where nothing tells a mean, it is 1/2.
+        pull[0, 0], hold[0, 0] = 1 - 2 * m, 2 * m * (1 - m)
+        pull[1, 0], hold[1, 0] = -(slopes[1, 0] - _USUAL) / _UNSURE**2, 1 / _UNSURE**2
+        for which in range(2):
+            for part, spread in zip(self.priors.parts(), self.priors.spreads[which], strict=True):
+                hold[which, part] = spread**-2
+                pull[which, part] = -slopes[which, part] * spread**-2
+        return pull.ravel(), np.diag(hold.ravel())
+
+    def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
+        """Move slopes by a step, and effects along with them and with the shared numbers."""
+        slopes = self.priors.slopes + step.reshape(self.priors.slopes.shape)
+        slopes[0, 0] = np.clip(slopes[0, 0], -_FARTHEST, _FARTHEST)
+        slopes[1, 0] = np.clip(slopes[1, 0], WEAKEST, STRONGEST)
+        self.restless = 0.0
+        # The last to be eliminated is the first to be known.
+        systems, moves = list(levels), []
+        while systems:
+            system = systems.pop()
+            left = system.score - system.slopes.T @ step - system.shared.T @ shared
+            for index, move in moves:
+                gone = (self.says[1] * move[index])[self.rows]
+                left -= system.sums(self.rows, gone[None])[0]
+            moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
+        effects = []
+        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
+            if effect.spread > 0:
+                effect = self._effect(effect, level.index[self.rows], moves.pop()[1])
+            effects.append(effect)
+        self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
+
+    def _effect(self, effect: Effect, own: Integers, move: Floats) -> Effect:
+        n, spread = len(effect.mean), effect.spread
+        precision = np.bincount(own, self.says[1, self.rows], n) + spread**-2
+        mean, variance = effect.mean + move, 1 / precision
+        # A level with one row cannot be told from that row.
+        several = np.bincount(own, minlength=n) > 1
+        told = float((1 - variance[several] / spread**2).sum())
+        squares = float((mean[several] ** 2).sum())
+        ratio = (squares + 1e-9) / max(told * spread**2, 1e-9)
+        # Further than that on the way down: what goes to zero goes slowly.
+        spread *= float(np.clip(ratio, 0.1, 4.0) ** (1.25 if ratio < 0.95 else 0.5))
+        if spread > _LITTLE:
+            self.restless = max(self.restless, abs(spread / effect.spread - 1))
+        if spread < _NOTHING:
+            return replace(effect, mean=np.zeros(n), variance=np.zeros(n), spread=0.0)
+        spread = min(spread, _WIDEST)
+        variance = 1 / (precision - effect.spread**-2 + spread**-2)
+        return replace(effect, mean=mean, variance=variance, spread=spread)
+
+    def spread_out(self, variance: Floats) -> None:
+        """Learn how far the slopes of functions stray, given how sure they are."""
+        if self.past is not None:
+            return
+        variance = variance.reshape(self.priors.slopes.shape)
+        spreads = self.priors.spreads.copy()
+        for which in range(2):
+            for number, part in enumerate(self.priors.parts()):
+                square = spreads[which, number] ** 2
+                told = np.sum(1 - np.minimum(variance[which, part] / square, 1.0))
+                squares = np.sum(self.priors.slopes[which, part] ** 2)
+                spreads[which, number] = np.sqrt((squares + 0.01) / (told + 0.5))
+        self.priors = replace(self.priors, spreads=np.clip(spreads, 0.02, 3.0))
