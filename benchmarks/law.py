@@ -30,7 +30,7 @@ SHAPE = {"n_queries": 100, "n_candidates": 20, "n_docs": 300}
 # Made when they are asked for: a version may refuse one of them. None is the default.
 FORMS: dict[str, Callable[[], Table] | None] = {
     "default": None,
-    "one prior": lambda: Table(prior=Empirical()),
+    "one prior": lambda: Table(prior=Empirical(by=())),
     "by document": lambda: Table(key="doc"),
     "rank, exposure": lambda: Table(prior=Empirical(by=("rank", "exposure"))),
     "document, query": lambda: Table(prior=Empirical(by=("doc", "query"))),

@@ -324,7 +324,7 @@ class Design:
         ]
         return Priors.vague(self.smooths, effects)
 
-    def unseen(self, priors: Priors, linear: Floats) -> Unseen:
+    def unseen(self, linear: Floats) -> Unseen:
         """What stands for rows that were never shown, from those that were."""
         blocks = [np.ones((len(self.rows), 1))]
         for smooth in self.smooths:

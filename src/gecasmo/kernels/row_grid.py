@@ -343,7 +343,7 @@ def row_moments(first, last, rows, low, step, values, prior, moments):
 def means_elsewhere(
     first, start, order, heads, tails, exact, coefficients, at, prior, low, step, values, out
 ):
-    """For every place the mean of its row under what is known from all other pages.
+    """For every place the means of its row's p and p^2 under what is known from all other pages.
 
     The row's posterior, less what this page says of it (see `row_grid`). `low` and what follows
     begin at row `first`; `prior` has all rows.
@@ -380,19 +380,24 @@ def means_elsewhere(
         exp_of(n_points, power, share, scratch)
         total = 0.0
         mean = 0.0
+        square = 0.0
         for k in range(n_points):
             total += share[k]
             mean += share[k] * p[k]
+            square += share[k] * p[k] * p[k]
         mean /= total
+        square /= total
         for j in range(start[r], start[r + 1]):
             place = order[j]
             h = heads[place]
             t = tails[place]
             if exact[place] <= 0 and h + t <= 1e-12:
-                out[place] = mean
+                out[0, place] = mean
+                out[1, place] = square
                 continue
             total = 0.0
             above = 0.0
+            twice = 0.0
             if exact[place] > 0:
                 c = exact[place] - 1
                 for k in range(n_points):
@@ -404,6 +409,7 @@ def means_elsewhere(
                     y = share[k] / (y if y > 1e-300 else 1e-300)
                     total += y
                     above += y * p[k]
+                    twice += y * p[k] * p[k]
             else:
                 p0 = min(max(at[place], 1e-9), 1.0 - 1e-9)
                 slope = h / p0 - t / (1.0 - p0)
@@ -419,4 +425,6 @@ def means_elsewhere(
                     y = share[k] / (y if y > 1e-30 else 1e-30)
                     total += y
                     above += y * p[k]
-            out[place] = above / total
+                    twice += y * p[k] * p[k]
+            out[0, place] = above / total
+            out[1, place] = twice / total

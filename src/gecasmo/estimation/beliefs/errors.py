@@ -117,15 +117,13 @@ class Errors:
         self, number: int, state: TableState, at: Evaluation, counts: Counts, direction: Direction
     ) -> Floats:
         """How far the means of rows move in a direction, to which these counts belong."""
-        change = counts.tables[number] - at.counts.tables[number]
-        p = state.probability
-        answer = _room(state) * (change[1] - change.sum(axis=0) * p)
+        answer = answer_of(state, number, at.counts, counts)
         if number in self.regressions:
             regression = self.regressions[number]
             by_mean, by_strength = _along_slopes(state)
             shape = regression.priors.slopes.shape
             slopes = replace(regression.priors, slopes=direction.slopes[number].reshape(shape))
-            linear = unbounded(slopes, regression.design.typical, len(p))
+            linear = unbounded(slopes, regression.design.typical, len(answer))
             answer += by_mean * linear[0] + by_strength * linear[1]
         return answer
 
@@ -177,12 +175,14 @@ def unbounded(priors: Any, typical: Mapping[str, Floats], n_rows: int) -> Floats
     return found
 
 
-def _room(state: TableState) -> Floats:
-    """How far the mean of each row goes when its likelihood leans by one logit."""
+def answer_of(state: TableState, number: int, at: Counts, there: Counts) -> Floats:
+    """How far the means of rows go from some counts to others, which shared numbers have made."""
     assert state.centre is not None
     assert state.spread is not None
-    room: Floats = 1 / (strength_of(state.centre, state.spread) + 1)
-    return room
+    change = there.tables[number] - at.tables[number]
+    room = 1 / (strength_of(state.centre, state.spread) + 1)
+    answer: Floats = room * (change[1] - change.sum(axis=0) * state.probability)
+    return answer
 
 
 def _along_slopes(state: TableState) -> tuple[Floats, Floats]:

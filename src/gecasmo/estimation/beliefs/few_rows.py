@@ -119,7 +119,7 @@ def _polynomials(coefficients: Floats, p: Floats) -> Floats:
 
 
 def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floats:
-    """As `means_elsewhere`, one number a place."""
+    """As `means_elsewhere`, `[p or p^2, place]`."""
     row = places.rows.astype(np.int64) - first
     x = known.low[row, None] + known.step[row, None] * np.arange(known.values.shape[1])
     p = 1.0 / (1.0 + np.exp(-x))
@@ -137,8 +137,8 @@ def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floa
     value[several] = np.maximum(own, 1e-300)
     value[~several & (places.heads + places.tails <= 1e-12)] = 1.0
     share /= value
-    means: Floats = (share * p).sum(axis=1) / share.sum(axis=1)
-    return means
+    share /= share.sum(axis=1, keepdims=True)
+    return np.stack([(share * p).sum(axis=1), (share * p * p).sum(axis=1)])
 
 
 def _add(total: Floats, rows: Integers, values: Floats) -> None:

@@ -27,6 +27,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.problem import Problem
 from gecasmo.forms import FormState, TableState
+from gecasmo.forms.evidence import strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -37,6 +38,9 @@ MOST_ROUNDS = 30
 _SETTLED = 0.03
 # Nor is there while the spreads of effects still change by this share.
 _RESTLESS = 0.05
+_NEAR = 15.0  # a promise
+# Steps whose change of the score is remembered.
+_REMEMBERED = 5
 _FARTHEST = 0.8  # a step, in logits
 _STEP = 0.05
 
@@ -149,6 +153,7 @@ class Joint:
         self.shared = Shared.of(problem, states, {coin.number for coin in coins})
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
+        self._secants = _Secants()
         self._set_priors()
 
     def climb(self) -> None:
@@ -188,6 +193,24 @@ class Joint:
     def regressions(self) -> dict[int, Regression]:
         """What learns the priors of coins, by number."""
         return {c.number: c.regression for c in self.coins if c.regression is not None}
+
+    def shared_step(self, score: Floats) -> Floats:
+        """The step of shared numbers with priors held, where this is the score of all pages."""
+        n = self.shared.size
+        return _inverse(self.factor * self.information[:n, :n]) @ score
+
+    def errors_of_all(self) -> Floats:
+        """The covariance when shared numbers are estimated from all pages, priors from these."""
+        if self.factor == 1.0:
+            return self.covariance
+        n, covariance = self.shared.size, self.covariance.copy()
+        alone = _inverse(self.information[:n, :n])
+        along = -alone @ self.information[:n, n:]
+        slopes = covariance[n:, n:]
+        covariance[:n, :n] = alone / self.factor + along @ slopes @ along.T
+        covariance[:n, n:] = along @ slopes
+        covariance[n:, :n] = covariance[:n, n:].T
+        return covariance
 
     # -- rows ----------------------------------------------------------------------------------
     def _set_priors(self) -> None:
@@ -247,6 +270,7 @@ class Joint:
         n = self.shared.size
         total = n + sum(coin.size for coin in self.coins)
         score, information = np.zeros(total), np.zeros((total, total))
+        pull, hold = np.zeros(total), np.zeros(total)
         score[:n] = self.shared.score(self.states, counts)
         information[:n, :n] = curvature.held
         start = n
@@ -261,6 +285,7 @@ class Joint:
                 continue
             slopes = coin.regression.slopes()
             score[own], information[own, own] = slopes.score, slopes.information
+            pull[own], hold[own] = slopes.pull, slopes.hold
             cross = -change.T @ along
             information[:n, own], information[own, :n] = cross, cross.T
             # Effects of levels follow: their part of the system is diagonal.
@@ -276,37 +301,37 @@ class Joint:
                 score -= both @ (level.score / level.precision)
         self.held = np.diag(curvature.held).copy()
         covariance = _inverse((information + information.T) / 2)
-        step = covariance @ score
+        step = self._secants.applied(covariance, score, score - pull, hold)
         promised = float(score @ step)
         length = np.abs(step).max(initial=0.0)
         if length > _FARTHEST:
             step = step * (_FARTHEST / length)
         self.covariance, self.information = covariance, information
+        # Far away the curvature of yesterday says nothing of that of today.
+        self._secants.went(step, score - pull, promised < _NEAR)
         return step, promised
 
     def _answers(self, coin: RowCoin, read: Integers) -> tuple[Floats, Floats]:
-        """Of the rows read: the variance of their logits, and how these go along with slopes of
-        the prior, `[row, slope]`."""
+        """Of the rows read, as if their logits were small changes of their probabilities: the room
+        that these have, and how they go along with slopes of the prior, `[row, slope]`."""
         assert coin.moments is not None
-        n_rows = len(self.states[coin.number].probability)
-        place = np.full(n_rows, -1, np.int64)
-        place[coin.rows] = np.arange(len(coin.rows))
-        found = place[read]
-        is_known = found >= 0
-        var_p, var_q, both = (
-            np.where(is_known, values[found], 0.0) if len(values) else np.zeros(len(read))
-            for values in (coin.moments.var_p, coin.moments.var_q, coin.moments.covariance)
-        )
-        room = var_p + var_q - 2 * both
+        state: TableState = self.states[coin.number]
+        mean, deviation = np.full((2, len(state.probability)), [[0.5], [0.0]])
+        mean[coin.rows], deviation[coin.rows] = coin.moments.mean, coin.moments.deviation
+        mean, deviation = np.clip(mean[read], 1e-9, 1 - 1e-9), deviation[read]
+        slope = mean * (1 - mean)
+        room = (deviation / slope) ** 2
         if coin.regression is None:
             return room, np.zeros((len(read), 0))
-        heads, tails = (side[read] for side in self.states[coin.number].pseudo)
-        scale = heads * tails / (heads + tails)
-        with_strength = heads * (var_p - both) + tails * (both - var_q)
+        heads, tails = (side[read] for side in state.pseudo)
+        worth = strength_of(mean, np.maximum(deviation, 1e-12))
+        by_mean = heads * tails / (heads + tails) / worth / slope
+        by_strength = (heads * (1 - mean) - tails * mean) / worth / slope
+        told = deviation > 0
         z = coin.regression.priors.basis(
             {name: own[read] for name, own in coin.regression.design.typical.items()}, len(read)
         )
-        return room, np.hstack([z * (scale * room)[:, None], z * with_strength[:, None]])
+        return room, np.hstack([z * (told * by_mean)[:, None], z * (told * by_strength)[:, None]])
 
     def _move(self, step: Floats) -> float:
         """Take a step; returns by how much spreads have changed, relatively."""
@@ -323,6 +348,38 @@ class Joint:
                 restless = max(restless, coin.regression.restless)
         self._set_priors()
         return restless
+
+
+class _Secants:
+    """What earlier steps have taught about the curvature, on top of what is computed (the method
+    of Broyden, Fletcher, Goldfarb and Shanno with limited memory)."""
+
+    def __init__(self) -> None:
+        self.pairs: list[tuple[Floats, Floats]] = []
+        self.last: tuple[Floats, Floats] | None = None
+
+    def applied(self, covariance: Floats, score: Floats, told: Floats, hold: Floats) -> Floats:
+        """The step that the score asks for; `told` is the part of it that comes from the log. The
+        priors of slopes, whose information is `hold`, change from step to step."""
+        if self.last is not None:
+            step, before = self.last
+            change = before - told + hold * step
+            is_sound = step @ change > 1e-3 * np.sqrt((step @ step) * (change @ change))
+            self.pairs = [*self.pairs[-_REMEMBERED:], (step, change)] if is_sound else []
+        left = score.copy()
+        shares = []
+        for step, change in reversed(self.pairs):
+            share = (step @ left) / (step @ change)
+            left -= share * change
+            shares.append(share)
+        found: Floats = covariance @ left
+        for (step, change), share in zip(self.pairs, reversed(shares), strict=True):
+            found += step * (share - (change @ found) / (step @ change))
+        return found
+
+    def went(self, step: Floats, score: Floats, is_near: bool) -> None:
+        """Remember a step that began close to the end, and the score before it."""
+        self.last = (step, score) if is_near else None
 
 
 def _inverse(information: Floats) -> Floats:

@@ -8,18 +8,24 @@ row of the log gets its posterior mean, and every number its error.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.errors import Errors
+from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.beliefs.errors import Errors, answer_of
 from gecasmo.estimation.beliefs.joint import Joint, RowCoin, Shared
+from gecasmo.estimation.beliefs.moments import Believing
 from gecasmo.estimation.beliefs.regression import Regression
+from gecasmo.estimation.beliefs.rows import asked_of
+from gecasmo.estimation.beliefs.sweeps import look_through
+from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.forms import Fixed, Table
+from gecasmo.forms import Fixed, Table, TableState
 from gecasmo.forms.priors import Design
 
 Floats = NDArray[np.float64]
@@ -29,6 +35,8 @@ Integers = NDArray[np.int64]
 _FEWEST_ROWS = 2
 # Priors are learned from the pages of some queries if there are many more.
 PAGES = 50_000
+# EM steps of rows after their priors were learned.
+_STEPS = 3
 
 
 class Beliefs:
@@ -117,8 +125,109 @@ class Beliefs:
         joint = self._joint(best)
         joint.climb()
         states = list(joint.states)
-        for coin in joint.coins:
-            states[coin.number] = coin.believed(self.problem, states[coin.number])
-        errors = Errors(self.problem, joint.shared, joint.regressions(), joint.covariance)
         rows = [coin.number for coin in joint.coins]
-        return errors.widened(self.problem.evaluate(states), joint.held, joint.factor, rows)
+        if joint.n_buckets == N_BUCKETS:
+            for coin in joint.coins:
+                states[coin.number] = coin.believed(self.problem, states[coin.number])
+            at = self.problem.evaluate(self._finished(joint, states))
+        else:
+            at = Everywhere(self.problem, joint).evaluated(best, self._finished(joint, states))
+        covariance = joint.errors_of_all()
+        errors = Errors(self.problem, joint.shared, joint.regressions(), covariance)
+        return errors.widened(at, joint.held, joint.factor, rows)
+
+    def _finished(self, joint: Joint, states: list[Any]) -> list[Any]:
+        """The states with all that learned priors leave behind for rows yet to come."""
+        sizes = [coin.size for coin in joint.coins]
+        starts = np.cumsum([joint.shared.size, *sizes])
+        states = list(states)
+        for coin, start, size in zip(joint.coins, starts, sizes, strict=False):
+            if coin.regression is None:
+                continue
+            own = slice(start, start + size)
+            information = np.linalg.pinv(joint.covariance[own, own], hermitian=True)
+            priors = coin.regression.finished(information)
+            design = coin.regression.design
+            states[coin.number] = replace(
+                states[coin.number], priors=priors, typical=design.typical
+            )
+        return states
+
+
+class Everywhere:
+    """What is believed of all rows of a log of which only some pages taught priors."""
+
+    def __init__(self, problem: Problem, joint: Joint) -> None:
+        self.problem, self.joint = problem, joint
+        self.rows = [coin.number for coin in joint.coins]
+
+    def evaluated(self, best: Evaluation, states: list[Any]) -> Evaluation:
+        """Beliefs of all rows, with shared coins where all pages put them.
+
+        Shared coins are close already; one Newton step with the slopes of all pages takes them the
+        rest of the way, and rows along.
+        """
+        states = self._settled(best, states)
+        believed, counts = self._looked(states)
+        if any(
+            effect.spread > 0
+            for regression in self.joint.regressions().values()
+            for effect in regression.priors.effects
+        ):
+            states = self._settled(best, self._with_effects(believed))
+            believed, counts = self._looked(states)
+        shared = self.joint.shared
+        if not shared.size:
+            return self.problem.evaluate(believed)
+        step = self.joint.shared_step(shared.score(states, counts))
+        at = self.problem.evaluate(believed)
+        there = self.problem.evaluate(shared.moved(believed, step))
+        moved = list(there.states)
+        for number in self.rows:
+            state: TableState = believed[number]
+            answer = answer_of(state, number, at.counts, there.counts)
+            form: Any = self.problem.coins[number].form
+            mean = np.clip(np.asarray(state.centre) + answer, 1e-9, 1 - 1e-9)
+            moved[number] = form.with_beliefs(state, mean, np.asarray(state.spread))
+        return self.problem.evaluate(moved)
+
+    def _settled(self, best: Evaluation, states: list[Any]) -> list[Any]:
+        """A few EM steps of rows from where EM left them, under the priors that they have now."""
+        states = list(states)
+        for number in self.rows:
+            p = best.states[number].probability
+            states[number] = replace(states[number], probability=p)
+        for _ in range(_STEPS):
+            counts = self.problem.expectation.run(self.problem.weights(states))
+            for number in self.rows:
+                coin = self.problem.coins[number]
+                heads, tails = counts.heads(number), counts.tails(number)
+                states[number] = coin.form.fit(coin.rows, heads, tails, states[number])
+        return states
+
+    def _looked(self, states: list[Any]) -> tuple[list[Any], Counts]:
+        """The states with beliefs about all rows, and the counts of shared coins without them."""
+        weights = self.problem.weights(states)
+        asked = asked_of(weights, {number: states[number] for number in self.rows})
+        beliefs = Believing(asked)
+        counts = look_through(self.problem.expectation, weights, asked, beliefs.take)
+        believed = list(states)
+        for one, (mean, deviation) in zip(asked, beliefs.finish(), strict=True):
+            form: Any = self.problem.coins[one.coin].form
+            believed[one.coin] = form.with_beliefs(states[one.coin], mean, deviation)
+        return believed, counts
+
+    def _with_effects(self, believed: list[Any]) -> list[Any]:
+        """The states under priors whose effects all rows have a say in."""
+        states = list(believed)
+        for number, regression in self.joint.regressions().items():
+            state: TableState = believed[number]
+            counted = np.ones(len(state.probability), bool)
+            if state.is_fixed is not None:
+                counted = ~state.is_fixed
+            regression.follow(np.maximum(np.asarray(state.evidence), 0.0), counted)
+            form: Any = self.problem.coins[number].form
+            finished = replace(regression.priors, unseen=state.priors.unseen)
+            finished = replace(finished, information=state.priors.information)
+            states[number] = form.with_prior(state, finished, regression.pseudo())
+        return states

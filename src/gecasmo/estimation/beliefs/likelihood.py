@@ -255,12 +255,12 @@ def multiplied(places: Places, one: Asked) -> tuple[int, RowLikelihood]:
 
 
 def elsewhere(places: Places, one: Asked, first: int, known: RowLikelihood) -> Floats:
-    """For every place the mean of its row in view of the prior and of all other pages; `known` is
-    what all pages say together of the rows from `first` on."""
+    """For every place the means of p and p^2 of its row in view of the prior and of all other
+    pages, `[which, place]`; `known` is what all pages say together of the rows from `first` on."""
     if len(places.rows) < _FEW_PLACES:
         return elsewhere_of_few(places, one.prior, known, first)
     start, order = _grouped(places, first, len(known))
-    means = np.empty(len(places.rows))
+    means = np.empty((2, len(places.rows)))
     _call(
         means_elsewhere,
         *[first, start, order, places.heads, places.tails, places.exact, places.coefficients],

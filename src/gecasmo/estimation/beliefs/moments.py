@@ -13,7 +13,6 @@ from gecasmo.estimation.beliefs.few_rows import moments_of_few
 from gecasmo.estimation.beliefs.likelihood import (
     Asked,
     RowLikelihood,
-    nothing_known,
     stream_likelihoods,
 )
 from gecasmo.estimation.expectation import Expectation
@@ -127,25 +126,36 @@ def _read_between(likelihood: RowLikelihood, rows: Integers, x: Floats) -> Float
     return found
 
 
+class Believing:
+    """Collects the posterior mean and standard deviation of the rows of some coins."""
+
+    def __init__(self, asked: Sequence[Asked]) -> None:
+        self.asked = asked
+        self.found = {one.coin: np.full((2, len(one.probability)), np.nan) for one in asked}
+
+    def take(self, one: Asked, first: int, likelihood: RowLikelihood) -> None:
+        """What is known of some rows."""
+        rows = np.flatnonzero(likelihood.known)
+        n_rows = len(one.probability)
+        moments = row_moments_of(likelihood, rows, one.prior[:, first + rows], n_rows)
+        self.found[one.coin][:, first + rows] = moments.mean, moments.deviation
+
+    def finish(self) -> list[Floats]:
+        """`[mean or deviation, row]` of each coin; the prior's where nothing is known of a row."""
+        for one in self.asked:
+            found = self.found[one.coin]
+            left = np.isnan(found[0])
+            heads, tails = one.prior[:, left]
+            mean = heads / (heads + tails)
+            found[:, left] = mean, np.sqrt(mean * (1 - mean) / (heads + tails + 1))
+        return [self.found[one.coin] for one in self.asked]
+
+
 def row_beliefs(
     expectation: Expectation, weights: Sequence[Floats], asked: Sequence[Asked], n_buckets: int
 ) -> list[Floats]:
     """The posterior mean and standard deviation of the rows of some coins, `[which, row]`; the
     prior's where nothing is known of a row."""
-    found = {one.coin: np.full((2, len(one.probability)), np.nan) for one in asked}
-
-    def take(one: Asked, first: int, likelihood: RowLikelihood) -> None:
-        rows = np.flatnonzero(likelihood.known)
-        n_rows = len(one.probability)
-        moments = row_moments_of(likelihood, rows, one.prior[:, first + rows], n_rows)
-        found[one.coin][:, first + rows] = moments.mean, moments.deviation
-
-    stream_likelihoods(expectation, weights, asked, n_buckets, take)
-    for one in asked:
-        left = np.flatnonzero(np.isnan(found[one.coin][0]))
-        if len(left):
-            moments = row_moments_of(
-                nothing_known(1), np.zeros(len(left), np.int64), one.prior[:, left]
-            )
-            found[one.coin][:, left] = moments.mean, moments.deviation
-    return [found[one.coin] for one in asked]
+    believing = Believing(asked)
+    stream_likelihoods(expectation, weights, asked, n_buckets, believing.take)
+    return believing.finish()

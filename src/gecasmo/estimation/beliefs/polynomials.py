@@ -31,6 +31,7 @@ MOST_RESULTS = 30_000
 _RESULTS_AT_ONCE = 2_000_000
 # Fewer are not worth compiling.
 _FEW_PLACES = 20_000
+_NO_TWO_TAILS, _NO_TWO_HEADS = 1, 2
 
 
 @dataclass
@@ -58,13 +59,15 @@ def polynomials(
         return None
     page = apart.page_of(plan.codes)
     times, is_first = repeats(apart.obs_start, rows)
-    is_several = per_result * times > 1
+    # What was shown tells how often a row can have been flipped where it stands alone.
+    flips = np.where(times == 1, flips_when_shown(expectation, coin)[apart.obs], per_result * times)
+    is_several = flips > 1
     n_several = np.bincount(page[is_first & is_several], minlength=apart.n_pages)
-    most = n_several * apart.lengths * (per_result * _largest(times, page, apart.n_pages) + 1)
+    most = n_several * apart.lengths * (_largest(flips, page, apart.n_pages) + 1)
     is_several &= (most <= MOST_RESULTS)[page]
     exact = np.where(is_several, -1, 0).astype(np.int32)
     spokesmen = np.flatnonzero(is_first & is_several)
-    degrees = per_result * times[spokesmen]
+    degrees = flips[spokesmen]
     if not len(spokesmen):
         return None
     degrees = np.minimum(degrees, MOST_DEGREES)
@@ -114,6 +117,71 @@ def flips_on_a_path(expectation: Expectation, coin: int) -> tuple[int, int]:
         for lag, count in here.items():
             per_lag[lag] = max(per_lag[lag], count)
     return max(start, default=0), sum(per_lag.values())
+
+
+def flips_when_shown(expectation: Expectation, coin: int) -> Integers:
+    """How often a coin can be flipped for a result, by what is observed there."""
+    machine = expectation.machine
+    own = {n for n, variable in enumerate(machine.variables) if variable.coin == coin}
+    if any(machine.variables[n].lag for n in own):  # flipped on the way to the next result, too
+        most = flips_on_a_path(expectation, coin)[1]
+        return np.full(machine.n_observations, most, np.int64)
+    found = np.zeros(machine.n_observations, np.int64)
+    for step in machine.steps():
+        for number, edges in enumerate(step.edges):
+            counts = [sum(x.variable in own for x in edge.literals) for edge in edges]
+            found[number] = max(found[number], *counts, 0)
+    return found
+
+
+def weights_elsewhere(
+    expectation: Expectation, apart: Apart, coin: int, means: Floats
+) -> Floats:
+    """Weights of a coin at every place that stand for all values its row may have.
+
+    Where a row can be flipped once, these are the mean of p and that of 1 - p; `means` are those of
+    p and p^2. Where it is flipped twice, whatever happens, the weights are such that their products
+    are the means of p^2 and of p (1 - p), or the other way round.
+    """
+    mean, square = means
+    found = np.stack([1 - mean, mean])
+    kinds = _flipped_twice(expectation, coin)
+    plan = expectation.encoded.plan.coins[coin]
+    if not kinds.any() or plan.scope == "page":
+        return found
+    distance = np.repeat(apart.obs_start[1:], apart.lengths) - 1 - np.arange(len(apart.obs))
+    kind = kinds[np.minimum(distance, len(kinds) - 1), apart.obs]
+    if _may_repeat(apart, plan.codes):
+        kind = np.where(repeats(apart.obs_start, apart.rows[plan.codes])[0] == 1, kind, 0)
+    both = np.maximum(mean - square, 1e-12)
+    heads, tails = np.sqrt(square), np.sqrt(np.maximum(1 - 2 * mean + square, 1e-12))
+    found[1] = np.select([kind == _NO_TWO_TAILS, kind == _NO_TWO_HEADS], [heads, both / tails], mean)
+    found[0] = np.select(
+        [kind == _NO_TWO_TAILS, kind == _NO_TWO_HEADS], [both / heads, tails], 1 - mean
+    )
+    return found
+
+
+def _flipped_twice(expectation: Expectation, coin: int) -> Integers:
+    """Where a coin is flipped twice for certain, and never with two tails, or never with two heads:
+    by the results that follow (the last of these for all that are further up) and by what is
+    observed."""
+    machine = expectation.machine
+    own = {n for n, variable in enumerate(machine.variables) if variable.coin == coin}
+    steps = machine.steps()
+    kinds = np.zeros((len(steps), machine.n_observations), np.int64)
+    if any(machine.variables[n].lag for n in own):
+        return kinds
+    for number, step in enumerate(steps):
+        for observation, edges in enumerate(step.edges):
+            sides = [[x.heads for x in edge.literals if x.variable in own] for edge in edges]
+            if sides and all(len(one) == 2 for one in sides):
+                totals = {sum(one) for one in sides}
+                if 0 not in totals:
+                    kinds[number, observation] = _NO_TWO_TAILS
+                elif 2 not in totals:
+                    kinds[number, observation] = _NO_TWO_HEADS
+    return kinds
 
 
 def _may_repeat(apart: Apart, array: int) -> bool:

@@ -39,6 +39,8 @@ _FARTHEST = 9.0  # the logit of a mean
 # Effects that stray by less, in logits, are none.
 _NOTHING, _LITTLE = 0.03, 0.15
 _WIDEST = 4.0
+# Rounds in which effects follow what was seen of all rows.
+_FOLLOWED = 6
 
 
 class Bends(NamedTuple):
@@ -53,25 +55,26 @@ class Bends(NamedTuple):
 
 
 def bends(
-    likelihood: RowLikelihood,
+    likelihood: RowLikelihood | Floats,
     rows: Integers,
     logit: Floats,
     log_strength: Floats,
     past: RowPast | None = None,
 ) -> Bends:
-    """The derivatives of some rows: what is known after looking, less what was known before."""
-    from scipy.special import digamma, polygamma
+    """The derivatives of some rows: what is known after looking, less what was known before.
 
+    `likelihood` is that of rows on points, or `[heads or tails, row]`, if rows were flipped for all
+    to see.
+    """
     s, m = np.exp(log_strength), 1 / (1 + np.exp(-logit))
     prior = np.stack([s * m, s * (1 - m)])
     used = prior if past is None else past.under(prior)
-    after = narrow_moments_of(likelihood, rows, used)
-    both, bend = digamma(used.sum(axis=0)), polygamma(1, used.sum(axis=0))
-    p = after.log_p - digamma(used[0]) + both
-    q = after.log_q - digamma(used[1]) + both
-    pp = after.var_p - polygamma(1, used[0]) + bend
-    qq = after.var_q - polygamma(1, used[1]) + bend
-    pq = after.covariance + bend
+    before = _of_beta(used)
+    if isinstance(likelihood, RowLikelihood):
+        after = np.stack(narrow_moments_of(likelihood, rows, used)[3:])
+    else:
+        after = _of_beta(used + likelihood[:, rows])
+    p, q, pp, qq, pq = after - before
     share = np.ones_like(prior) if past is None else past.share
     scale = s * m * (1 - m)
     (am, bm), (a_s, b_s) = share * scale * [[1.0], [-1.0]], share * prior
@@ -83,6 +86,23 @@ def bends(
         am**2 * pp + bm**2 * qq + 2 * am * bm * pq + (1 - 2 * m) * by_m,
         am * a_s * pp + bm * b_s * qq + (am * b_s + bm * a_s) * pq + by_m,
         a_s**2 * pp + b_s**2 * qq + 2 * a_s * b_s * pq + by_s,
+    )
+
+
+def _of_beta(counts: Floats) -> Floats:
+    """Means, variances and the covariance of log p and log(1 - p) under Beta distributions."""
+    from scipy.special import digamma, polygamma
+
+    (a, b), total = counts, counts.sum(axis=0)
+    both, bend = digamma(total), polygamma(1, total)
+    return np.stack(
+        [
+            digamma(a) - both,
+            digamma(b) - both,
+            polygamma(1, a) - bend,
+            polygamma(1, b) - bend,
+            -bend,
+        ]
     )
 
 
@@ -128,6 +148,8 @@ class Slopes:
     score: Floats
     information: Floats
     levels: list[Level]
+    pull: Floats  # the part of the score that is not the log's
+    hold: Floats
 
 
 class Regression:
@@ -164,9 +186,10 @@ class Regression:
             variance += 1 / others
         return pseudo_counts(linear[0], variance, linear[1])
 
-    def look(self, likelihood: RowLikelihood, counted: NDArray[np.bool_]) -> None:
-        """Take in what is known of rows now."""
-        self.rows = np.flatnonzero(likelihood.known & counted)
+    def look(self, likelihood: RowLikelihood | Floats, counted: NDArray[np.bool_]) -> None:
+        """Take in what is known of rows now; those that do not count are left out."""
+        known = likelihood.known if isinstance(likelihood, RowLikelihood) else True
+        self.rows = np.flatnonzero(known & counted)
         n_rows, effects = len(self.design.rows), self.priors.effects
         linear = self.priors.linear(self.design.typical, n_rows)[:, self.rows]
         variance = np.zeros(len(self.rows))
@@ -207,7 +230,7 @@ class Regression:
             common = np.vstack([z.T * -by.mm, z.T * -by.ms])
             found.slopes = found.sums(self.rows, common)
             levels.append(found)
-        return Slopes(score + pull, information + hold, levels)
+        return Slopes(score + pull, information + hold, levels, pull, np.diag(hold))
 
     def _held(self) -> tuple[Floats, Floats]:
         """Score and information of what is known before any row is seen: the priors of slopes, or
@@ -267,6 +290,37 @@ class Regression:
         spread = min(spread, _WIDEST)
         variance = 1 / (precision - effect.spread**-2 + spread**-2)
         return replace(effect, mean=mean, variance=variance, spread=spread)
+
+    def follow(self, evidence: Floats, counted: NDArray[np.bool_]) -> None:
+        """Find the effects of all rows, of which so much was seen; what was learned of priors from
+        some of them stays."""
+        spreads = [effect.spread for effect in self.priors.effects]
+        for _ in range(_FOLLOWED):
+            self.look(evidence, counted)
+            levels: list[Level] = []
+            for level in self.slopes().levels:
+                for other in levels:
+                    level = level.without(other, self.rows, self.told)
+                levels.append(level)
+            self.moved(np.zeros(0), np.zeros(self.size), levels)
+            effects = [
+                replace(
+                    effect,
+                    variance=1 / (1 / effect.variance - effect.spread**-2 + spread**-2),
+                    spread=spread,
+                )
+                if spread > 0 and effect.spread > 0
+                else effect
+                for effect, spread in zip(self.priors.effects, spreads, strict=True)
+            ]
+            self.priors = replace(self.priors, effects=tuple(effects))
+        self.look(evidence, counted)
+
+    def finished(self, information: Floats) -> Priors:
+        """The priors with what rows yet to come are judged by."""
+        linear = self.priors.linear(self.design.typical, len(self.design.rows))
+        unseen = self.design.unseen(linear)
+        return replace(self.priors, unseen=unseen, information=information)
 
     def spread_out(self, variance: Floats) -> None:
         """Learn how far the slopes of functions stray, given how sure they are."""

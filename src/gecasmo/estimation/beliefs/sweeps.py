@@ -7,8 +7,9 @@ runs every page at these means, multiplies what pages say of each row, and finds
 slopes of the integrated likelihood by shared coins are their expected counts at the same means.
 
 For models whose pages do not tie rows together (PBM, UBM) this is exact. For others it is
-expectation propagation, with the whole likelihood of a row in place of a Gaussian. Rows that a page
-can flip several times are held at their mean while others are looked at.
+expectation propagation, with the whole likelihood of a row in place of a Gaussian. Where a result
+flips a row twice (CCM) the means of p^2 and p (1 - p) take that place; rows that a page can flip
+more often, or shows twice, are held at their means while others are looked at.
 """
 
 from __future__ import annotations
@@ -38,10 +39,9 @@ from gecasmo.estimation.beliefs.likelihood import (
     places_of,
 )
 from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
-from gecasmo.estimation.beliefs.polynomials import is_flipped_all_over
+from gecasmo.estimation.beliefs.polynomials import is_flipped_all_over, weights_elsewhere
 from gecasmo.estimation.beliefs.whole_pages import whole_page_values
 from gecasmo.estimation.expectation import Counts, Expectation
-from gecasmo.estimation.problem import as_weights
 from gecasmo.kernels.running import KERNEL_THREAD, default_threads
 
 Floats = NDArray[np.float64]
@@ -167,7 +167,7 @@ class _Looking:
         self.take(one, first, known)
         means = _held(one, places, elsewhere(places, one, first, known))
         cuts = np.cumsum([len(part.rows) for part in parts])[:-1]
-        for chunk, own in zip(chunks, np.split(means, cuts), strict=True):
+        for chunk, own in zip(chunks, np.split(means, cuts, axis=1), strict=True):
             chunk.means[one.coin] = own
 
     def count(self, chunk: _Chunk) -> list[Floats]:
@@ -204,15 +204,17 @@ class _Looking:
 
     def _weights(self, chunk: _Chunk) -> list[Floats]:
         """The weights of all coins at every place; rows stand at their means elsewhere."""
-        own = weights_apart(self.expectation, self._apart(chunk), self.weights)
+        apart = self._apart(chunk)
+        own = weights_apart(self.expectation, apart, self.weights)
         for coin, means in chunk.means.items():
-            own[coin] = as_weights(means)
+            own[coin] = weights_elsewhere(self.expectation, apart, coin, means)
         return own
 
 
 def _held(one: Asked, places: Places, means: Floats) -> Floats:
     """Rows that are given stay as they are."""
-    return np.where(one.wanted[places.rows], means, one.probability[places.rows])
+    given = one.probability[places.rows]
+    return np.where(one.wanted[places.rows], means, np.stack([given, given**2]))
 
 
 def in_threads(work: Callable[[T], object], items: Sequence[T]) -> list:  # type: ignore[type-arg]
