@@ -130,6 +130,13 @@ class Effect:
     variance: Floats
     spread: float
 
+    def with_spread(self, spread: float) -> Effect:
+        """The same evidence about effects that stray so far."""
+        if spread == 0 or self.spread == 0:
+            return self
+        variance = 1 / (1 / self.variance - self.spread**-2 + spread**-2)
+        return replace(self, variance=variance, spread=spread)
+
     def of(self, values: pl.Series) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Mean and variance of the effects of any values, and which of them are known."""
         mean, variance = np.zeros(len(values)), np.full(len(values), self.spread**2)
@@ -315,6 +322,18 @@ class Design:
         pages = typical[PAGES].to_numpy() if PAGES in typical else None
         return cls(rows, numbers, tuple(smooths), tuple(levels), pages)
 
+    def of_rows(self, rows: Integers) -> Design:
+        """The same for some of the rows."""
+        chosen = pl.Series(rows)
+        columns = [self.rows.frame[key].gather(chosen) for key in self.rows.keys]
+        return replace(
+            self,
+            rows=Rows(self.rows.keys, columns, len(rows)),
+            typical={name: values[rows] for name, values in self.typical.items()},
+            levels=tuple(replace(level, index=level.index[rows]) for level in self.levels),
+            pages=None if self.pages is None else self.pages[rows],
+        )
+
     def vague(self) -> Priors:
         """The priors that learning begins with."""
         effects = [
@@ -324,8 +343,9 @@ class Design:
         ]
         return Priors.vague(self.smooths, effects)
 
-    def unseen(self, linear: Floats) -> Unseen:
+    def unseen(self, priors: Priors) -> Unseen:
         """What stands for rows that were never shown, from those that were."""
+        linear = priors.linear(self.typical, len(self.rows))
         blocks = [np.ones((len(self.rows), 1))]
         for smooth in self.smooths:
             if smooth.name == EXPOSURE:

@@ -95,7 +95,9 @@ class Errors:
         """The widest moves of the shared numbers, with how slopes go along; and, by coin, the
         covariance of slopes that is left."""
         n, covariance = self.shared.size, self.covariance
-        values, vectors = np.linalg.eigh(covariance[:n, :n]) if n else (np.zeros(0), np.zeros((0, 0)))
+        values, vectors = (
+            np.linalg.eigh(covariance[:n, :n]) if n else (np.zeros(0), np.zeros((0, 0)))
+        )
         rest = covariance.copy()
         found = []
         for place in np.argsort(values)[::-1][:_DIRECTIONS]:

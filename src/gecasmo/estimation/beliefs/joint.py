@@ -35,7 +35,7 @@ Tie = tuple[int, ...]
 
 MOST_ROUNDS = 30
 # What a step may still promise, in units of log-likelihood, when there is no point in it.
-_SETTLED = 0.03
+_SETTLED = 0.05
 # Nor is there while the spreads of effects still change by this share.
 _RESTLESS = 0.05
 _NEAR = 15.0  # a promise
@@ -47,10 +47,11 @@ _STEP = 0.05
 
 @dataclass
 class RowCoin:
-    """A coin with rows of which something is believed; with a regression if its prior is
-    learned."""
+    """A coin with rows of which something is believed; with a regression if its prior is learned,
+    for the rows `met` on the pages that are looked at."""
 
     number: int
+    met: Integers
     regression: Regression | None
     likelihood: RowLikelihood | None = None
     moments: Moments | None = None
@@ -182,10 +183,10 @@ class Joint:
             state = self.states[coin.number]
             coin.likelihood = found.likelihoods[coin.number]
             if coin.regression is not None:
-                free = np.ones(len(state.probability), bool)
+                free = np.ones(len(coin.met), bool)
                 if state.is_fixed is not None:
-                    free = ~state.is_fixed
-                coin.regression.look(coin.likelihood, free)
+                    free = ~state.is_fixed[coin.met]
+                coin.regression.look(coin.likelihood.of_rows(coin.met), free)
                 self._set_prior(coin)
             self._believe(coin)
         return found.counts
@@ -220,10 +221,9 @@ class Joint:
     def _set_prior(self, coin: RowCoin) -> None:
         if coin.regression is not None:
             form: Any = self.problem.coins[coin.number].form
-            pseudo = coin.regression.pseudo()
-            if coin.regression.past is not None:
-                pseudo = coin.regression.past.rows.under(pseudo)
-            state = self.states[coin.number]
+            state: TableState = self.states[coin.number]
+            pseudo = beta_prior(state)
+            pseudo[:, coin.met] = coin.regression.pseudo()
             self.states[coin.number] = form.with_prior(state, coin.regression.priors, pseudo)
 
     def _believe(self, coin: RowCoin) -> None:
@@ -235,7 +235,7 @@ class Joint:
         coin.moments = narrow_moments_of(coin.likelihood, coin.rows, prior[:, coin.rows])
         if state.priors is not None:
             form: Any = self.problem.coins[coin.number].form
-            probability = prior[0] / prior.sum(axis=0)
+            probability = state.probability.copy()
             probability[coin.rows] = coin.moments.mean
             if state.is_fixed is not None:
                 probability = np.where(state.is_fixed, state.probability, probability)
@@ -249,7 +249,8 @@ class Joint:
         score = self.shared.score(self.states, at)
         changes: dict[int, list[Floats]] = {coin.number: [] for coin in self.coins}
         read = {
-            coin.number: np.flatnonzero(at.tables[coin.number].sum(axis=0)) for coin in self.coins
+            coin.number: coin.met[at.tables[coin.number].sum(axis=0)[coin.met] > 0]
+            for coin in self.coins
         }
         for place in range(n):
             states = self.shared.moved(self.states, np.eye(n)[place] * _STEP)
@@ -260,7 +261,10 @@ class Joint:
                 change = (there.tables[coin.number] - at.tables[coin.number])[:, own]
                 changes[coin.number].append((change[1] - change.sum(axis=0) * p[own]) / _STEP)
         rows = {
-            number: (read[number], np.stack(own, axis=1) if own else np.zeros((len(read[number]), 0)))
+            number: (
+                read[number],
+                np.stack(own, axis=1) if own else np.zeros((len(read[number]), 0)),
+            )
             for number, own in changes.items()
         }
         return _Curvature((held + held.T) / 2, rows)
@@ -291,7 +295,8 @@ class Joint:
             # Effects of levels follow: their part of the system is diagonal.
             self.levels[coin.number] = []
             for level in slopes.levels:
-                level.shared = level.sums(row, -change.T * along[:, 0])
+                place = np.searchsorted(coin.met, row)
+                level.shared = level.sums(place, -change.T * along[:, 0])
                 for other in self.levels[coin.number]:
                     level = level.without(other, coin.regression.rows, coin.regression.told)
                 self.levels[coin.number].append(level)
@@ -328,8 +333,10 @@ class Joint:
         by_mean = heads * tails / (heads + tails) / worth / slope
         by_strength = (heads * (1 - mean) - tails * mean) / worth / slope
         told = deviation > 0
+        place = np.searchsorted(coin.met, read)
+        typical = coin.regression.design.typical
         z = coin.regression.priors.basis(
-            {name: own[read] for name, own in coin.regression.design.typical.items()}, len(read)
+            {name: own[place] for name, own in typical.items()}, len(read)
         )
         return room, np.hstack([z * (told * by_mean)[:, None], z * (told * by_strength)[:, None]])
 

@@ -34,7 +34,7 @@ Integers = NDArray[np.int64]
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Priors are learned from the pages of some queries if there are many more.
-PAGES = 50_000
+PAGES = 15_000
 # EM steps of rows after their priors were learned.
 _STEPS = 3
 
@@ -73,15 +73,19 @@ class Beliefs:
         return list(self.joint.states)
 
     def _joint(self, best: Evaluation) -> Joint:
+        n_buckets, factor = self.problem.expectation.sample(PAGES)
+        counts = self.problem.expectation.run(self.problem.weights(best.states), n_buckets)
         coins = []
         for number in self.row_coins(best):
+            met = np.arange(len(best.states[number].probability))
+            if n_buckets < N_BUCKETS:
+                met = np.flatnonzero(counts.tables[number].sum(axis=0) > 0)
             regression = None
             if number in self.designs:
-                design, state = self.designs[number], best.states[number]
-                priors = state.priors or design.vague()
-                regression = Regression(design, priors)
-            coins.append(RowCoin(number, regression))
-        n_buckets, factor = self.problem.expectation.sample(PAGES)
+                design = self.designs[number]
+                priors = best.states[number].priors or design.vague()
+                regression = Regression(design.of_rows(met), priors)
+            coins.append(RowCoin(number, met, regression))
         return Joint(self.problem, best.states, coins, n_buckets, factor)
 
     def row_coins(self, best: Evaluation) -> list[int]:
@@ -126,14 +130,19 @@ class Beliefs:
         joint.climb()
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
+        regressions = {
+            number: Regression(self.designs[number], regression.priors)
+            for number, regression in joint.regressions().items()
+        }
         if joint.n_buckets == N_BUCKETS:
             for coin in joint.coins:
                 states[coin.number] = coin.believed(self.problem, states[coin.number])
             at = self.problem.evaluate(self._finished(joint, states))
         else:
-            at = Everywhere(self.problem, joint).evaluated(best, self._finished(joint, states))
+            everywhere = Everywhere(self.problem, joint, regressions)
+            at = everywhere.evaluated(best, self._finished(joint, states))
         covariance = joint.errors_of_all()
-        errors = Errors(self.problem, joint.shared, joint.regressions(), covariance)
+        errors = Errors(self.problem, joint.shared, regressions, covariance)
         return errors.widened(at, joint.held, joint.factor, rows)
 
     def _finished(self, joint: Joint, states: list[Any]) -> list[Any]:
@@ -146,8 +155,12 @@ class Beliefs:
                 continue
             own = slice(start, start + size)
             information = np.linalg.pinv(joint.covariance[own, own], hermitian=True)
-            priors = coin.regression.finished(information)
-            design = coin.regression.design
+            design = self.designs[coin.number]
+            priors = replace(
+                coin.regression.priors,
+                unseen=design.unseen(coin.regression.priors),
+                information=information,
+            )
             states[coin.number] = replace(
                 states[coin.number], priors=priors, typical=design.typical
             )
@@ -157,8 +170,10 @@ class Beliefs:
 class Everywhere:
     """What is believed of all rows of a log of which only some pages taught priors."""
 
-    def __init__(self, problem: Problem, joint: Joint) -> None:
-        self.problem, self.joint = problem, joint
+    def __init__(
+        self, problem: Problem, joint: Joint, regressions: Mapping[int, Regression]
+    ) -> None:
+        self.problem, self.joint, self.regressions = problem, joint, regressions
         self.rows = [coin.number for coin in joint.coins]
 
     def evaluated(self, best: Evaluation, states: list[Any]) -> Evaluation:
@@ -169,18 +184,12 @@ class Everywhere:
         """
         states = self._settled(best, states)
         believed, counts = self._looked(states)
-        if any(
-            effect.spread > 0
-            for regression in self.joint.regressions().values()
-            for effect in regression.priors.effects
-        ):
-            states = self._settled(best, self._with_effects(believed))
-            believed, counts = self._looked(states)
+        believed = self._with_effects(believed)
         shared = self.joint.shared
-        if not shared.size:
-            return self.problem.evaluate(believed)
-        step = self.joint.shared_step(shared.score(states, counts))
         at = self.problem.evaluate(believed)
+        if not shared.size:
+            return at
+        step = self.joint.shared_step(shared.score(states, counts))
         there = self.problem.evaluate(shared.moved(believed, step))
         moved = list(there.states)
         for number in self.rows:
@@ -194,6 +203,10 @@ class Everywhere:
     def _settled(self, best: Evaluation, states: list[Any]) -> list[Any]:
         """A few EM steps of rows from where EM left them, under the priors that they have now."""
         states = list(states)
+        for number, regression in self.regressions.items():
+            form: Any = self.problem.coins[number].form
+            state = states[number]
+            states[number] = form.with_prior(state, state.priors, regression.pseudo())
         for number in self.rows:
             p = best.states[number].probability
             states[number] = replace(states[number], probability=p)
@@ -218,16 +231,28 @@ class Everywhere:
         return believed, counts
 
     def _with_effects(self, believed: list[Any]) -> list[Any]:
-        """The states under priors whose effects all rows have a say in."""
+        """The states under priors whose effects all rows have a say in.
+
+        What pages say of a row is taken for the flips that it is worth, so that rows need not be
+        looked at again.
+        """
         states = list(believed)
-        for number, regression in self.joint.regressions().items():
+        for number, regression in self.regressions.items():
             state: TableState = believed[number]
+            if not any(effect.spread for effect in regression.priors.effects):
+                continue
             counted = np.ones(len(state.probability), bool)
             if state.is_fixed is not None:
                 counted = ~state.is_fixed
-            regression.follow(np.maximum(np.asarray(state.evidence), 0.0), counted)
+            evidence = np.maximum(np.asarray(state.evidence), 0.0)
+            regression.follow(evidence, counted)
+            assert state.priors is not None
+            priors = replace(state.priors, effects=regression.priors.effects)
             form: Any = self.problem.coins[number].form
-            finished = replace(regression.priors, unseen=state.priors.unseen)
-            finished = replace(finished, information=state.priors.information)
-            states[number] = form.with_prior(state, finished, regression.pseudo())
+            pseudo = regression.pseudo()
+            state = form.with_prior(state, priors, pseudo)
+            heads, tails = pseudo + evidence
+            mean = heads / (heads + tails)
+            spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
+            states[number] = form.with_beliefs(state, mean, spread)
         return states

@@ -42,7 +42,7 @@ N_POINTS = 32
 # Pages are taken apart a few at a time, which bounds the memory that takes.
 _RESULTS_AT_ONCE = 120_000
 # Fewer are not worth compiling.
-_FEW_PLACES = 20_000
+_FEW_PLACES = 5_000
 _WORTH_A_THREAD, _FEWEST_PIECES = 50_000, 4
 
 
@@ -60,6 +60,10 @@ class RowLikelihood:
 
     def __len__(self) -> int:
         return len(self.low)
+
+    def of_rows(self, rows: Integers) -> RowLikelihood:
+        """That of some of the rows."""
+        return RowLikelihood(self.low[rows], self.step[rows], self.values[rows], self.known[rows])
 
 
 @dataclass

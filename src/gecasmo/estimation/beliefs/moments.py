@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Fewer are not worth compiling.
-_FEW_ROWS = 5_000
+_FEW_ROWS = 2_000
 # A prior is narrow if its deviation is below so many steps between points; then so many points are
 # put within so many deviations of its middle.
 _FINE, _N_BETWEEN, _REACH = 1.0, 25, 5.5

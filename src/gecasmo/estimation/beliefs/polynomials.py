@@ -134,9 +134,7 @@ def flips_when_shown(expectation: Expectation, coin: int) -> Integers:
     return found
 
 
-def weights_elsewhere(
-    expectation: Expectation, apart: Apart, coin: int, means: Floats
-) -> Floats:
+def weights_elsewhere(expectation: Expectation, apart: Apart, coin: int, means: Floats) -> Floats:
     """Weights of a coin at every place that stand for all values its row may have.
 
     Where a row can be flipped once, these are the mean of p and that of 1 - p; `means` are those of
@@ -155,7 +153,9 @@ def weights_elsewhere(
         kind = np.where(repeats(apart.obs_start, apart.rows[plan.codes])[0] == 1, kind, 0)
     both = np.maximum(mean - square, 1e-12)
     heads, tails = np.sqrt(square), np.sqrt(np.maximum(1 - 2 * mean + square, 1e-12))
-    found[1] = np.select([kind == _NO_TWO_TAILS, kind == _NO_TWO_HEADS], [heads, both / tails], mean)
+    found[1] = np.select(
+        [kind == _NO_TWO_TAILS, kind == _NO_TWO_HEADS], [heads, both / tails], mean
+    )
     found[0] = np.select(
         [kind == _NO_TWO_TAILS, kind == _NO_TWO_HEADS], [both / heads, tails], 1 - mean
     )

@@ -39,8 +39,10 @@ _FARTHEST = 9.0  # the logit of a mean
 # Effects that stray by less, in logits, are none.
 _NOTHING, _LITTLE = 0.03, 0.15
 _WIDEST = 4.0
+# Effects that are known up to such a variance are as good as known.
+_SURE = 0.01
 # Rounds in which effects follow what was seen of all rows.
-_FOLLOWED = 6
+_FOLLOWED = 3
 
 
 class Bends(NamedTuple):
@@ -91,19 +93,25 @@ def bends(
 
 def _of_beta(counts: Floats) -> Floats:
     """Means, variances and the covariance of log p and log(1 - p) under Beta distributions."""
-    from scipy.special import digamma, polygamma
+    (first, bend), (second, bend_too) = _gammas(counts[0]), _gammas(counts[1])
+    both, less = _gammas(counts.sum(axis=0))
+    return np.stack([first - both, second - both, bend - less, bend_too - less, -less])
 
-    (a, b), total = counts, counts.sum(axis=0)
-    both, bend = digamma(total), polygamma(1, total)
-    return np.stack(
-        [
-            digamma(a) - both,
-            digamma(b) - both,
-            polygamma(1, a) - bend,
-            polygamma(1, b) - bend,
-            -bend,
-        ]
-    )
+
+def _gammas(x: Floats) -> tuple[Floats, Floats]:
+    """The first and second derivative of log Gamma: by recurrence up to where its asymptotic series
+    is exact to 1e-11, and a dozen times faster than functions that take any argument."""
+    down, up = np.zeros_like(x), np.zeros_like(x)
+    for k in range(8):
+        step = 1 / (x + k)
+        down += step
+        up += step * step
+    z = x + 8
+    r = 1 / z
+    q = r * r
+    first = np.log(z) - 0.5 * r - q * (1 / 12 - q * (1 / 120 - q * (1 / 252 - q / 240)))
+    second = r + 0.5 * q + q * r * (1 / 6 - q * (1 / 30 - q * (1 / 42 - q / 30)))
+    return first - down, second + up
 
 
 @dataclass
@@ -184,9 +192,15 @@ class Regression:
             others = np.maximum(precision - self.says[1], effect.spread**-2)
             linear[0] += effect.mean[level.index] - self.says[0] / others
             variance += 1 / others
-        return pseudo_counts(linear[0], variance, linear[1])
+        found = pseudo_counts(linear[0], variance, linear[1])
+        return found if self.past is None else self.past.rows.under(found)
 
-    def look(self, likelihood: RowLikelihood | Floats, counted: NDArray[np.bool_]) -> None:
+    def look(
+        self,
+        likelihood: RowLikelihood | Floats,
+        counted: NDArray[np.bool_],
+        with_basis: bool = True,
+    ) -> None:
         """Take in what is known of rows now; those that do not count are left out."""
         known = likelihood.known if isinstance(likelihood, RowLikelihood) else True
         self.rows = np.flatnonzero(known & counted)
@@ -199,18 +213,23 @@ class Regression:
                 linear[0] += effect.mean[index]
                 variance += effect.variance[index]
         past = None if self.past is None else self.past.rows.at(self.rows)
-        nodes, weights = (NODES, NODE_WEIGHTS) if np.any(variance > 0) else (NODES[1:2], np.ones(1))
-        total = np.zeros((5, len(self.rows)))
-        for node, weight in zip(nodes, weights, strict=True):
-            at = linear[0] + node * np.sqrt(variance)
-            total += weight * np.stack(bends(likelihood, self.rows, at, linear[1], past))
+        total = np.stack(bends(likelihood, self.rows, linear[0], linear[1], past))
+        unsure = np.flatnonzero(variance > _SURE)
+        if len(unsure):
+            total[:, unsure] *= NODE_WEIGHTS[1]
+            for node, weight in ((NODES[0], NODE_WEIGHTS[0]), (NODES[2], NODE_WEIGHTS[2])):
+                at = linear[0, unsure] + node * np.sqrt(variance[unsure])
+                own = None if past is None else past.at(unsure)
+                rows, strength = self.rows[unsure], linear[1, unsure]
+                total[:, unsure] += weight * np.stack(bends(likelihood, rows, at, strength, own))
         self.bends = Bends(*total)
         self.says = np.zeros((2, n_rows))
         self.says[:, self.rows] = total[0], np.maximum(-total[2], 0.0)
-        self.basis = self.priors.basis(
-            {name: values[self.rows] for name, values in self.design.typical.items()},
-            len(self.rows),
-        )
+        self.basis = np.zeros((len(self.rows), 0))
+        if with_basis:
+            typical = self.design.typical.items()
+            own = {name: values[self.rows] for name, values in typical}
+            self.basis = self.priors.basis(own, len(self.rows))
 
     def slopes(self) -> Slopes:
         """Scores and information of the slopes, those of their own priors included."""
@@ -219,18 +238,25 @@ class Regression:
         mm, ms, ss = ((z.T * -bend) @ z for bend in (by.mm, by.ms, by.ss))
         information = np.block([[mm, ms], [ms, ss]])
         pull, hold = self._held()
+        return Slopes(score + pull, information + hold, self._levels(), pull, np.diag(hold))
+
+    def _levels(self) -> list[Level]:
+        """The systems of effects; what they have in common with slopes where these are looked
+        at."""
+        by, z = self.bends, self.basis
         levels = []
         for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
             index, n = level.index[self.rows], len(effect.mean)
             if effect.spread == 0:
                 continue
-            precision = np.bincount(index, self.says[1, self.rows], n) + effect.spread**-2
+            precision = np.bincount(index, self.told, n) + effect.spread**-2
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
-            found = Level(level.index, own, precision, np.zeros((0, n)), np.zeros((0, n)))
-            common = np.vstack([z.T * -by.mm, z.T * -by.ms])
-            found.slopes = found.sums(self.rows, common)
+            found = Level(level.index, own, precision, np.zeros((self.size, n)), np.zeros((0, n)))
+            if z.shape[1]:
+                common = np.vstack([z.T * -by.mm, z.T * -by.ms])
+                found.slopes = found.sums(self.rows, common)
             levels.append(found)
-        return Slopes(score + pull, information + hold, levels, pull, np.diag(hold))
+        return levels
 
     def _held(self) -> tuple[Floats, Floats]:
         """Score and information of what is known before any row is seen: the priors of slopes, or
@@ -295,32 +321,24 @@ class Regression:
         """Find the effects of all rows, of which so much was seen; what was learned of priors from
         some of them stays."""
         spreads = [effect.spread for effect in self.priors.effects]
+        if not any(spreads):
+            return
         for _ in range(_FOLLOWED):
-            self.look(evidence, counted)
+            self.look(evidence, counted, with_basis=False)
             levels: list[Level] = []
-            for level in self.slopes().levels:
+            for level in self._levels():
                 for other in levels:
                     level = level.without(other, self.rows, self.told)
                 levels.append(level)
             self.moved(np.zeros(0), np.zeros(self.size), levels)
-            effects = [
-                replace(
-                    effect,
-                    variance=1 / (1 / effect.variance - effect.spread**-2 + spread**-2),
-                    spread=spread,
-                )
-                if spread > 0 and effect.spread > 0
-                else effect
-                for effect, spread in zip(self.priors.effects, spreads, strict=True)
-            ]
-            self.priors = replace(self.priors, effects=tuple(effects))
-        self.look(evidence, counted)
-
-    def finished(self, information: Floats) -> Priors:
-        """The priors with what rows yet to come are judged by."""
-        linear = self.priors.linear(self.design.typical, len(self.design.rows))
-        unseen = self.design.unseen(linear)
-        return replace(self.priors, unseen=unseen, information=information)
+            self.priors = replace(
+                self.priors,
+                effects=tuple(
+                    effect.with_spread(spread)
+                    for effect, spread in zip(self.priors.effects, spreads, strict=True)
+                ),
+            )
+        self.look(evidence, counted, with_basis=False)
 
     def spread_out(self, variance: Floats) -> None:
         """Learn how far the slopes of functions stray, given how sure they are."""
