@@ -20,7 +20,7 @@ def as_text(judgments: Told) -> str:
         f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
         f"no grade: {_limits(judgments)}",
-        "ordered: no grade, but against the other pairs of the query the order by relevance is right "
+        "ordered: no grade, but against the judged pairs of the query the order by relevance is right "
         f"with a probability of at least {judgments.min_order:g}, on average",
     ]
     if judgments.n_undecided:
@@ -56,7 +56,7 @@ def _groups(judgments: Told) -> list[str]:
         right = group.mean_right if isinstance(name, int) else None
         sure = "".join(f"{_chance(chance):>8}" for chance in (right, group.mean_order))
         lines.append(f"  {name:<14}{group.pairs:>10,}{pairs:>10}{seen:>17}{sure}")
-    legend = "right, order: mean probability of the grade, and of the order within the query"
+    legend = "right, order: mean probability of the grade; of the order against judged pairs"
     return [*lines, f"  {legend}"]
 
 

@@ -60,7 +60,7 @@ def judge(
         A pair whose truth lies in the grade of its relevance with a smaller probability gets no
         grade; 0.5 asks that the grade is more likely right than wrong.
     min_order : float
-        A pair without a grade is "ordered" if the order by relevance, against the other pairs of
+        A pair without a grade is "ordered" if the order by relevance, against the judged pairs of
         its query, is right with at least this probability on average; else "insufficient".
     pairs : data frame, ClickLog or StoredLog, optional
         The pairs to be judged, with `query` and `doc` and whatever other columns the coins of

@@ -30,7 +30,7 @@ class Judgments(Told):
         data do not suffice), `rating` (the expected grade, a number from 0 to the highest grade),
         `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
         the truth lies in the grade of the relevance), `order` (the mean probability, over the
-        other pairs of the query, that the order by relevance is right), `above` (the probability
+        other judged pairs of the query, that the order by relevance is right), `above` (the probability
         that the truth is above that of the query's next pair), the grades at the ends of the
         interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
     model : name of the model

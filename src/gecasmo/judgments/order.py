@@ -13,11 +13,13 @@ from gecasmo.judgments.beliefs import Beliefs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
-# The line is cut at so many points, chosen among half as many of each pair, with about the same mass
-# of the query between them. Two truths in the same piece count as half in order, so the mean over a
-# query's other pairs is off by about 1 / (2 x _POINTS) at most, and mostly by far less.
+# The line is cut at so many points, with about the same mass of a query's judged pairs between them.
+# Two truths in the same piece count as half in order, so the mean over these pairs is off by about
+# 1 / (2 x _POINTS) at most, and mostly by far less.
 _POINTS = 48
+_NARROWEST = 1e-7  # logits that differ by less are equal
 _AT_ONCE = 1 << 20  # numbers in an array
 _TWO_POINTS = 2 * _POINTS  # where only two are compared
 # If both parameters of a Beta distribution are at least this, four cumulants of its logit tell its
@@ -70,18 +72,21 @@ class Logits(NamedTuple):
         return np.where(self.variance > 0, ndtr(score), self.mean <= points)
 
 
-def order_of(frame: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+def order_of(frame: pl.DataFrame, is_judged: pl.Series) -> tuple[pl.Series, pl.Series]:
     """How probable the order by relevance is, for each row of a frame sorted in this order.
 
     Returns
     -------
-    order : the mean probability, over the other pairs of its query with a known spread, that the
-        truth has them on the same side as the relevance; null if there are none
-    above : the probability that the truth is above that of the next such pair; null for the last
+    order : the mean probability, over the other judged pairs of its query, that the truth has them
+        on the same side as the relevance; null if there are none
+    above : the probability that the truth is above that of the query's next pair; null for the last
+
+    Pairs whose spread nobody knows have neither, and nobody is compared with them.
     """
     beliefs = Beliefs.of(frame)
     known = np.flatnonzero(beliefs.is_known)
     beliefs = beliefs.take(known)
+    judged = is_judged.to_numpy()[known]
     n = len(known)
     query = np.zeros(n)
     if "query" in frame.columns:
@@ -91,7 +96,8 @@ def order_of(frame: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
     logits = Logits.of(beliefs)
     order, above = np.full(n, np.nan), np.full(n, np.nan)
     for rows in _batches(query):
-        order[rows[rows >= 0]] = _mean_chances(beliefs, logits, rows)[rows >= 0]
+        is_row, rows = rows >= 0, np.maximum(rows, 0)
+        order[rows[is_row]] = _mean_chances(beliefs, logits, rows, is_row & judged[rows])[is_row]
     above[pairs[:, 0]] = _chances_above(beliefs, logits, pairs)
     answers = []
     for name, values in (("order", order), ("above", above)):
@@ -117,23 +123,24 @@ def _batches(query: NDArray[np.generic]) -> Iterator[Ints]:
 
 
 def _mean_chances(
-    beliefs: Beliefs, logits: Logits, rows: Ints, n_points: int = _POINTS
+    beliefs: Beliefs, logits: Logits, rows: Ints, is_known: Flags, n_points: int = _POINTS
 ) -> Floats:
-    """The mean probability of the right order against the others of a line."""
-    is_row = rows >= 0
-    rows = np.maximum(rows, 0)
-    points = _points(logits.take(rows), is_row, n_points)
+    """The mean probability of the right order against the known ones of a line; NaN without any."""
+    points = _points(logits.take(rows), is_known, n_points)
     reached = _reached(beliefs.take(rows), logits.take(rows), points[:, None, :])
     ends = np.zeros((*rows.shape, 1))
-    reached = np.concatenate([ends, reached, ends + 1], axis=-1) * is_row[..., None]
+    reached = np.concatenate([ends, reached, ends + 1], axis=-1)
     piece = np.diff(reached, axis=-1)
-    below = reached[..., :-1] + piece / 2  # the probability to be below a truth in this piece
+    # The probability of known ones to be below a truth in this piece.
+    below = (reached[..., :-1] + piece / 2) * is_known[..., None]
     until = np.cumsum(below, axis=1)
-    # Expected numbers: of pairs with more relevance, how many are below, and of those with less.
+    # Expected numbers: of known ones with more relevance, how many are below, and of those with less.
     wrong = np.einsum("qik,qik->qi", piece, until - below)
     right = np.einsum("qik,qik->qi", piece, until[:, -1:, :] - until)
-    n_others = is_row.sum(axis=1, keepdims=True) - 1
-    return np.clip((np.arange(rows.shape[1]) - wrong + right) / n_others, 0.0, 1.0)
+    n_before = np.cumsum(is_known, axis=1) - is_known
+    n_others = is_known.sum(axis=1, keepdims=True) - is_known
+    mean = (n_before - wrong + right) / np.maximum(n_others, 1)
+    return np.where(n_others > 0, np.clip(mean, 0.0, 1.0), np.nan)
 
 
 def _chances_above(beliefs: Beliefs, logits: Logits, pairs: Ints) -> Floats:
@@ -146,11 +153,12 @@ def _chances_above(beliefs: Beliefs, logits: Logits, pairs: Ints) -> Floats:
     step = _AT_ONCE // (2 * _TWO_POINTS)
     for first in range(0, len(odd), step):
         some = odd[first : first + step]
-        chance[some] = _mean_chances(beliefs, logits, pairs[some], _TWO_POINTS)[:, 0]
+        both = np.ones((len(some), 2), bool)
+        chance[some] = _mean_chances(beliefs, logits, pairs[some], both, _TWO_POINTS)[:, 0]
     return chance
 
 
-def _is_regular(beliefs: Beliefs, least: float) -> NDArray[np.bool_]:
+def _is_regular(beliefs: Beliefs, least: float) -> Flags:
     rarer = np.minimum(beliefs.mean, 1 - beliefs.mean)
     strength = np.where(beliefs.is_certain, 0.0, beliefs.strength)
     return np.asarray(beliefs.is_certain | (rarer * strength >= least))
@@ -167,14 +175,15 @@ def _reached(beliefs: Beliefs, logits: Logits, points: Floats) -> Floats:
     return reached
 
 
-def _points(logits: Logits, is_row: NDArray[np.bool_], n_points: int) -> Floats:
-    """Points with about the same mass of a line between them, as if all logits were normal."""
+def _points(logits: Logits, is_known: Flags, n_points: int) -> Floats:
+    """Points with about the same mass of known ones between them, as if logits were normal."""
     from scipy.special import ndtri
 
-    scores = ndtri((np.arange(n_points // 2) + 0.5) / (n_points // 2))
-    pool = logits.mean[..., None] + np.sqrt(logits.variance)[..., None] * scores
-    pool = np.where(is_row[..., None], pool, np.inf).reshape(len(is_row), -1)
+    scores = ndtri((np.arange(n_points) + 0.5) / n_points)
+    width = np.maximum(np.sqrt(logits.variance), _NARROWEST)
+    pool = logits.mean[..., None] + width[..., None] * scores
+    pool = np.where(is_known[..., None], pool, np.inf).reshape(len(is_known), -1)
     pool.sort(axis=1)
-    n = is_row.sum(axis=1) * len(scores)
+    n = is_known.sum(axis=1) * len(scores)
     places = ((np.arange(n_points) + 0.5) / n_points * n[:, None]).astype(np.int64)
     return np.take_along_axis(pool, places, axis=1)

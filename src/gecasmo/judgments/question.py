@@ -97,7 +97,7 @@ class Question:
         # Where no interval is known, and none is asked for, there is nothing to be doubted.
         decided = pl.Series(~(chance < self.min_probability - _SLACK), dtype=pl.Boolean)
         is_judged = enough & decided
-        order, above = order_of(frame)
+        order, above = order_of(frame, is_judged)
         is_ordered = ~is_judged & (order >= self.min_order - _SLACK).fill_null(False)
         if self.rule == "interval":  # what it claims is that the truth reaches the grade
             reached = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
