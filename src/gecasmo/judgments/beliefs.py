@@ -35,11 +35,12 @@ class Beliefs(NamedTuple):
     @classmethod
     def from_moments(cls, mean: Floats, spread: Floats) -> Beliefs:
         """From means and standard deviations."""
-        widest = mean * (1 - mean)
-        is_certain = (spread <= 0) | ((widest <= 0) & ~np.isnan(spread))
-        strength = widest / np.where(is_certain, 1.0, spread) ** 2 - 1
-        strength = np.where(np.isnan(spread), np.nan, np.maximum(strength, _WEAKEST))
-        return cls(mean, np.where(is_certain | (strength > _STRONGEST), np.inf, strength))
+        widest, squared = mean * (1 - mean), spread**2
+        is_certain = squared * _STRONGEST <= widest
+        is_certain |= (widest <= 0) & ~np.isnan(spread)
+        strength = widest / np.where(is_certain, 1.0, squared) - 1
+        strength = np.where(is_certain, np.inf, np.maximum(strength, _WEAKEST))
+        return cls(mean, np.where(np.isnan(spread), np.nan, strength))
 
     @property
     def is_known(self) -> Flags:

@@ -1,14 +1,15 @@
 """Cut points where grades tell most about pairs, for any number of pairs.
 
-A grade tells something about a pair if it is more probable for this pair than for others. With p(i, g)
-the probability that the truth of pair i lies in grade g, and p(g) its mean over all pairs, what
-grades tell about pairs is their mutual information,
+A grade tells something about a pair if it is more probable for this pair than for others. With
+p(i, g) the probability that the truth of pair i lies in grade g, and p(g) its mean over all pairs,
+what grades tell about pairs is their mutual information,
 
     mean over i of the sum over g of  p(i, g) log2( p(i, g) / p(g) )   bits.
 
-Pairs that rest on the prior alone look alike, and count for nothing. If all pairs are known exactly,
-the best cut points make equal shares; the wider the intervals, the farther apart they are.
-The sum goes grade by grade, so the best cut points of all are found, by dynamic programming.
+Pairs that rest on the prior alone look alike, and count for little. If all pairs are known exactly,
+the best cut points make equal shares; the wider the intervals, the farther apart they are. The sum
+goes grade by grade, so the best cut points of all are found, by dynamic programming. Where pairs
+cannot be told apart, equal steps are as good as any, and taken.
 
 Pairs are counted in cells of equal belief. Counts add up over parts in any order.
 """
@@ -59,9 +60,7 @@ class Crowd:
         share = weight @ beliefs.below(_expit(_EDGES[coarse]))
         wanted = np.arange(1, _CANDIDATES) / _CANDIDATES
         places = np.rint(np.interp(wanted, share, coarse)).astype(np.int64)
-        even = np.arange(1, grades) / grades
-        places = np.union1d(places, np.searchsorted(_EDGES, np.log(even / (1 - even))))
-        points = _expit(_EDGES[places])
+        points = np.union1d(_expit(_EDGES[places]), np.arange(1, grades) / grades)
         return points[_best(_told(weight, beliefs, points), grades)]
 
 

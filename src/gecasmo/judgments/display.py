@@ -20,8 +20,8 @@ def as_text(judgments: Told) -> str:
         f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
         f"no grade: {_limits(judgments)}",
-        "ordered: no grade, but against the judged pairs of the query the order by relevance is right "
-        f"with a probability of at least {judgments.min_order:g}, on average",
+        "ordered: no grade, but against the judged pairs of the query the order by relevance is "
+        f"right with a probability of at least {judgments.min_order:g}, on average",
     ]
     if judgments.n_undecided:
         lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided)}")
@@ -46,9 +46,8 @@ def as_text(judgments: Told) -> str:
 def _groups(judgments: Told) -> list[str]:
     """A line for each grade and each other verdict."""
     every = judgments.counted.all
-    lines = [
-        f"  {'grade':<14}{'pairs':>10}{'of pairs':>10}{'of examinations':>17}{'right':>8}{'order':>8}"
-    ]
+    head = f"  {'grade':<14}{'pairs':>10}{'of pairs':>10}{'of examinations':>17}"
+    lines = [f"{head}{'right':>8}{'order':>8}"]
     for name in (*judgments.by_grade, ORDERED, INSUFFICIENT):
         group = judgments.counted[name]
         pairs = percent(group.pairs / max(every.pairs, 1))
@@ -56,8 +55,14 @@ def _groups(judgments: Told) -> list[str]:
         right = group.mean_right if isinstance(name, int) else None
         sure = "".join(f"{_chance(chance):>8}" for chance in (right, group.mean_order))
         lines.append(f"  {name:<14}{group.pairs:>10,}{pairs:>10}{seen:>17}{sure}")
-    legend = "right, order: mean probability of the grade; of the order against judged pairs"
-    return [*lines, f"  {legend}"]
+    legend = (
+        "right: mean probability that the grade is right; order: that the order against the judged "
+        "pairs of the query is"
+    )
+    return [
+        *lines,
+        *textwrap.wrap(legend, text_width() - 2, initial_indent="  ", subsequent_indent="  "),
+    ]
 
 
 def _chance(value: float | None) -> str:

@@ -30,9 +30,9 @@ class Judgments(Told):
         data do not suffice), `rating` (the expected grade, a number from 0 to the highest grade),
         `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
         the truth lies in the grade of the relevance), `order` (the mean probability, over the
-        other judged pairs of the query, that the order by relevance is right), `above` (the probability
-        that the truth is above that of the query's next pair), the grades at the ends of the
-        interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
+        other judged pairs of the query, that the order by relevance is right), `above` (the
+        probability that the truth is above that of the query's next pair), the grades at the ends
+        of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
     model : name of the model
     relevance_is : which coins relevance is the product of
     grading : the rule with its cut points
@@ -81,8 +81,8 @@ class Judgments(Told):
     ) -> Written:
         """Write the judgments for those who read them.
 
-        Graded formats hold judged pairs only: what the data do not suffice for is left out and
-        counted, never written as grade 0.
+        Graded formats hold judged pairs only, unless ratings of ordered ones are asked for: what
+        the data do not suffice for is left out and counted, never written as grade 0.
 
         Parameters
         ----------
@@ -113,7 +113,9 @@ class Judgments(Told):
         """
         from gecasmo.judgments.formats import Options, write_judgments
 
-        return write_judgments(self, path, format, Options(features, query, ids, name, ratings, include))
+        return write_judgments(
+            self, path, format, Options(features, query, ids, name, ratings, include)
+        )
 
     def worth_judging(self, n: int = 20, *, log: ClickLog | None = None) -> WorthJudging:
         """The pairs and queries most worth judging by hand.

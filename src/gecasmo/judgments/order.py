@@ -15,15 +15,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# The line is cut at so many points, with about the same mass of a query's judged pairs between them.
-# Two truths in the same piece count as half in order, so the mean over these pairs is off by about
-# 1 / (2 x _POINTS) at most, and mostly by far less.
+# The line is cut at so many points, with about the same mass of a query's judged pairs between
+# them. Two truths in the same piece count as half in order, so the mean over these pairs is off by
+# about 1 / (2 x _POINTS) at most, and mostly by far less.
 _POINTS = 48
 _NARROWEST = 1e-7  # logits that differ by less are equal
 _AT_ONCE = 1 << 20  # numbers in an array
 _TWO_POINTS = 2 * _POINTS  # where only two are compared
 # If both parameters of a Beta distribution are at least this, four cumulants of its logit tell its
-# distribution function well enough; and whether one truth is above another, if they are at least that.
+# distribution function well enough; if they are at least that, whether one truth is above another.
 _REGULAR, _REGULAR_PAIR = 3.0, 1.0
 
 
@@ -134,7 +134,7 @@ def _mean_chances(
     # The probability of known ones to be below a truth in this piece.
     below = (reached[..., :-1] + piece / 2) * is_known[..., None]
     until = np.cumsum(below, axis=1)
-    # Expected numbers: of known ones with more relevance, how many are below, and of those with less.
+    # Expected numbers of known ones below: of those with more relevance, and of those with less.
     wrong = np.einsum("qik,qik->qi", piece, until - below)
     right = np.einsum("qik,qik->qi", piece, until[:, -1:, :] - until)
     n_before = np.cumsum(is_known, axis=1) - is_known

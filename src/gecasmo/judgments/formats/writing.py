@@ -68,7 +68,7 @@ Writer = Callable[[Told, pl.DataFrame, Path, Options], list[str]]
 class JudgmentFormat:
     """A kind of judgment file.
 
-    Graded ones have ids as texts, and hold judged pairs only, with a column `written`: what is to be
+    Graded ones have ids as texts, and hold judged pairs, with a column `written`: what is to be
     written of each, a grade or a rating.
     """
 
