@@ -105,6 +105,25 @@ def test_text_files_have_the_same_lines(split, model, tmp_path, format):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.parametrize("format", ["opensearch", "quepid"])
+def test_ratings_of_ordered_pairs(split, model, tmp_path, format):
+    options = {"format": format, "ratings": "float", "include": "ordered"}
+    told = []
+    for each in (split, model):
+        found = judge(each, min_examinations=1e9, min_order=0)  # nothing is judged, or
+        with pytest.raises(JudgmentsError, match="None of the"):
+            found.write(tmp_path / "none", **options)  # there is nobody to be ordered against
+        found = judge(each, min_examinations=40, min_order=0.5)
+        assert found.n_ordered > 0
+        told.append(found.write(tmp_path / str(len(told)), **options))
+        assert told[-1].judgments == found.n_judged + found.n_ordered
+        assert told[-1].ordered == 0
+    words = [sorted((tmp_path / str(n)).read_text().split()) for n in (0, 1)]
+    assert len(words[0]) == len(words[1])
+    if format == "quepid":
+        assert words[0] == words[1]
+
+
 def test_parquet(split, model, tmp_path):
     judge(split).write(tmp_path / "parts.parquet")
     found = pl.read_parquet(tmp_path / "parts.parquet").sort(KEYS)

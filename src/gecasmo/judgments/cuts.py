@@ -16,6 +16,8 @@ Pairs are counted in cells of equal belief. Counts add up over parts in any orde
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -26,7 +28,9 @@ Ints = NDArray[np.int64]
 
 # Cells are so wide on the logit scale, which is 2.5 % of the odds, and reach so far.
 _STEP, _REACH = 0.025, 12.0
-_EDGES = np.arange(-round(_REACH / _STEP), round(_REACH / _STEP) + 1) * _STEP
+_EDGES = np.asarray(
+    np.arange(-round(_REACH / _STEP), round(_REACH / _STEP) + 1) * _STEP, dtype=np.float64
+)
 _N_CELLS = len(_EDGES) - 1
 # Strengths go by factors of the square root of 2; the last level is for what is certain.
 _LEVELS = 64
@@ -54,10 +58,10 @@ class Crowd:
         """The cut points where so many grades tell most."""
         used = np.flatnonzero(self.counts)
         cell, level = np.divmod(used, _LEVELS)
-        weight = self.counts[used] / self.n
+        weight: Floats = self.counts[used] / self.n
         beliefs = Beliefs(_expit((_EDGES[cell] + _EDGES[cell + 1]) / 2), _strength(level))
         coarse = np.arange(_COARSE, _N_CELLS, _COARSE)
-        share = weight @ beliefs.below(_expit(_EDGES[coarse]))
+        share = np.asarray(weight @ beliefs.below(_expit(_EDGES[coarse])))
         wanted = np.arange(1, _CANDIDATES) / _CANDIDATES
         places = np.rint(np.interp(wanted, share, coarse)).astype(np.int64)
         points = np.union1d(_expit(_EDGES[places]), np.arange(1, grades) / grades)
@@ -80,7 +84,7 @@ def _strength(level: Ints) -> Floats:
     return np.where(level == _LEVELS - 1, np.inf, 2.0 ** (level / 2 + _WEAKEST))
 
 
-def _expit(values: Floats) -> Floats:
+def _expit(values: Any) -> Floats:
     return np.asarray(1 / (1 + np.exp(-values)))
 
 

@@ -48,7 +48,8 @@ def _groups(judgments: Told) -> list[str]:
     every = judgments.counted.all
     head = f"  {'grade':<14}{'pairs':>10}{'of pairs':>10}{'of examinations':>17}"
     lines = [f"{head}{'right':>8}{'order':>8}"]
-    for name in (*judgments.by_grade, ORDERED, INSUFFICIENT):
+    names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
+    for name in names:
         group = judgments.counted[name]
         pairs = percent(group.pairs / max(every.pairs, 1))
         seen = percent(group.examinations / max(every.examinations, 1e-300))

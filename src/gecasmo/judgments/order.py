@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -48,9 +48,9 @@ class Logits(NamedTuple):
         others = [polygamma(n, a) + (-1) ** (n + 1) * polygamma(n, b) for n in (1, 2, 3)]
         return cls(mean, *(np.where(certain, 0.0, each) for each in others))
 
-    def take(self, places: object) -> Logits:
+    def take(self, places: Any) -> Logits:
         """Those at these places."""
-        return Logits(*(each[places] for each in self))  # type: ignore[index]
+        return Logits(*(each[places] for each in self))
 
     def minus(self, other: Logits) -> Logits:
         """The differences of independent ones."""
@@ -137,8 +137,8 @@ def _mean_chances(
     # Expected numbers of known ones below: of those with more relevance, and of those with less.
     wrong = np.einsum("qik,qik->qi", piece, until - below)
     right = np.einsum("qik,qik->qi", piece, until[:, -1:, :] - until)
-    n_before = np.cumsum(is_known, axis=1) - is_known
-    n_others = is_known.sum(axis=1, keepdims=True) - is_known
+    n_before: Ints = np.cumsum(is_known, axis=1) - is_known
+    n_others: Ints = is_known.sum(axis=1, keepdims=True) - is_known
     mean = (n_before - wrong + right) / np.maximum(n_others, 1)
     return np.where(n_others > 0, np.clip(mean, 0.0, 1.0), np.nan)
 
