@@ -14,7 +14,7 @@ from scipy import stats
 
 from gecasmo import DBN, PBM, Table, read_log
 from gecasmo.judgments import judge
-from gecasmo.judgments.beliefs import Beliefs
+from gecasmo.judgments.beliefs import BetaBeliefs
 from gecasmo.judgments.cuts import Crowd, cells
 from gecasmo.simulation import demo_log
 
@@ -26,7 +26,7 @@ def plain():
 
 def informative(mean, spread, grades):
     crowd = Crowd()
-    crowd.add(cells(Beliefs.from_moments(np.asarray(mean, float), np.asarray(spread, float))))
+    crowd.add(cells(BetaBeliefs.from_moments(np.asarray(mean, float), np.asarray(spread, float))))
     return crowd.cuts(grades)
 
 
@@ -71,9 +71,9 @@ def test_certain_pairs_are_parted_into_equal_shares(numbers, grades):
 def test_the_order_of_parts_is_irrelevant(pairs):
     mean, spread = np.array(pairs).T
     whole, parts = Crowd(), Crowd()
-    whole.add(cells(Beliefs.from_moments(mean, spread)))
+    whole.add(cells(BetaBeliefs.from_moments(mean, spread)))
     for part in np.array_split(np.arange(len(mean))[::-1], 3):
-        parts.add(cells(Beliefs.from_moments(mean[part], spread[part])))
+        parts.add(cells(BetaBeliefs.from_moments(mean[part], spread[part])))
     assert whole.n == parts.n == len(mean)
     assert np.array_equal(whole.cuts(4), parts.cuts(4))
 

@@ -15,7 +15,7 @@ _WEAKEST = 1e-3  # a Beta distribution whose parameters add up to less is as wid
 _STRONGEST = 1e12  # and above this there is no telling it from a number
 
 
-class Beliefs(NamedTuple):
+class BetaBeliefs(NamedTuple):
     """Relevances with what is believed of them; NaN stands for a spread that nobody knows.
 
     `strength` is the sum of the two parameters of the Beta distribution: infinite for what is
@@ -26,14 +26,14 @@ class Beliefs(NamedTuple):
     strength: Floats
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> Beliefs:
+    def of(cls, frame: pl.DataFrame) -> BetaBeliefs:
         """The beliefs about each row of a frame with relevance and spread."""
         mean = np.clip(frame["relevance"].to_numpy(), 0.0, 1.0)
         spread = frame["spread"].cast(pl.Float64).fill_null(np.nan).to_numpy()
         return cls.from_moments(mean, spread)
 
     @classmethod
-    def from_moments(cls, mean: Floats, spread: Floats) -> Beliefs:
+    def from_moments(cls, mean: Floats, spread: Floats) -> BetaBeliefs:
         """From means and standard deviations."""
         widest, squared = mean * (1 - mean), spread**2
         is_certain = squared * _STRONGEST <= widest
@@ -55,9 +55,9 @@ class Beliefs(NamedTuple):
         """Both parameters of the Beta distributions; of no use for what is certain."""
         return self.mean * self.strength, (1 - self.mean) * self.strength
 
-    def take(self, places: Any) -> Beliefs:
+    def take(self, places: Any) -> BetaBeliefs:
         """Those at these places, in any shape."""
-        return Beliefs(self.mean[places], self.strength[places])
+        return BetaBeliefs(self.mean[places], self.strength[places])
 
     def below(self, points: Floats) -> Floats:
         """The probability that each is below each point of its row; NaN for what is unknown."""

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.judgments.beliefs import Beliefs
+from gecasmo.judgments.beliefs import BetaBeliefs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -59,7 +59,7 @@ class Crowd:
         used = np.flatnonzero(self.counts)
         cell, level = np.divmod(used, _LEVELS)
         weight: Floats = self.counts[used] / self.n
-        beliefs = Beliefs(_expit((_EDGES[cell] + _EDGES[cell + 1]) / 2), _strength(level))
+        beliefs = BetaBeliefs(_expit((_EDGES[cell] + _EDGES[cell + 1]) / 2), _strength(level))
         coarse = np.arange(_COARSE, _N_CELLS, _COARSE)
         share = np.asarray(weight @ beliefs.below(_expit(_EDGES[coarse])))
         wanted = np.arange(1, _CANDIDATES) / _CANDIDATES
@@ -68,7 +68,7 @@ class Crowd:
         return points[_best(_told(weight, beliefs, points), grades)]
 
 
-def cells(beliefs: Beliefs) -> Ints:
+def cells(beliefs: BetaBeliefs) -> Ints:
     """Which cells the known ones are in, and how many in each."""
     known = beliefs.take(beliefs.is_known)
     inside = np.clip(known.mean, 1e-9, 1 - 1e-9)
@@ -88,7 +88,7 @@ def _expit(values: Any) -> Floats:
     return np.asarray(1 / (1 + np.exp(-values)))
 
 
-def _told(weight: Floats, beliefs: Beliefs, points: Floats) -> Floats:
+def _told(weight: Floats, beliefs: BetaBeliefs, points: Floats) -> Floats:
     """What a grade from one point to another tells: rows from, columns to, ends included."""
     from scipy.special import xlogy
 

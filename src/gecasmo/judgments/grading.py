@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.beliefs import Beliefs
+from gecasmo.judgments.beliefs import BetaBeliefs
 from gecasmo.judgments.errors import JudgmentsError
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,7 @@ class Grading:
 
     def chances(self, frame: pl.DataFrame) -> Floats:
         """The probability of each grade for each row, NaN where the spread is not known."""
-        return Beliefs.of(frame).chances(self.cuts_of(frame))
+        return BetaBeliefs.of(frame).chances(self.cuts_of(frame))
 
     def __str__(self) -> str:
         cuts = ", ".join(f"{cut:.4g}" for cut in self.cuts)

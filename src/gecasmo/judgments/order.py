@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.beliefs import Beliefs
+from gecasmo.judgments.beliefs import BetaBeliefs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ class Logits(NamedTuple):
     fourth: Floats
 
     @classmethod
-    def of(cls, beliefs: Beliefs) -> Logits:
+    def of(cls, beliefs: BetaBeliefs) -> Logits:
         """In closed form: sums of polygamma functions of the parameters."""
         from scipy.special import digamma, polygamma
 
@@ -83,7 +83,7 @@ def order_of(frame: pl.DataFrame, is_judged: pl.Series) -> tuple[pl.Series, pl.S
 
     Pairs whose spread nobody knows have neither, and nobody is compared with them.
     """
-    beliefs = Beliefs.of(frame)
+    beliefs = BetaBeliefs.of(frame)
     known = np.flatnonzero(beliefs.is_known)
     beliefs = beliefs.take(known)
     judged = is_judged.to_numpy()[known]
@@ -123,7 +123,7 @@ def _batches(query: NDArray[np.generic]) -> Iterator[Ints]:
 
 
 def _mean_chances(
-    beliefs: Beliefs, logits: Logits, rows: Ints, is_known: Flags, n_points: int = _POINTS
+    beliefs: BetaBeliefs, logits: Logits, rows: Ints, is_known: Flags, n_points: int = _POINTS
 ) -> Floats:
     """The mean probability of the right order against the known ones of a line; NaN without any."""
     points = _points(logits.take(rows), is_known, n_points)
@@ -143,7 +143,7 @@ def _mean_chances(
     return np.where(n_others > 0, np.clip(mean, 0.0, 1.0), np.nan)
 
 
-def _chances_above(beliefs: Beliefs, logits: Logits, pairs: Ints) -> Floats:
+def _chances_above(beliefs: BetaBeliefs, logits: Logits, pairs: Ints) -> Floats:
     """The probability that the first of two is above the second."""
     gap = logits.take(pairs[:, 0]).minus(logits.take(pairs[:, 1]))
     chance = 1 - gap.reach(np.zeros(len(pairs)))
@@ -158,13 +158,13 @@ def _chances_above(beliefs: Beliefs, logits: Logits, pairs: Ints) -> Floats:
     return chance
 
 
-def _is_regular(beliefs: Beliefs, least: float) -> Flags:
+def _is_regular(beliefs: BetaBeliefs, least: float) -> Flags:
     rarer = np.minimum(beliefs.mean, 1 - beliefs.mean)
     strength = np.where(beliefs.is_certain, 0.0, beliefs.strength)
     return np.asarray(beliefs.is_certain | (rarer * strength >= least))
 
 
-def _reached(beliefs: Beliefs, logits: Logits, points: Floats) -> Floats:
+def _reached(beliefs: BetaBeliefs, logits: Logits, points: Floats) -> Floats:
     """The probability to be at or below each point on the scale of logits."""
     from scipy.special import expit
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.beliefs import Beliefs
+from gecasmo.judgments.beliefs import BetaBeliefs
 from gecasmo.judgments.cuts import Crowd, cells
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.examination import scale_remark
@@ -66,7 +66,7 @@ class Question:
             return frame.filter(enough)["relevance"].to_numpy()
         # What is judged without an interval is judged as if it were certain.
         sure = pl.when(enough & frame["low"].is_null()).then(0.0).otherwise(_spread(frame))
-        return cells(Beliefs.of(frame.with_columns(spread=sure)))
+        return cells(BetaBeliefs.of(frame.with_columns(spread=sure)))
 
     def cuts(self, seen: Iterable[NDArray[Any]]) -> Sequence[float] | None:
         """The cut points over all pairs; None for equal steps."""
