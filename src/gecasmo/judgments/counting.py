@@ -15,7 +15,7 @@ MOST_EXAMINED = 8
 
 
 @dataclass(frozen=True)
-class Tally:
+class GradeSums:
     """Numbers of the pairs of one grade, or without one: sums, and of how many."""
 
     pairs: int = 0
@@ -25,8 +25,8 @@ class Tally:
     order: float = 0.0
     with_order: int = 0
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, name) + getattr(other, name) for name in vars(self)))
+    def __add__(self, other: GradeSums) -> GradeSums:
+        return GradeSums(*(getattr(self, name) + getattr(other, name) for name in vars(self)))
 
     @property
     def mean_right(self) -> float | None:
@@ -45,7 +45,7 @@ class Counted:
 
     pairs: int = 0
     without_interval: int = 0
-    groups: dict[int | str, Tally] = field(default_factory=dict)
+    groups: dict[int | str, GradeSums] = field(default_factory=dict)
     top: pl.DataFrame | None = None
 
     @classmethod
@@ -60,7 +60,7 @@ class Counted:
             pl.count("order").alias("with_order"),
         )
         groups = {
-            verdict if grade is None else grade: Tally(*numbers)
+            verdict if grade is None else grade: GradeSums(*numbers)
             for grade, verdict, *numbers in found.rows()
         }
         return cls(len(frame), frame["low"].null_count(), groups, _top(frame))
@@ -74,17 +74,17 @@ class Counted:
             _top(pl.concat(tops)) if tops else None,
         )
 
-    def __getitem__(self, name: int | str) -> Tally:
-        return self.groups.get(name, Tally())
+    def __getitem__(self, name: int | str) -> GradeSums:
+        return self.groups.get(name, GradeSums())
 
     @property
-    def judged(self) -> Tally:
+    def judged(self) -> GradeSums:
         """All pairs that have a grade."""
         grades = sorted(name for name in self.groups if isinstance(name, int))
-        return sum((self[grade] for grade in grades), Tally())
+        return sum((self[grade] for grade in grades), GradeSums())
 
     @property
-    def all(self) -> Tally:
+    def all(self) -> GradeSums:
         """All pairs."""
         return self.judged + self[ORDERED] + self[INSUFFICIENT]
 
