@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -82,12 +83,18 @@ class Empirical:
 class Smooth:
     """A piecewise linear function of a typical value, bent at the knots, level beyond the ends.
 
-    It is a sum of ramps, one for each piece, each less its mean over the rows of the fit.
+    It is a sum of a straight line over all pieces and of ramps, one for each piece, each less its
+    mean over the rows of the fit. How steep the line is, only the log tells; bends are held. With
+    `times`, it is multiplied by another typical value, `usual` of which is 0 and a deviation of
+    `spread` 1: how the function changes with that.
     """
 
     name: str
     knots: Floats
     centre: Floats
+    times: str = ""
+    usual: float = 0.0
+    spread: float = 1.0
 
     @classmethod
     def of(cls, name: str, values: Floats) -> Smooth | None:
@@ -101,19 +108,36 @@ class Smooth:
             return None
         return cls(name, knots, _ramps(x, knots).mean(axis=0))
 
+    def with_times(self, times: str, values: Floats) -> Smooth | None:
+        """The same function, multiplied by another typical value, of which these are all."""
+        x = _scaled(times, values)
+        usual, spread = float(x.mean()), float(x.std())
+        if spread < 1e-6:
+            return None
+        return replace(self, times=times, usual=usual, spread=spread)
+
     @property
     def size(self) -> int:
-        return len(self.knots) - 1
+        return len(self.knots)
 
-    def basis(self, values: Floats) -> Floats:
-        """The ramps at some values, `[row, ramp]`."""
-        return _ramps(_scaled(self.name, values), self.knots) - self.centre
+    def basis(self, typical: Mapping[str, Floats]) -> Floats:
+        """The line and the ramps of some rows, `[row, which]`."""
+        ramps = _ramps(_scaled(self.name, typical[self.name]), self.knots) - self.centre
+        ramps = np.hstack([ramps.mean(axis=1, keepdims=True), ramps])
+        return ramps * self._factor(typical)[:, None] if self.times else ramps
 
-    def at(self, values: Floats, slopes: Floats) -> Floats:
-        """The function with these slopes at some values."""
+    def at(self, typical: Mapping[str, Floats], slopes: Floats) -> Floats:
+        """The function with these slopes for some rows."""
+        slopes = slopes[1:] + slopes[0] / (len(slopes) - 1)
         heights = np.concatenate([[0.0], np.cumsum(slopes)])
-        found: Floats = np.interp(_scaled(self.name, values), self.knots, heights)
-        return found - float(self.centre @ slopes)
+        x = _scaled(self.name, typical[self.name])
+        found: Floats = np.interp(x, self.knots, heights) - float(self.centre @ slopes)
+        return found * self._factor(typical) if self.times else found
+
+    def _factor(self, typical: Mapping[str, Floats]) -> Floats:
+        # Beyond three deviations it goes on level, as the function itself does.
+        off = (_scaled(self.times, typical[self.times]) - self.usual) / self.spread
+        return np.clip(off, -3.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -226,20 +250,25 @@ class Priors:
     def parts(self) -> list[slice]:
         """Which slopes belong to which function."""
         ends = np.cumsum([1, *(smooth.size for smooth in self.smooths)])
-        return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(a, b) for a, b in pairwise(ends)]
 
     def basis(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """What slopes are multiplied with, `[row, slope]`."""
-        blocks = [smooth.basis(typical[smooth.name]) for smooth in self.smooths]
+        blocks = [smooth.basis(typical) for smooth in self.smooths]
         return np.hstack([np.ones((n_rows, 1)), *blocks])
 
     def linear(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """Logits of means and logarithms of strengths without effects, `[which, row]`."""
+        found = self.sums(typical, n_rows)
+        found[1] = np.clip(found[1], WEAKEST, STRONGEST)
+        return found
+
+    def sums(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
+        """The sums of slopes, `[which, row]`, whatever they mean."""
         found = np.repeat(self.slopes[:, :1], n_rows, axis=1)
         for smooth, part in zip(self.smooths, self.parts(), strict=True):
             for which in range(2):
-                found[which] += smooth.at(typical[smooth.name], self.slopes[which, part])
-        found[1] = np.clip(found[1], WEAKEST, STRONGEST)
+                found[which] += smooth.at(typical, self.slopes[which, part])
         return found
 
     def of_unseen(self, rows: Rows) -> tuple[Floats, Floats, NDArray[np.str_]]:
@@ -251,10 +280,10 @@ class Priors:
             linear = np.repeat(self.unseen.slopes[:, :1], n_rows, axis=1)
             variance[:] = self.unseen.variance
             for smooth in self.smooths:
-                if smooth.name == EXPOSURE:
-                    exposure = self.unseen.exposure(rows)
+                if smooth.name == EXPOSURE and not smooth.times:
+                    typical = {EXPOSURE: self.unseen.exposure(rows)}
                     for which in range(2):
-                        linear[which] += smooth.at(exposure, self.unseen.slopes[which, 1:])
+                        linear[which] += smooth.at(typical, self.unseen.slopes[which, 1:])
         rests_on = np.full(n_rows, "prior", dtype=object)
         for effect in self.effects:
             if effect.name not in rows.keys:
@@ -316,9 +345,14 @@ class Design:
                 smooth = Smooth.of(name, numbers[name])
                 smooths += [smooth] if smooth is not None else []
                 continue
-            found = _levels(name, values)
+            found = levels_of(name, values)
             if (np.bincount(found.index) > 1).sum() >= FEWEST_LEVELS:
                 levels.append(found)
+        for smooth in list(smooths):
+            # A place on few pages says less than the same place on many.
+            if smooth.name == "rank" and EXPOSURE in numbers:
+                changing = smooth.with_times(EXPOSURE, numbers[EXPOSURE])
+                smooths += [changing] if changing is not None else []
         pages = typical[PAGES].to_numpy() if PAGES in typical else None
         return cls(rows, numbers, tuple(smooths), tuple(levels), pages)
 
@@ -348,8 +382,8 @@ class Design:
         linear = priors.linear(self.typical, len(self.rows))
         blocks = [np.ones((len(self.rows), 1))]
         for smooth in self.smooths:
-            if smooth.name == EXPOSURE:
-                blocks.append(smooth.basis(self.typical[EXPOSURE]))
+            if smooth.name == EXPOSURE and not smooth.times:
+                blocks.append(smooth.basis(self.typical))
         basis = np.hstack(blocks)
         slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T
         variance = float(np.var(linear[0] - basis @ slopes[0]))
@@ -362,7 +396,8 @@ class Design:
         return Unseen(slopes, variance, known["query"], known["*pages*"].to_numpy())
 
 
-def _levels(name: str, values: pl.Series) -> Levels:
+def levels_of(name: str, values: pl.Series) -> Levels:
+    """The distinct values of a column, and where each row's is among them."""
     codes = values.rank("dense").to_numpy().astype(np.int64) - 1
     first = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]

@@ -36,6 +36,8 @@ Integers = NDArray[np.int64]
 # is. Rows that were flipped once each cannot tell a strength at all.
 _USUAL, _UNSURE = np.log(3.0), 2.0
 _FARTHEST = 9.0  # the logit of a mean
+# How far functions may rise or fall over all rows: of means, and of strengths.
+_STEEP = (4.0, 1.0)
 # Effects that stray by less, in logits, are none.
 _NOTHING, _LITTLE = 0.03, 0.15
 _WIDEST = 4.0
@@ -170,6 +172,7 @@ class Regression:
         self.says = np.zeros((2, n_rows))
         self.rows: Integers = np.zeros(0, np.int64)
         self.restless = 0.0  # how much spreads of effects have changed in the last step
+        self.held: frozenset[str] = frozenset()  # effects that stay as they are
 
     @property
     def size(self) -> int:
@@ -180,6 +183,9 @@ class Regression:
         """How much each known row says of the logit of its mean."""
         told: Floats = self.says[1, self.rows]
         return told
+
+    def _moves(self, effect: Effect) -> bool:
+        return effect.spread > 0 and effect.name not in self.held
 
     def pseudo(self) -> Floats:
         """The Beta prior of every row in view of everything but its own pages."""
@@ -247,7 +253,7 @@ class Regression:
         levels = []
         for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
             index, n = level.index[self.rows], len(effect.mean)
-            if effect.spread == 0:
+            if not self._moves(effect):
                 continue
             precision = np.bincount(index, self.told, n) + effect.spread**-2
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
@@ -273,7 +279,8 @@ class Regression:
         for which in range(2):
             for part, spread in zip(self.priors.parts(), self.priors.spreads[which], strict=True):
                 hold[which, part] = spread**-2
-                pull[which, part] = -slopes[which, part] * spread**-2
+                hold[which, part.start] = _STEEP[which] ** -2
+                pull[which, part] = -slopes[which, part] * hold[which, part]
         return pull.ravel(), np.diag(hold.ravel())
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
@@ -293,7 +300,7 @@ class Regression:
             moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
         effects = []
         for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
-            if effect.spread > 0:
+            if self._moves(effect):
                 effect = self._effect(effect, level.index[self.rows], moves.pop()[1])
             effects.append(effect)
         self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
@@ -321,9 +328,7 @@ class Regression:
         """Find the effects of all rows, of which so much was seen; what was learned of priors from
         some of them stays."""
         spreads = [effect.spread for effect in self.priors.effects]
-        if not any(spreads):
-            return
-        for _ in range(_FOLLOWED):
+        for _ in range(_FOLLOWED if any(map(self._moves, self.priors.effects)) else 0):
             self.look(evidence, counted, with_basis=False)
             levels: list[Level] = []
             for level in self._levels():
@@ -340,6 +345,11 @@ class Regression:
             )
         self.look(evidence, counted, with_basis=False)
 
+    @staticmethod
+    def _bends_of(priors: Priors) -> list[slice]:
+        """The slopes of functions without those of their straight lines."""
+        return [slice(part.start + 1, part.stop) for part in priors.parts()]
+
     def spread_out(self, variance: Floats) -> None:
         """Learn how far the slopes of functions stray, given how sure they are."""
         if self.past is not None:
@@ -347,7 +357,7 @@ class Regression:
         variance = variance.reshape(self.priors.slopes.shape)
         spreads = self.priors.spreads.copy()
         for which in range(2):
-            for number, part in enumerate(self.priors.parts()):
+            for number, part in enumerate(self._bends_of(self.priors)):
                 square = spreads[which, number] ** 2
                 told = np.sum(1 - np.minimum(variance[which, part] / square, 1.0))
                 squares = np.sum(self.priors.slopes[which, part] ** 2)
