@@ -30,9 +30,10 @@ class TableState:
     """A probability per row; `otherwise` is the answer for rows that are not there.
 
     `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
-    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and `spread` are each row's posterior mean
-    and standard deviation; with a learned prior the mean is the probability itself. `evidence` is
-    what the log said of each row, shared coins held, in heads and tails beyond the pseudo-counts.
+    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
+    `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
+    the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
+    and tails beyond the pseudo-counts.
     """
 
     rows: Rows

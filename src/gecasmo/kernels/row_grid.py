@@ -82,10 +82,9 @@ def row_grid(
     `first` on that have places (see `group_by_row`); `known` and what follows begin there too.
 
     A place with expected heads and tails h, t says a p + b of the row's probability p, where
-    a = h / p0 - t / (1 - p0) and b = t / (1 - p0) + 1 - h - t at the value p0 = `at[place]` at which
-    they were counted. Places with
-    `exact[place] > 0` have polynomials instead, in Bernstein form: row `exact[place] - 1` of
-    `coefficients`. Sure flips are counted, not multiplied.
+    a = h / p0 - t / (1 - p0) and b = t / (1 - p0) + 1 - h - t at the value p0 = `at[place]` where
+    they were counted. Places with `exact[place] > 0` have polynomials instead, in Bernstein form:
+    row `exact[place] - 1` of `coefficients`. Sure flips are counted, not multiplied.
     """
     n_fine = values.shape[1]
     degree = coefficients.shape[1] - 1

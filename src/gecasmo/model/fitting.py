@@ -239,8 +239,7 @@ class Builder:
         if isinstance(form, Table):
             keep = state.is_fixed
             values = known if keep is None else np.where(keep, state.probability, known)
-            state = replace(state, probability=values)
-            return _with_prior_of(form, state, others[coin.name])
+            return replace(state, probability=values)
         # Whatever the form: the closest it comes to those probabilities, if it comes closer.
         near = form.fit(coin.rows, known, 1 - known, state)
         errors = [
@@ -248,14 +247,6 @@ class Builder:
             for it in (near, state)
         ]
         return near if errors[0] <= errors[1] else state
-
-
-def _with_prior_of(form: Table, state: TableState, other: Any) -> TableState:
-    """The state that begins with the priors that another model has learned, if it has some."""
-    priors = getattr(getattr(other, "like", other), "priors", None)  # of rows in files too
-    if priors is None or form.learned_prior(state.rows.keys) is None:
-        return state
-    return replace(state, priors=priors)
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:

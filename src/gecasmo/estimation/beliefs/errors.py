@@ -146,9 +146,9 @@ class Errors:
 def answer_to_slopes(state: TableState, regression: Regression, slopes: Floats) -> Floats:
     """How far the means of rows go when the slopes of their priors move."""
     by_mean, by_strength = _along_slopes(state)
-    moved = replace(
-        regression.priors, slopes=slopes.reshape(regression.priors.slopes.shape)
-    ).sums(regression.design.typical, len(state.probability))
+    moved = replace(regression.priors, slopes=slopes.reshape(regression.priors.slopes.shape)).sums(
+        regression.design.typical, len(state.probability)
+    )
     answer: Floats = by_mean * moved[0] + by_strength * moved[1]
     return answer
 

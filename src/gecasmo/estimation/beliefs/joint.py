@@ -138,6 +138,7 @@ class Joint:
     states : where to begin
     coins : those with rows
     n_buckets, factor : which pages to look at, and how much more the whole log weighs
+    held : numbers of coins that stay as they are
     """
 
     def __init__(
@@ -147,11 +148,12 @@ class Joint:
         coins: Sequence[RowCoin],
         n_buckets: int,
         factor: float,
+        held: Sequence[int] = (),
     ) -> None:
         self.problem, self.coins = problem, list(coins)
         self.n_buckets, self.factor = n_buckets, factor
         self.states = list(states)
-        self.shared = Shared.of(problem, states, {coin.number for coin in coins})
+        self.shared = Shared.of(problem, states, {*held, *(coin.number for coin in coins)})
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
         self._secants = _Secants()

@@ -7,7 +7,7 @@ row of the log gets its posterior mean, and every number its error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Fixed, Table, TableState
-from gecasmo.forms.priors import Design
+from gecasmo.forms.priors import Design, Empirical
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -42,11 +42,15 @@ _STEPS = 3
 class Beliefs:
     """What can be learned about the rows of a problem's tables.
 
-    `typical` has, by coin, what the priors of rows depend on (see `Empirical`).
+    `typical` has, by coin, what the priors of rows depend on (see `Empirical`). Rows of the coins
+    with the numbers `alike` have one prior each.
     """
 
     def __init__(
-        self, problem: Problem, typical: Mapping[str, dict[str, pl.Series]] | None = None
+        self,
+        problem: Problem,
+        typical: Mapping[str, dict[str, pl.Series]] | None = None,
+        alike: Collection[int] = (),
     ) -> None:
         self.problem = problem
         plans = problem.expectation.encoded.plan.coins
@@ -59,6 +63,7 @@ class Beliefs:
             prior = coin.form.learned_prior(coin.rows.keys)
             if prior is not None and len(coin.rows) >= _FEWEST_ROWS:
                 own = (typical or {}).get(coin.name, {})
+                prior = Empirical(by=()) if number in alike else prior
                 self.designs[number] = Design.of(coin.rows, prior, own)
 
     @property
@@ -68,25 +73,32 @@ class Beliefs:
 
     def learn(self, best: Evaluation) -> list[Any]:
         """The states under learned priors, with shared coins that go with them."""
-        self.joint = self._joint(best)
+        self.joint = self.joined(best)
         self.joint.climb()
         return list(self.joint.states)
 
-    def _joint(self, best: Evaluation) -> Joint:
+    def joined(self, best: Evaluation, only: Collection[int] | None = None) -> Joint:
+        """Rows, priors and shared coins, about to climb; with the rows of all coins, or of some
+        while those of others are held."""
         n_buckets, factor = self.problem.expectation.sample(PAGES)
         counts = self.problem.expectation.run(self.problem.weights(best.states), n_buckets)
         coins = []
-        for number in self.row_coins(best):
+        rows = self.row_coins(best)
+        held = [] if only is None else [number for number in rows if number not in only]
+        for number in rows:
+            if number in held:
+                continue
             met = np.arange(len(best.states[number].probability))
             if n_buckets < N_BUCKETS:
                 met = np.flatnonzero(counts.tables[number].sum(axis=0) > 0)
             regression = None
             if number in self.designs:
-                design = self.designs[number]
-                priors = best.states[number].priors or design.vague()
+                design, known = self.designs[number], best.states[number].priors
+                # Learned in an earlier round of the same fit, if at all.
+                priors = design.vague() if known is None else known
                 regression = Regression(design.of_rows(met), priors)
             coins.append(RowCoin(number, met, regression))
-        return Joint(self.problem, best.states, coins, n_buckets, factor)
+        return Joint(self.problem, best.states, coins, n_buckets, factor, held)
 
     def row_coins(self, best: Evaluation) -> list[int]:
         """Coins with rows by query or document, with many rows, or with a prior that is learned;
@@ -126,7 +138,7 @@ class Beliefs:
 
         Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
         """
-        joint = self._joint(best)
+        joint = self.joined(best)
         joint.climb()
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
@@ -137,15 +149,15 @@ class Beliefs:
         if joint.n_buckets == N_BUCKETS:
             for coin in joint.coins:
                 states[coin.number] = coin.believed(self.problem, states[coin.number])
-            at = self.problem.evaluate(self._finished(joint, states))
+            at = self.problem.evaluate(self.finished(joint, states))
         else:
             everywhere = Everywhere(self.problem, joint, regressions)
-            at = everywhere.evaluated(best, self._finished(joint, states))
+            at = everywhere.evaluated(best, self.finished(joint, states))
         covariance = joint.errors_of_all()
         errors = Errors(self.problem, joint.shared, regressions, covariance)
         return errors.widened(at, joint.held, joint.factor, rows)
 
-    def _finished(self, joint: Joint, states: list[Any]) -> list[Any]:
+    def finished(self, joint: Joint, states: list[Any]) -> list[Any]:
         """The states with all that learned priors leave behind for rows yet to come."""
         sizes = [coin.size for coin in joint.coins]
         starts = np.cumsum([joint.shared.size, *sizes])

@@ -81,9 +81,7 @@ def believe_rows(
             coin = coins[number]
             heads, tails = counts.heads(number), counts.tails(number)
             states[number] = coin.form.fit(coin.rows, heads, tails, states[number])
-            weights[number] = np.stack(
-                [1 - states[number].probability, states[number].probability]
-            )
+            weights[number] = np.stack([1 - states[number].probability, states[number].probability])
     asked = asked_of(weights, states)
     beliefs = Believing(asked)
     shared = look_through(expectation, weights, asked, beliefs.take)
@@ -149,4 +147,3 @@ def _take_slots(regression: Regression, number: int, task: Any) -> None:
         effects.append(effect)
     regression.held = frozenset(held)
     regression.priors = replace(regression.priors, effects=tuple(effects))
-
