@@ -32,6 +32,7 @@ _ROWS_IN_PIECE = 25
 FEWEST_LEVELS = 6
 # Strengths, as logarithms of flips.
 WEAKEST, STRONGEST = np.log(0.05), np.log(1e4)
+_OF_DOCUMENT = " of document"
 # Three values with the mean, the variance and the kurtosis of a normal distribution.
 NODES = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
 NODE_WEIGHTS = np.array([1.0, 4.0, 1.0]) / 6.0
@@ -216,7 +217,8 @@ class Priors:
     smooths : functions of typical values
     slopes : of the logits of means and of the logarithms of strengths, `[which, slope]`: a level,
         then the ramps of each smooth function
-    spreads : how far these functions' slopes stray, `[which, function]`
+    spreads : how far these functions' bends stray, `[which, function]`
+    steepness : how far their lines do, likewise
     effects : of key columns and other columns that are no numbers
     unseen : what stands for rows that were never shown
     information : how sure the slopes are (minus second derivatives), for updates
@@ -225,6 +227,7 @@ class Priors:
     smooths: tuple[Smooth, ...]
     slopes: Floats
     spreads: Floats
+    steepness: Floats
     effects: tuple[Effect, ...] = ()
     unseen: Unseen | None = None
     information: Floats | None = None
@@ -235,7 +238,8 @@ class Priors:
         slopes = np.zeros((2, 1 + sum(smooth.size for smooth in smooths)))
         slopes[0, 0], slopes[1, 0] = -0.7, np.log(3.0)
         spreads = np.tile([[0.5], [0.3]], (1, len(smooths)))
-        return cls(tuple(smooths), slopes, spreads, tuple(effects))
+        steepness = np.tile([[2.0], [0.5]], (1, len(smooths)))
+        return cls(tuple(smooths), slopes, spreads, steepness, tuple(effects))
 
     @property
     def mean(self) -> float:
@@ -348,6 +352,11 @@ class Design:
             found = levels_of(name, values)
             if (np.bincount(found.index) > 1).sum() >= FEWEST_LEVELS:
                 levels.append(found)
+        for level in levels:
+            for name, values in level_means(level, numbers).items():
+                numbers[name] = values
+                smooth = Smooth.of(name, values)
+                smooths += [smooth] if smooth is not None else []
         for smooth in list(smooths):
             # A place on few pages says less than the same place on many.
             if smooth.name == "rank" and EXPOSURE in numbers:
@@ -394,6 +403,20 @@ class Design:
         known = self.rows.frame.select("query").with_columns(pl.Series("*pages*", self.pages))
         known = known.unique("query", maintain_order=True)
         return Unseen(slopes, variance, known["query"], known["*pages*"].to_numpy())
+
+
+def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Floats]:
+    """What is typical of all rows of a document, for each of its rows: where it is shown in other
+    queries says something, too, and where documents are the same in all queries it says it all."""
+    if level.name != "doc":
+        return {}
+    found = {}
+    n_rows = np.bincount(level.index)
+    for name, values in typical.items():
+        x = _scaled(name, values)
+        means = (np.bincount(level.index, x) / np.maximum(n_rows, 1))[level.index]
+        found[f"{name}{_OF_DOCUMENT}"] = means
+    return found
 
 
 def levels_of(name: str, values: pl.Series) -> Levels:

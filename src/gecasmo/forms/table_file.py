@@ -145,6 +145,7 @@ def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFr
         ],
         "slopes": priors.slopes.tolist(),
         "spreads": priors.spreads.tolist(),
+        "steepness": priors.steepness.tolist(),
         "effects": [{"name": one.name, "spread": one.spread} for one in priors.effects],
         "information": None if priors.information is None else priors.information.tolist(),
     }
@@ -189,6 +190,7 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
         smooths,
         np.array(data["slopes"], float),
         np.array(data["spreads"], float).reshape(2, n_smooths),
+        np.array(data["steepness"], float).reshape(2, n_smooths),
         tuple(effects),
         unseen,
         None if told is None else np.array(told, float),

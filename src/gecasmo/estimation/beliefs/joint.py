@@ -156,12 +156,13 @@ class Joint:
         self.shared = Shared.of(problem, states, {*held, *(coin.number for coin in coins)})
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
-        self._secants = _Secants()
+        self._secants, self._reach = _Secants(), _FARTHEST
         self._set_priors()
 
     def climb(self) -> None:
         """Newton's method; without learned priors nothing moves and only errors are found."""
         learns = any(coin.regression is not None for coin in self.coins)
+        kept = self._kept()
         curvature, promised, restless = None, np.inf, np.inf
         for number in range(MOST_ROUNDS):
             counts = self.sweep()
@@ -170,11 +171,31 @@ class Joint:
             step, promised = self._solved(counts, curvature)
             if not learns:
                 break
+            if not np.isfinite(promised):
+                # Too far: back to where everything made sense, and on with smaller steps.
+                self._restore(kept)
+                self._reach *= 0.25
+                promised = np.inf
+                continue
             if number > 1 and promised < _SETTLED and restless < _RESTLESS:
                 break
+            kept = self._kept()
             restless = self._move(step)
         self.promised, self.n_rounds = promised, number + 1
         self.sweep()
+
+    def _kept(self) -> tuple[list[FormState], list[Any]]:
+        priors = [coin.regression and coin.regression.priors for coin in self.coins]
+        return list(self.states), priors
+
+    def _restore(self, kept: tuple[list[FormState], list[Any]]) -> None:
+        self.states = list(kept[0])
+        for coin, priors in zip(self.coins, kept[1], strict=True):
+            if coin.regression is not None:
+                coin.regression.priors = priors
+                coin.regression.says[:] = 0.0
+        self._secants = _Secants()
+        self._set_priors()
 
     def sweep(self) -> Counts:
         """Look at all pages: what is known of rows, and counts of shared coins without them."""
@@ -307,12 +328,14 @@ class Joint:
                 information -= (both / level.precision) @ both.T
                 score -= both @ (level.score / level.precision)
         self.held = np.diag(curvature.held).copy()
+        if not (np.isfinite(score).all() and np.isfinite(information).all()):
+            return np.zeros(total), np.nan
         covariance = _inverse((information + information.T) / 2)
         step = self._secants.applied(covariance, score, score - pull, hold)
         promised = float(score @ step)
         length = np.abs(step).max(initial=0.0)
-        if length > _FARTHEST:
-            step = step * (_FARTHEST / length)
+        if length > self._reach:
+            step = step * (self._reach / length)
         self.covariance, self.information = covariance, information
         # Far away the curvature of yesterday says nothing of that of today.
         self._secants.went(step, score - pull, promised < _NEAR)

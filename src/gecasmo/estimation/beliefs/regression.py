@@ -37,7 +37,7 @@ Integers = NDArray[np.int64]
 _USUAL, _UNSURE = np.log(3.0), 2.0
 _FARTHEST = 9.0  # the logit of a mean
 # How far functions may rise or fall over all rows: of means, and of strengths.
-_STEEP = (4.0, 1.0)
+_STEEPEST = np.array([[4.0], [1.0]])
 # Effects that stray by less, in logits, are none.
 _NOTHING, _LITTLE = 0.03, 0.15
 _WIDEST = 4.0
@@ -277,9 +277,14 @@ class Regression:
         pull[0, 0], hold[0, 0] = 1 - 2 * m, 2 * m * (1 - m)
         pull[1, 0], hold[1, 0] = -(slopes[1, 0] - _USUAL) / _UNSURE**2, 1 / _UNSURE**2
         for which in range(2):
-            for part, spread in zip(self.priors.parts(), self.priors.spreads[which], strict=True):
+            for part, spread, steep in zip(
+                self.priors.parts(),
+                self.priors.spreads[which],
+                self.priors.steepness[which],
+                strict=True,
+            ):
                 hold[which, part] = spread**-2
-                hold[which, part.start] = _STEEP[which] ** -2
+                hold[which, part.start] = steep**-2
                 pull[which, part] = -slopes[which, part] * hold[which, part]
         return pull.ravel(), np.diag(hold.ravel())
 
@@ -345,21 +350,24 @@ class Regression:
             )
         self.look(evidence, counted, with_basis=False)
 
-    @staticmethod
-    def _bends_of(priors: Priors) -> list[slice]:
-        """The slopes of functions without those of their straight lines."""
-        return [slice(part.start + 1, part.stop) for part in priors.parts()]
-
     def spread_out(self, variance: Floats) -> None:
         """Learn how far the slopes of functions stray, given how sure they are."""
         if self.past is not None:
             return
-        variance = variance.reshape(self.priors.slopes.shape)
-        spreads = self.priors.spreads.copy()
-        for which in range(2):
-            for number, part in enumerate(self._bends_of(self.priors)):
+        slopes = self.priors.slopes
+        variance = variance.reshape(slopes.shape)
+        spreads, steepness = self.priors.spreads.copy(), self.priors.steepness.copy()
+        for number, part in enumerate(self.priors.parts()):
+            line, bends = part.start, slice(part.start + 1, part.stop)
+            for which in range(2):
                 square = spreads[which, number] ** 2
-                told = np.sum(1 - np.minimum(variance[which, part] / square, 1.0))
-                squares = np.sum(self.priors.slopes[which, part] ** 2)
-                spreads[which, number] = np.sqrt((squares + 0.01) / (told + 0.5))
-        self.priors = replace(self.priors, spreads=np.clip(spreads, 0.02, 3.0))
+                told = np.sum(1 - np.minimum(variance[which, bends] / square, 1.0))
+                squares = np.sum(slopes[which, bends] ** 2)
+                spreads[which, number] = np.sqrt((squares + 0.001) / (told + 0.5))
+            unsure = np.minimum(variance[:, line], steepness[:, number] ** 2)
+            steepness[:, number] = np.sqrt(slopes[:, line] ** 2 + unsure)
+        self.priors = replace(
+            self.priors,
+            spreads=np.clip(spreads, 0.02, 3.0),
+            steepness=np.clip(steepness, 0.03, _STEEPEST),
+        )

@@ -21,7 +21,7 @@ from gecasmo.estimation.beliefs.sweeps import look_through
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.part import Part
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Design, Effect, Priors, levels_of
+from gecasmo.forms.priors import Design, Effect, Priors, level_means, levels_of
 from gecasmo.hashing import hash_values
 
 Floats = NDArray[np.float64]
@@ -45,6 +45,8 @@ def regression_of(part: Part, number: int, priors: Priors) -> Regression:
         variance = np.full(n, effect.spread**2)
         effects.append(Effect(effect.name, level.values, np.zeros(n), variance, effect.spread))
     typical = dict(part.typical.get(number, {}))
+    for level in levels:
+        typical |= level_means(level, typical)
     design = Design(rows, typical, priors.smooths, tuple(levels), None)
     return Regression(design, replace(priors, effects=tuple(effects), unseen=None))
 
