@@ -30,6 +30,7 @@ _MOST_PIECES = 8
 _ROWS_IN_PIECE = 25
 # Fewer levels with several rows say nothing of how far levels stray.
 FEWEST_LEVELS = 6
+FARTHEST = 9.0  # the logit of a mean
 # Strengths, as logarithms of flips.
 WEAKEST, STRONGEST = np.log(0.05), np.log(1e4)
 _OF_DOCUMENT = " of document"
@@ -251,6 +252,14 @@ class Priors:
         """How many flips the prior of a middling row is worth, effects being known."""
         return float(np.exp(self.slopes[1, 0]))
 
+    def for_levels(self, levels: Sequence[Levels]) -> Priors:
+        """The same priors with the effects of just these values, by column."""
+        effects = []
+        for effect, level in zip(self.effects, levels, strict=True):
+            mean, variance, _ = effect.of(level.values)
+            effects.append(Effect(effect.name, level.values, mean, variance, effect.spread))
+        return replace(self, effects=tuple(effects))
+
     def parts(self) -> list[slice]:
         """Which slopes belong to which function."""
         ends = np.cumsum([1, *(smooth.size for smooth in self.smooths)])
@@ -264,6 +273,7 @@ class Priors:
     def linear(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """Logits of means and logarithms of strengths without effects, `[which, row]`."""
         found = self.sums(typical, n_rows)
+        found[0] = np.clip(found[0], -FARTHEST, FARTHEST)
         found[1] = np.clip(found[1], WEAKEST, STRONGEST)
         return found
 
@@ -309,7 +319,7 @@ def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floa
     if not np.any(variance > 0):
         mean = 1 / (1 + np.exp(-logit))
         return np.stack([strength * mean, strength * (1 - mean)])
-    at = logit + NODES[:, None] * np.sqrt(variance)
+    at = np.clip(logit + NODES[:, None] * np.sqrt(variance), -FARTHEST, FARTHEST)
     means = 1 / (1 + np.exp(-at))
     mean = NODE_WEIGHTS @ means
     inside = NODE_WEIGHTS @ (means * (1 - means)) / (strength + 1)
@@ -325,6 +335,11 @@ class Levels:
     name: str
     values: pl.Series
     index: Integers
+
+    def of_rows(self, rows: Integers) -> Levels:
+        """The same for some of the rows, with the values that they have."""
+        present, index = np.unique(self.index[rows], return_inverse=True)
+        return Levels(self.name, self.values.gather(pl.Series(present)), index)
 
 
 @dataclass(frozen=True)
@@ -373,7 +388,7 @@ class Design:
             self,
             rows=Rows(self.rows.keys, columns, len(rows)),
             typical={name: values[rows] for name, values in self.typical.items()},
-            levels=tuple(replace(level, index=level.index[rows]) for level in self.levels),
+            levels=tuple(level.of_rows(rows) for level in self.levels),
             pages=None if self.pages is None else self.pages[rows],
         )
 

@@ -31,7 +31,7 @@ from gecasmo.estimation import (
     Record,
     Solution,
 )
-from gecasmo.forms import Table, TableState
+from gecasmo.forms import Table
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog

@@ -15,7 +15,7 @@ from gecasmo.encoding.averages import PAGES
 from gecasmo.estimation import Coin, Method, Problem
 from gecasmo.estimation.parts.joining import NotJoinableError
 from gecasmo.estimation.parts.part import Part
-from gecasmo.estimation.parts.problem import PartedProblem, Prior
+from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.estimation.parts.running import Parts
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import Blueprint

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import Moments, narrow_moments_of
@@ -39,6 +40,7 @@ _SETTLED = 0.05
 # Nor is there while the spreads of effects still change by this share.
 _RESTLESS = 0.05
 _NEAR = 15.0  # a promise
+_CAREFUL = 0.02
 # Steps whose change of the score is remembered.
 _REMEMBERED = 5
 _FARTHEST = 0.8  # a step, in logits
@@ -161,6 +163,11 @@ class Joint:
 
     def climb(self) -> None:
         """Newton's method; without learned priors nothing moves and only errors are found."""
+        # Small matrices, many times: threads would spend their time waiting for each other.
+        with threadpool_limits(1, "blas"):
+            self._climb()
+
+    def _climb(self) -> None:
         learns = any(coin.regression is not None for coin in self.coins)
         kept = self._kept()
         curvature, promised, restless = None, np.inf, np.inf
@@ -168,7 +175,13 @@ class Joint:
             counts = self.sweep()
             if curvature is None or promised > 1.0 or number % 4 == 0:
                 curvature = self._curvature()
+            before = promised
             step, promised = self._solved(counts, curvature)
+            if promised > 2 * before:
+                # What was promised was not kept: shorter steps, until they are.
+                self._reach *= 0.5
+            else:
+                self._reach = min(1.4 * self._reach, _FARTHEST)
             if not learns:
                 break
             if not np.isfinite(promised):
@@ -331,7 +344,9 @@ class Joint:
         if not (np.isfinite(score).all() and np.isfinite(information).all()):
             return np.zeros(total), np.nan
         covariance = _inverse((information + information.T) / 2)
-        step = self._secants.applied(covariance, score, score - pull, hold)
+        # Flat directions are gone along with care.
+        careful = _inverse((information + information.T) / 2, _CAREFUL)
+        step = self._secants.applied(careful, score, score - pull, hold)
         promised = float(score @ step)
         length = np.abs(step).max(initial=0.0)
         if length > self._reach:
@@ -414,7 +429,7 @@ class _Secants:
         self.last = (step, score) if is_near else None
 
 
-def _inverse(information: Floats) -> Floats:
+def _inverse(information: Floats, flattest: float = 1e-4) -> Floats:
     """The inverse; directions in which the objective is not concave count with their size, and
     what has no information at all has no part in anything, and variance 0."""
     active = np.abs(np.diag(information)) > 1e-8
@@ -424,7 +439,7 @@ def _inverse(information: Floats) -> Floats:
     chosen = information[np.ix_(active, active)]
     scale = np.sqrt(np.abs(np.diag(chosen)))
     values, vectors = np.linalg.eigh(chosen / scale[:, None] / scale)
-    widths = 1 / np.maximum(np.abs(values), 1e-4)
+    widths = 1 / np.maximum(np.abs(values), flattest)
     inverse = (vectors * widths) @ vectors.T / scale[:, None] / scale
     covariance[np.ix_(active, active)] = inverse
     return covariance

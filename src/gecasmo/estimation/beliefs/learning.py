@@ -96,7 +96,8 @@ class Beliefs:
                 design, known = self.designs[number], best.states[number].priors
                 # Learned in an earlier round of the same fit, if at all.
                 priors = design.vague() if known is None else known
-                regression = Regression(design.of_rows(met), priors)
+                chosen = design if len(met) == len(design.rows) else design.of_rows(met)
+                regression = Regression(chosen, priors.for_levels(chosen.levels))
             coins.append(RowCoin(number, met, regression))
         return Joint(self.problem, best.states, coins, n_buckets, factor, held)
 
@@ -143,7 +144,9 @@ class Beliefs:
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
         regressions = {
-            number: Regression(self.designs[number], regression.priors)
+            number: Regression(
+                self.designs[number], regression.priors.for_levels(self.designs[number].levels)
+            )
             for number, regression in joint.regressions().items()
         }
         if joint.n_buckets == N_BUCKETS:
@@ -169,7 +172,7 @@ class Beliefs:
             information = np.linalg.pinv(joint.covariance[own, own], hermitian=True)
             design = self.designs[coin.number]
             priors = replace(
-                coin.regression.priors,
+                coin.regression.priors.for_levels(design.levels),
                 unseen=design.unseen(coin.regression.priors),
                 information=information,
             )

@@ -19,6 +19,7 @@ from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import narrow_moments_of
 from gecasmo.forms.past import RowPast
 from gecasmo.forms.priors import (
+    FARTHEST,
     NODE_WEIGHTS,
     NODES,
     STRONGEST,
@@ -35,7 +36,6 @@ Integers = NDArray[np.int64]
 # What the strength of a middling row is before any row is seen: its logarithm, and how sure that
 # is. Rows that were flipped once each cannot tell a strength at all.
 _USUAL, _UNSURE = np.log(3.0), 2.0
-_FARTHEST = 9.0  # the logit of a mean
 # How far functions may rise or fall over all rows: of means, and of strengths.
 _STEEPEST = np.array([[4.0], [1.0]])
 # Effects that stray by less, in logits, are none.
@@ -44,7 +44,7 @@ _WIDEST = 4.0
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
 # Rounds in which effects follow what was seen of all rows.
-_FOLLOWED = 3
+_FOLLOWED = 2
 
 
 class Bends(NamedTuple):
@@ -70,7 +70,7 @@ def bends(
     `likelihood` is that of rows on points, or `[heads or tails, row]`, if rows were flipped for all
     to see.
     """
-    s, m = np.exp(log_strength), 1 / (1 + np.exp(-logit))
+    s, m = np.exp(log_strength), 1 / (1 + np.exp(-np.clip(logit, -FARTHEST, FARTHEST)))
     prior = np.stack([s * m, s * (1 - m)])
     used = prior if past is None else past.under(prior)
     before = _of_beta(used)
@@ -216,12 +216,12 @@ class Regression:
         for effect, level in zip(effects, self.design.levels, strict=True):
             index = level.index[self.rows]
             if effect.spread > 0:
-                linear[0] += effect.mean[index]
+                linear[0] = np.clip(linear[0] + effect.mean[index], -FARTHEST, FARTHEST)
                 variance += effect.variance[index]
         past = None if self.past is None else self.past.rows.at(self.rows)
         total = np.stack(bends(likelihood, self.rows, linear[0], linear[1], past))
         unsure = np.flatnonzero(variance > _SURE)
-        if len(unsure):
+        if with_basis and len(unsure):
             total[:, unsure] *= NODE_WEIGHTS[1]
             for node, weight in ((NODES[0], NODE_WEIGHTS[0]), (NODES[2], NODE_WEIGHTS[2])):
                 at = linear[0, unsure] + node * np.sqrt(variance[unsure])
@@ -291,7 +291,7 @@ class Regression:
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
         """Move slopes by a step, and effects along with them and with the shared numbers."""
         slopes = self.priors.slopes + step.reshape(self.priors.slopes.shape)
-        slopes[0, 0] = np.clip(slopes[0, 0], -_FARTHEST, _FARTHEST)
+        slopes[0, 0] = np.clip(slopes[0, 0], -FARTHEST, FARTHEST)
         slopes[1, 0] = np.clip(slopes[1, 0], WEAKEST, STRONGEST)
         self.restless = 0.0
         # The last to be eliminated is the first to be known.
