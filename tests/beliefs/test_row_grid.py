@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_examples import places, said
 
 from gecasmo.estimation.beliefs import likelihood as likelihood_module
 from gecasmo.estimation.beliefs import moments as moments_module
@@ -21,32 +22,6 @@ from gecasmo.estimation.beliefs.moments import Moments, row_moments_of
 from gecasmo.kernels.row_grid import find_repeats
 from gecasmo.testing import plain_python
 from strategies.checks import many
-
-
-def places(seed: int, n_places: int, n_rows: int, degree: int) -> tuple[Places, Asked]:
-    """Sure flips, hidden ones and polynomials at random, on rows in any order."""
-    rng = np.random.default_rng(seed)
-    heads = rng.random(n_places) ** 2
-    tails = (1 - heads) * rng.random(n_places)
-    kind = rng.choice(["head", "tail", "nothing", "line"], n_places)
-    heads[kind != "line"], tails[kind != "line"] = 0.0, 0.0
-    heads[kind == "head"] = tails[kind == "tail"] = 1.0
-    exact = np.zeros(n_places, np.int32)
-    coefficients = np.zeros((1, 1))
-    if degree:
-        chosen = np.flatnonzero(rng.random(n_places) < 0.2)
-        exact[chosen] = 1 + np.arange(len(chosen))
-        exact[rng.random(n_places) < 0.1] = -1
-        heads[exact != 0] = tails[exact != 0] = 0.0
-        coefficients = rng.random((len(chosen) + 1, degree + 1)) + 0.01
-    found = Places(
-        rng.integers(0, n_rows, n_places).astype(np.uint32),
-        *(heads, tails, 0.02 + 0.96 * rng.random(n_places)),
-        rng.choice([0.0, 1.0, 1.0, 1.0, 2.5, 40.0], n_places),
-        *(exact, coefficients),
-    )
-    prior = rng.gamma(1.0, 2.0, (2, n_rows)) + 0.02
-    return found, Asked(0, rng.random(n_rows), prior, rng.random(n_rows) < 0.9)
 
 
 def answers(found: Places, asked: Asked, is_few: bool) -> tuple[RowLikelihood, Moments]:
@@ -107,15 +82,7 @@ def test_values_are_what_places_say(is_few: bool) -> None:
         p = 1 / (1 + np.exp(-x))
         total = np.zeros(32)
         for place in np.flatnonzero(found.rows == row):
-            h, t, m = found.heads[place], found.tails[place], found.weight[place]
-            p0 = found.at[place]
-            value = h * p / p0 + t * (1 - p) / (1 - p0) + 1 - h - t
-            if h in (0.0, 1.0) and t in (0.0, 1.0):  # a sure flip, or none
-                value = p**h * (1 - p) ** t
-            if found.exact[place] > 0:
-                c = found.coefficients[found.exact[place] - 1]
-                value = sum(c[i] * p**i * (1 - p) ** (2 - i) for i in range(3))
-            total += m * np.log(value)
+            total += found.weight[place] * np.log(said(found, place, p))
         np.testing.assert_allclose(likelihood.values[row], total - total.max(), atol=1e-9)
 
 
