@@ -238,7 +238,7 @@ class Priors:
         """Where learning begins: about Beta(1, 2), whatever tells rows apart."""
         slopes = np.zeros((2, 1 + sum(smooth.size for smooth in smooths)))
         slopes[0, 0], slopes[1, 0] = -0.7, np.log(3.0)
-        spreads = np.tile([[0.5], [0.3]], (1, len(smooths)))
+        spreads = np.tile([[0.5], [0.05]], (1, len(smooths)))  # strengths hardly bend
         steepness = np.tile([[2.0], [0.5]], (1, len(smooths)))
         return cls(tuple(smooths), slopes, spreads, steepness, tuple(effects))
 

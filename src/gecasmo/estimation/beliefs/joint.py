@@ -169,7 +169,8 @@ class Joint:
 
     def _climb(self) -> None:
         learns = any(coin.regression is not None for coin in self.coins)
-        kept = self._kept()
+        kept = nearest = self._kept()
+        least = np.inf
         curvature, promised, restless = None, np.inf, np.inf
         for number in range(MOST_ROUNDS):
             counts = self.sweep()
@@ -193,8 +194,11 @@ class Joint:
             if number > 1 and promised < _SETTLED and restless < _RESTLESS:
                 break
             kept = self._kept()
+            if promised < least:
+                least, nearest = promised, kept
             restless = self._move(step)
-        self.promised, self.n_rounds = promised, number + 1
+        if learns and promised > 4 * max(least, _SETTLED):
+            self._restore(nearest)  # it went astray in the end
         self.sweep()
 
     def _kept(self) -> tuple[list[FormState], list[Any]]:
@@ -329,13 +333,14 @@ class Joint:
             cross = -change.T @ along
             information[:n, own], information[own, :n] = cross, cross.T
             # Effects of levels follow: their part of the system is diagonal.
-            self.levels[coin.number] = []
+            self.levels[coin.number] = slopes.levels
+            before: list[Level] = []
             for level in slopes.levels:
                 place = np.searchsorted(coin.met, row)
                 level.shared = level.sums(place, -change.T * along[:, 0])
-                for other in self.levels[coin.number]:
+                for other in before:
                     level = level.without(other, coin.regression.rows, coin.regression.told)
-                self.levels[coin.number].append(level)
+                before.append(level)
                 both = np.zeros((total, len(level.score)))
                 both[:n], both[own] = level.shared, level.slopes
                 information -= (both / level.precision) @ both.T

@@ -9,6 +9,7 @@ speak twice, so its prior has the effects as all other rows tell them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -43,6 +44,8 @@ _NOTHING, _LITTLE = 0.03, 0.15
 _WIDEST = 4.0
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
+# Columns take so many turns until their effects agree.
+_TURNS = 4
 # Rounds in which effects follow what was seen of all rows.
 _FOLLOWED = 2
 
@@ -196,7 +199,9 @@ class Regression:
                 continue
             precision = 1 / effect.variance[level.index]
             others = np.maximum(precision - self.says[1], effect.spread**-2)
-            linear[0] += effect.mean[level.index] - self.says[0] / others
+            mean = effect.mean[level.index] - self.says[0] / others
+            # As long as nothing has settled, a row may say far too much.
+            linear[0] += np.clip(mean, -2.5 * effect.spread, 2.5 * effect.spread)
             variance += 1 / others
         found = pseudo_counts(linear[0], variance, linear[1])
         return found if self.past is None else self.past.rows.under(found)
@@ -294,21 +299,28 @@ class Regression:
         slopes[0, 0] = np.clip(slopes[0, 0], -FARTHEST, FARTHEST)
         slopes[1, 0] = np.clip(slopes[1, 0], WEAKEST, STRONGEST)
         self.restless = 0.0
-        # The last to be eliminated is the first to be known.
-        systems, moves = list(levels), []
-        while systems:
-            system = systems.pop()
-            left = system.score - system.slopes.T @ step - system.shared.T @ shared
-            for index, move in moves:
-                gone = (self.says[1] * move[index])[self.rows]
-                left -= system.sums(self.rows, gone[None])[0]
-            moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
+        moves = self._followed(shared, step, levels)
         effects = []
         for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
             if self._moves(effect):
-                effect = self._effect(effect, level.index[self.rows], moves.pop()[1])
+                effect = self._effect(effect, level.index[self.rows], next(moves))
             effects.append(effect)
         self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
+
+    def _followed(self, shared: Floats, step: Floats, levels: list[Level]) -> Iterator[Floats]:
+        """How far effects go along: one column after the other, each in view of all others."""
+        moves = [np.zeros(len(level.score)) for level in levels]
+        left = [level.score - level.slopes.T @ step - level.shared.T @ shared for level in levels]
+        says = self.told
+        gone = np.zeros(len(self.rows))  # how far rows have moved
+        for _ in range(_TURNS if len(levels) > 1 else 1):
+            for number, level in enumerate(levels):
+                index = level.index[self.rows]
+                others = gone - moves[number][index]
+                score = left[number] - level.sums(self.rows, (says * others)[None])[0]
+                moves[number] = np.clip(score / level.precision, -1.0, 1.0)
+                gone = others + moves[number][index]
+        return iter(moves)
 
     def _effect(self, effect: Effect, own: Integers, move: Floats) -> Effect:
         n, spread = len(effect.mean), effect.spread
@@ -335,12 +347,7 @@ class Regression:
         spreads = [effect.spread for effect in self.priors.effects]
         for _ in range(_FOLLOWED if any(map(self._moves, self.priors.effects)) else 0):
             self.look(evidence, counted, with_basis=False)
-            levels: list[Level] = []
-            for level in self._levels():
-                for other in levels:
-                    level = level.without(other, self.rows, self.told)
-                levels.append(level)
-            self.moved(np.zeros(0), np.zeros(self.size), levels)
+            self.moved(np.zeros(0), np.zeros(self.size), self._levels())
             self.priors = replace(
                 self.priors,
                 effects=tuple(
@@ -359,11 +366,10 @@ class Regression:
         spreads, steepness = self.priors.spreads.copy(), self.priors.steepness.copy()
         for number, part in enumerate(self.priors.parts()):
             line, bends = part.start, slice(part.start + 1, part.stop)
-            for which in range(2):
-                square = spreads[which, number] ** 2
-                told = np.sum(1 - np.minimum(variance[which, bends] / square, 1.0))
-                squares = np.sum(slopes[which, bends] ** 2)
-                spreads[which, number] = np.sqrt((squares + 0.001) / (told + 0.5))
+            square = spreads[0, number] ** 2
+            told = np.sum(1 - np.minimum(variance[0, bends] / square, 1.0))
+            squares = np.sum(slopes[0, bends] ** 2)
+            spreads[0, number] = np.sqrt((squares + 0.001) / (told + 0.5))
             unsure = np.minimum(variance[:, line], steepness[:, number] ** 2)
             steepness[:, number] = np.sqrt(slopes[:, line] ** 2 + unsure)
         self.priors = replace(
