@@ -365,7 +365,8 @@ class Design:
                 smooths += [smooth] if smooth is not None else []
                 continue
             found = levels_of(name, values)
-            if (np.bincount(found.index) > 1).sum() >= FEWEST_LEVELS:
+            fewest = FEWEST_LEVELS if prior.by is None else 2
+            if (np.bincount(found.index) > 1).sum() >= fewest:
                 levels.append(found)
         for level in levels:
             for name, values in level_means(level, numbers).items():

@@ -377,9 +377,15 @@ def means_elsewhere(
         for k in range(n_points):
             power[k] -= best
         exp_of(n_points, power, share, scratch)
-        total = 0.0
-        mean = 0.0
-        square = 0.0
+        # Beyond the widest logits p is 0 or 1, as far as means are concerned (see `row_moments`).
+        end = n_points - 1
+        below = share[0] / (a * step[r]) if low[r] <= 0.01 - WIDEST else 0.0
+        beyond = share[end] / (b * step[r]) if x[end] >= WIDEST - 0.01 else 0.0
+        share[0] *= 0.5
+        share[end] *= 0.5
+        total = below + beyond
+        mean = beyond
+        square = beyond
         for k in range(n_points):
             total += share[k]
             mean += share[k] * p[k]
@@ -399,6 +405,8 @@ def means_elsewhere(
             twice = 0.0
             if exact[place] > 0:
                 c = exact[place] - 1
+                at_0 = max(coefficients[c, 0], 1e-300)
+                at_1 = max(coefficients[c, degree], 1e-300)
                 for k in range(n_points):
                     q = 1.0
                     y = 0.0
@@ -419,11 +427,17 @@ def means_elsewhere(
                 if t >= 1.0 - 1e-12:
                     slope = -1.0
                     level = 1.0
+                # At the very end a line may be nothing: then it says what it says at the last point.
+                at_0 = max(slope * p[0] + level, 1e-30)
+                at_1 = max(slope * p[end] + level, 1e-30)
                 for k in range(n_points):
                     y = slope * p[k] + level
                     y = share[k] / (y if y > 1e-30 else 1e-30)
                     total += y
                     above += y * p[k]
                     twice += y * p[k] * p[k]
+            total += below / at_0 + beyond / at_1
+            above += beyond / at_1
+            twice += beyond / at_1
             out[0, place] = above / total
             out[1, place] = twice / total

@@ -21,6 +21,7 @@ from gecasmo.estimation.beliefs.moments import narrow_moments_of
 from gecasmo.forms.past import RowPast
 from gecasmo.forms.priors import (
     FARTHEST,
+    FEWEST_LEVELS,
     NODE_WEIGHTS,
     NODES,
     STRONGEST,
@@ -41,7 +42,7 @@ _USUAL, _UNSURE = np.log(3.0), 2.0
 _STEEPEST = np.array([[4.0], [1.0]])
 # Effects that stray by less, in logits, are none.
 _NOTHING, _LITTLE = 0.03, 0.15
-_WIDEST = 4.0
+_WIDEST, _FREE = 4.0, 1.5
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
 # Columns take so many turns until their effects agree.
@@ -328,6 +329,8 @@ class Regression:
         mean, variance = effect.mean + move, 1 / precision
         # A level with one row cannot be told from that row.
         several = np.bincount(own, minlength=n) > 1
+        if several.sum() < FEWEST_LEVELS:  # too few to tell how far they stray: freely
+            return replace(effect, mean=mean, variance=variance).with_spread(_FREE)
         told = float((1 - variance[several] / spread**2).sum())
         squares = float((mean[several] ** 2).sum())
         ratio = (squares + 1e-9) / max(told * spread**2, 1e-9)
