@@ -184,7 +184,7 @@ def test_rows_that_no_page_ties_together(
 
 def test_rows_at_their_means_would_be_something_else() -> None:
     """So that the test above can fail."""
-    pages: list[Page] = [(["a", "b"], [0, 1], 1.0), (["b", "a"], [1, 1], 1.0)]
+    pages: list[Page] = [(["a", "b"], [0, 0], 1.0), (["b", "a"], [1, 0], 1.0)]
     found, exact = of_second_rank(pages, prior_of(0.3, 5.0))
     model = PBM.with_values(attraction=0.3, examination={1: 1.0, 2: 0.5})
     with plain_python():
