@@ -427,7 +427,7 @@ def means_elsewhere(
                 if t >= 1.0 - 1e-12:
                     slope = -1.0
                     level = 1.0
-                # At the very end a line may be nothing: then it says what it says at the last point.
+                # A line may be nothing at the very end: then it says what the last point does.
                 at_0 = max(slope * p[0] + level, 1e-30)
                 at_1 = max(slope * p[end] + level, 1e-30)
                 for k in range(n_points):
