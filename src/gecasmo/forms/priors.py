@@ -33,6 +33,7 @@ FEWEST_LEVELS = 6
 FARTHEST = 9.0  # the logit of a mean
 # Strengths, as logarithms of flips.
 WEAKEST, STRONGEST = np.log(0.05), np.log(1e4)
+_ENOUGH = 20_000  # rows
 _OF_DOCUMENT = " of document"
 # Three values with the mean, the variance and the kurtosis of a normal distribution.
 NODES = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
@@ -404,11 +405,15 @@ class Design:
 
     def unseen(self, priors: Priors) -> Unseen:
         """What stands for rows that were never shown, from those that were."""
-        linear = priors.linear(self.typical, len(self.rows))
-        blocks = [np.ones((len(self.rows), 1))]
+        # What many rows say, some of them say as well.
+        some = slice(None, None, max(1, len(self.rows) // _ENOUGH))
+        typical = {name: values[some] for name, values in self.typical.items()}
+        n_rows = len(range(*some.indices(len(self.rows))))
+        linear = priors.linear(typical, n_rows)
+        blocks = [np.ones((n_rows, 1))]
         for smooth in self.smooths:
             if smooth.name == EXPOSURE and not smooth.times:
-                blocks.append(smooth.basis(self.typical))
+                blocks.append(smooth.basis(typical))
         basis = np.hstack(blocks)
         slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T
         variance = float(np.var(linear[0] - basis @ slopes[0]))

@@ -250,8 +250,9 @@ class Builder:
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
-    """What tells groups of rows with different priors apart, by coin."""
-    found = {}
+    """What the learned priors of rows depend on, by coin."""
+    found: dict[str, dict[str, pl.Series]] = {}
+    known: dict[Any, dict[str, pl.Series]] = {}  # coins by the same key have the same rows
     for number, (coin, form) in enumerate(model.forms.items()):
         rows = encoded.rows[number]
         prior = form.learned_prior(rows.keys) if hasattr(form, "learned_prior") else None
@@ -259,7 +260,10 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
         if EXPOSURE in names:
             names = (*names, PAGES)
         if names:
-            found[coin] = row_averages(encoded, coin, number, rows.keys, names)
+            same = (encoded.plan.coins[number].codes, names)
+            if same not in known:
+                known[same] = row_averages(encoded, coin, number, rows.keys, names)
+            found[coin] = known[same]
     return found
 
 

@@ -34,9 +34,11 @@ Integers = NDArray[np.int64]
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Priors are learned from the pages of some queries if there are many more.
-PAGES = 15_000
+PAGES = 10_000
 # EM steps of rows after their priors were learned.
 _STEPS = 3
+# Effects that stray by less, in logits, are left as some pages told them.
+_LITTLE = 0.1
 
 
 class Beliefs:
@@ -254,7 +256,7 @@ class Everywhere:
         states = list(believed)
         for number, regression in self.regressions.items():
             state: TableState = believed[number]
-            if not any(effect.spread for effect in regression.priors.effects):
+            if not any(effect.spread > _LITTLE for effect in regression.priors.effects):
                 continue
             counted = np.ones(len(state.probability), bool)
             if state.is_fixed is not None:

@@ -47,8 +47,6 @@ _WIDEST, _FREE = 4.0, 1.5
 _SURE = 0.01
 # Columns take so many turns until their effects agree.
 _TURNS = 4
-# Rounds in which effects follow what was seen of all rows.
-_FOLLOWED = 2
 
 
 class Bends(NamedTuple):
@@ -348,17 +346,17 @@ class Regression:
         """Find the effects of all rows, of which so much was seen; what was learned of priors from
         some of them stays."""
         spreads = [effect.spread for effect in self.priors.effects]
-        for _ in range(_FOLLOWED if any(map(self._moves, self.priors.effects)) else 0):
-            self.look(evidence, counted, with_basis=False)
-            self.moved(np.zeros(0), np.zeros(self.size), self._levels())
-            self.priors = replace(
-                self.priors,
-                effects=tuple(
-                    effect.with_spread(spread)
-                    for effect, spread in zip(self.priors.effects, spreads, strict=True)
-                ),
-            )
         self.look(evidence, counted, with_basis=False)
+        if not any(map(self._moves, self.priors.effects)):
+            return
+        before = [effect.mean for effect in self.priors.effects]
+        self.moved(np.zeros(0), np.zeros(self.size), self._levels())
+        effects = zip(self.priors.effects, spreads, strict=True)
+        self.priors = replace(
+            self.priors, effects=tuple(effect.with_spread(spread) for effect, spread in effects)
+        )
+        for effect, level, old in zip(self.priors.effects, self.design.levels, before, strict=True):
+            self.says[0] -= self.says[1] * (effect.mean - old)[level.index]
 
     def spread_out(self, variance: Floats) -> None:
         """Learn how far the slopes of functions stray, given how sure they are."""
