@@ -392,13 +392,6 @@ def means_elsewhere(
             square += share[k] * p[k] * p[k]
         mean /= total
         square /= total
-        # Half of the points are enough for smooth integrals, and twice as fast.
-        n_used = n_points
-        if below == 0.0 and beyond == 0.0 and n_points % 2 == 0:
-            n_used = n_points // 2
-            for k in range(n_used):
-                p[k] = p[2 * k]
-                share[k] = share[2 * k]
         for j in range(start[r], start[r + 1]):
             place = order[j]
             h = heads[place]
@@ -412,15 +405,18 @@ def means_elsewhere(
             twice = 0.0
             if exact[place] > 0:
                 c = exact[place] - 1
-                at_0 = max(coefficients[c, 0], 1e-300)
-                at_1 = max(coefficients[c, degree], 1e-300)
-                for k in range(n_used):
+                at_0 = 1.0
+                at_1 = 1.0
+                for k in range(n_points):
                     q = 1.0
                     y = 0.0
                     for i in range(degree, -1, -1):
                         y = coefficients[c, i] * q + p[k] * y
                         q *= 1.0 - p[k]
-                    y = share[k] / (y if y > 1e-300 else 1e-300)
+                    at_1 = y if y > 1e-300 else 1e-300
+                    if k == 0:
+                        at_0 = at_1
+                    y = share[k] / at_1
                     total += y
                     above += y * p[k]
                     twice += y * p[k] * p[k]
@@ -434,10 +430,10 @@ def means_elsewhere(
                 if t >= 1.0 - 1e-12:
                     slope = -1.0
                     level = 1.0
-                # A line may be nothing at the very end: then it says what the last point does.
+                # At the very end a line may be nothing: it goes on as at the last point.
                 at_0 = max(slope * p[0] + level, 1e-30)
-                at_1 = max(slope * p[n_used - 1] + level, 1e-30)
-                for k in range(n_used):
+                at_1 = max(slope * p[end] + level, 1e-30)
+                for k in range(n_points):
                     y = slope * p[k] + level
                     y = share[k] / (y if y > 1e-30 else 1e-30)
                     total += y

@@ -61,8 +61,11 @@ def solve_with(
     is_wanted = solution.converged or (is_em and method.tol > 0)
     if is_em and is_wanted and (intervals or learns):
         try:
+            summed_up = beliefs.summed_up(best)
+            # Coefficients have moved along with priors, and so have their errors.
+            summed_up = beliefs.with_errors(summed_up, False) if learns else summed_up
             # The objective is what was climbed, the likelihood that of the reported probabilities.
-            solution.best = replace(beliefs.summed_up(best), objective=best.objective)
+            solution.best = replace(summed_up, objective=best.objective)
         except KeyboardInterrupt:
             _interrupted(solution, "how sure rows are was being worked out", method)
     return solution

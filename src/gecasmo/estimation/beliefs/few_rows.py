@@ -137,9 +137,7 @@ def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floa
     value[several] = np.maximum(_polynomials(coefficients, p[several]), 1e-300)
     value[~several & (places.heads + places.tails <= 1e-12)] = 1.0
     # Beyond the widest logits p is 0 or 1, as far as means are concerned.
-    at_0, at_1 = value[:, :1].copy(), value[:, -1:].copy()
-    at_0[several, 0] = np.maximum(coefficients[:, 0], 1e-300)
-    at_1[several, 0] = np.maximum(coefficients[:, -1], 1e-300)
+    at_0, at_1 = value[:, :1], value[:, -1:]
     step = known.step[row, None]
     below = np.where(x[:, :1] <= 0.01 - WIDEST, share[:, :1] / (a * step * at_0), 0.0)
     beyond = np.where(x[:, -1:] >= WIDEST - 0.01, share[:, -1:] / (b * step * at_1), 0.0)

@@ -40,7 +40,7 @@ _SETTLED = 0.05
 # Nor is there while the spreads of effects still change by this share.
 _RESTLESS = 0.05
 _NEAR = 15.0  # a promise
-_CAREFUL = 0.02
+_CAREFUL = 0.004
 # Steps whose change of the score is remembered.
 _REMEMBERED = 5
 _FARTHEST = 0.8  # a step, in logits
