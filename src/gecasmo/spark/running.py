@@ -92,17 +92,17 @@ class SparkParts:
     def _pass(self, sent: Any, number: int) -> Any:
         job, answers, work = self.job, self.answers, self.work
         task: Task = sent.value
-        is_drawn = task.recipe.kind == "begin" and task.recipe.seed is not None
+        with_keys = task.needs_keys
 
         def run(part: int, pairs: Any) -> Any:
             for pair in pairs:
-                (data, points), keys = pair if is_drawn else (pair, None)
+                (data, points), keys = pair if with_keys else (pair, None)
                 told = telling(work)(job.value, part, data, points, sent.value, keys)
                 answers.add({(number, part): told[1]})
                 yield told[0]
 
         both = self.parts.zip(self.points)
-        if is_drawn:  # random starts depend on keys
+        if with_keys:
             both = one_by_one(both).zip(one_by_one(self.keys))
         return one_by_one(both.mapPartitionsWithIndex(run))
 
