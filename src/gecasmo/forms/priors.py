@@ -296,13 +296,16 @@ class Levels:
 
 @dataclass(frozen=True)
 class Design:
-    """What tells the rows of a coin apart."""
+    """What tells the rows of a coin apart.
+
+    `typical` has numbers by name: also how often rows were shown and how many pages could have
+    shown them; of columns that are no part of the key and no numbers, the place among `levels`.
+    """
 
     rows: Rows
     typical: dict[str, Floats]
     smooths: tuple[Smooth, ...]
     levels: tuple[Levels, ...]
-    pages: Floats | None  # of each row's query
 
     @classmethod
     def of(cls, rows: Rows, prior: Empirical, typical: Mapping[str, pl.Series]) -> Design:
@@ -319,8 +322,31 @@ class Design:
             found = _levels(name, values)
             if (np.bincount(found.index) > 1).sum() >= FEWEST_LEVELS:
                 levels.append(found)
-        pages = typical[PAGES].to_numpy() if PAGES in typical else None
-        return cls(rows, numbers, tuple(smooths), tuple(levels), pages)
+                if name not in rows.keys:
+                    numbers[name] = found.index.astype(np.float64)
+        for name in (IMPRESSIONS, PAGES):
+            if name in typical:
+                numbers[name] = typical[name].to_numpy().astype(np.float64)
+        return cls(rows, numbers, tuple(smooths), tuple(levels))
+
+    @classmethod
+    def under(
+        cls,
+        rows: Rows,
+        priors: Priors,
+        typical: Mapping[str, Floats],
+        values: Mapping[str, pl.Series],
+    ) -> Design:
+        """Of rows that priors learned from others are applied to; `values` are those of columns
+        that are no part of the key and no numbers."""
+        numbers, levels = dict(typical), []
+        for effect in priors.effects:
+            is_key = effect.name in rows.keys
+            found = _levels(effect.name, (rows.frame if is_key else values)[effect.name])
+            levels.append(found)
+            if not is_key:
+                numbers[effect.name] = found.index.astype(np.float64)
+        return cls(rows, numbers, priors.smooths, tuple(levels))
 
     def of_rows(self, rows: Integers) -> Design:
         """The same for some of the rows."""
@@ -331,8 +357,29 @@ class Design:
             rows=Rows(self.rows.keys, columns, len(rows)),
             typical={name: values[rows] for name, values in self.typical.items()},
             levels=tuple(replace(level, index=level.index[rows]) for level in self.levels),
-            pages=None if self.pages is None else self.pages[rows],
         )
+
+    def logit(self, priors: Priors) -> Floats:
+        """The logit of the mean of each row's prior, effects included."""
+        found = priors.linear(self.typical, len(self.rows))[0]
+        for effect, level in zip(priors.effects, self.levels, strict=True):
+            if effect.spread > 0:
+                found += effect.mean[level.index]
+        return found
+
+    def pseudo(self, priors: Priors, says: Floats) -> Floats:
+        """The Beta prior of each row, if what it says itself of the logit of its mean (slope and
+        precision, `[which, row]`) is left out of the effects."""
+        linear = priors.linear(self.typical, len(self.rows))
+        variance = np.zeros(linear.shape[1])
+        for effect, level in zip(priors.effects, self.levels, strict=True):
+            if effect.spread == 0:
+                continue
+            precision = 1 / effect.variance[level.index]
+            others = np.maximum(precision - says[1], effect.spread**-2)
+            linear[0] += effect.mean[level.index] - says[0] / others
+            variance += 1 / others
+        return pseudo_counts(linear[0], variance, linear[1])
 
     def vague(self) -> Priors:
         """The priors that learning begins with."""
@@ -353,13 +400,14 @@ class Design:
         basis = np.hstack(blocks)
         slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T
         variance = float(np.var(linear[0] - basis @ slopes[0]))
-        if self.pages is None:
+        pages = self.typical.get(PAGES)
+        if pages is None:
             return Unseen(slopes, variance, None, np.zeros(0))
         if "query" not in self.rows.keys:
-            return Unseen(slopes, variance, None, self.pages[:1])
-        known = self.rows.frame.select("query").with_columns(pl.Series("*pages*", self.pages))
+            return Unseen(slopes, variance, None, pages[:1])
+        known = self.rows.frame.select("query").with_columns(pl.Series(PAGES, pages))
         known = known.unique("query", maintain_order=True)
-        return Unseen(slopes, variance, known["query"], known["*pages*"].to_numpy())
+        return Unseen(slopes, variance, known["query"], known[PAGES].to_numpy())
 
 
 def _levels(name: str, values: pl.Series) -> Levels:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog
-from gecasmo.encoding.averages import EXPOSURE, PAGES, row_averages
+from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, row_averages
 from gecasmo.errors import (
     ClickLogError,
     GecasmoWarning,
@@ -259,7 +259,8 @@ def _with_prior_of(form: Table, state: TableState, other: Any) -> TableState:
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
-    """What tells groups of rows with different priors apart, by coin."""
+    """What tells rows with different priors apart, by coin; and how often they were shown, without
+    which that of two logs cannot be joined."""
     found = {}
     for number, (coin, form) in enumerate(model.forms.items()):
         rows = encoded.rows[number]
@@ -267,6 +268,8 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
         names = () if prior is None else prior.typical(rows.keys)
         if EXPOSURE in names:
             names = (*names, PAGES)
+        if names and IMPRESSIONS not in names:
+            names = (*names, IMPRESSIONS)
         if names:
             found[coin] = row_averages(encoded, coin, number, rows.keys, names)
     return found

@@ -19,6 +19,7 @@ from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.errors import Errors, answer_of
 from gecasmo.estimation.beliefs.joint import Joint, RowCoin, Shared
 from gecasmo.estimation.beliefs.moments import Believing
+from gecasmo.estimation.beliefs.past import Past
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.beliefs.rows import asked_of
 from gecasmo.estimation.beliefs.sweeps import look_through
@@ -42,13 +43,17 @@ _STEPS = 3
 class Beliefs:
     """What can be learned about the rows of a problem's tables.
 
-    `typical` has, by coin, what the priors of rows depend on (see `Empirical`).
+    `typical` has, by coin, what the priors of rows depend on (see `Empirical`); `pasts`, by number
+    of a coin, what earlier logs have left of them.
     """
 
     def __init__(
-        self, problem: Problem, typical: Mapping[str, dict[str, pl.Series]] | None = None
+        self,
+        problem: Problem,
+        typical: Mapping[str, dict[str, pl.Series]] | None = None,
+        pasts: Mapping[int, Past] | None = None,
     ) -> None:
-        self.problem = problem
+        self.problem, self.pasts = problem, dict(pasts or {})
         plans = problem.expectation.encoded.plan.coins
         self.tables: list[int] = []
         self.designs: dict[int, Design] = {}
@@ -56,6 +61,9 @@ class Beliefs:
             if not isinstance(coin.form, Table) or plans[number].scope == "global":
                 continue
             self.tables.append(number)
+            if number in self.pasts:
+                self.designs[number] = self.pasts[number].design
+                continue
             prior = coin.form.learned_prior(coin.rows.keys)
             if prior is not None and len(coin.rows) >= _FEWEST_ROWS:
                 own = (typical or {}).get(coin.name, {})
@@ -82,9 +90,10 @@ class Beliefs:
                 met = np.flatnonzero(counts.tables[number].sum(axis=0) > 0)
             regression = None
             if number in self.designs:
-                design = self.designs[number]
-                priors = best.states[number].priors or design.vague()
-                regression = Regression(design.of_rows(met), priors)
+                past, priors = self.pasts.get(number), best.states[number].priors
+                design = self.designs[number].of_rows(met)
+                own = None if past is None else past.of_rows(met)
+                regression = Regression(design, priors or design.vague(), own)
             coins.append(RowCoin(number, met, regression))
         return Joint(self.problem, best.states, coins, n_buckets, factor)
 
@@ -131,7 +140,7 @@ class Beliefs:
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
         regressions = {
-            number: Regression(self.designs[number], regression.priors)
+            number: Regression(self.designs[number], regression.priors, self.pasts.get(number))
             for number, regression in joint.regressions().items()
         }
         if joint.n_buckets == N_BUCKETS:

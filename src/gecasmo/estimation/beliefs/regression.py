@@ -26,7 +26,6 @@ from gecasmo.forms.priors import (
     Design,
     Effect,
     Priors,
-    pseudo_counts,
 )
 
 Floats = NDArray[np.float64]
@@ -183,17 +182,11 @@ class Regression:
 
     def pseudo(self) -> Floats:
         """The Beta prior of every row in view of everything but its own pages."""
-        linear = self.priors.linear(self.design.typical, len(self.design.rows))
-        variance = np.zeros(linear.shape[1])
-        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
-            if effect.spread == 0:
-                continue
-            precision = 1 / effect.variance[level.index]
-            others = np.maximum(precision - self.says[1], effect.spread**-2)
-            linear[0] += effect.mean[level.index] - self.says[0] / others
-            variance += 1 / others
-        found = pseudo_counts(linear[0], variance, linear[1])
-        return found if self.past is None else self.past.rows.under(found)
+        if self.past is None:
+            return self.design.pseudo(self.priors, self.says)
+        says = self.says + self.past.says(self.design.logit(self.priors))
+        found: Floats = self.past.rows.under(self.design.pseudo(self.priors, says))
+        return found
 
     def look(
         self,
@@ -245,12 +238,14 @@ class Regression:
         at."""
         by, z = self.bends, self.basis
         levels = []
-        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
+        for number, level in enumerate(self.design.levels):
+            effect = self.priors.effects[number]
             index, n = level.index[self.rows], len(effect.mean)
             if effect.spread == 0:
                 continue
-            precision = np.bincount(index, self.told, n) + effect.spread**-2
-            own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
+            centre, hold = self._before(number)
+            precision = np.bincount(index, self.told, n) + hold
+            own = np.bincount(index, by.m, n) - (effect.mean - centre) * hold
             found = Level(level.index, own, precision, np.zeros((self.size, n)), np.zeros((0, n)))
             if z.shape[1]:
                 common = np.vstack([z.T * -by.mm, z.T * -by.ms])
@@ -258,13 +253,17 @@ class Regression:
             levels.append(found)
         return levels
 
+    def _before(self, number: int) -> tuple[Floats | float, Floats | float]:
+        """Mean and precision of effects before any row is seen."""
+        if self.past is None:
+            return 0.0, self.priors.effects[number].spread ** -2
+        effect = self.past.priors.effects[number]
+        return effect.mean, 1 / effect.variance
+
     def _held(self) -> tuple[Floats, Floats]:
         """Score and information of what is known before any row is seen: the priors of slopes, or
         what earlier logs have left of them."""
         slopes = self.priors.slopes
-        if self.past is not None and self.past.priors.information is not None:
-            hold = self.past.hold * self.past.priors.information
-            return -hold @ (slopes - self.past.priors.slopes).ravel(), hold
         m = 1 / (1 + np.exp(-slopes[0, 0]))
         pull, hold = np.zeros_like(slopes), np.zeros_like(slopes)
         # Two rows of 1/2 are added to what is seen: where nothing tells a mean, it is 1/2.
@@ -274,7 +273,12 @@ class Regression:
             for part, spread in zip(self.priors.parts(), self.priors.spreads[which], strict=True):
                 hold[which, part] = spread**-2
                 pull[which, part] = -slopes[which, part] * spread**-2
-        return pull.ravel(), np.diag(hold.ravel())
+        if self.past is None or self.past.priors.information is None:
+            return pull.ravel(), np.diag(hold.ravel())
+        # The information has all of these priors in it, of which nothing fades.
+        told, rest = self.past.hold * self.past.priors.information, 1 - self.past.hold
+        pulled = rest * pull.ravel() - told @ (slopes - self.past.priors.slopes).ravel()
+        return pulled, told + rest * np.diag(hold.ravel())
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
         """Move slopes by a step, and effects along with them and with the shared numbers."""
@@ -292,16 +296,20 @@ class Regression:
                 left -= system.sums(self.rows, gone[None])[0]
             moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
         effects = []
-        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
+        for number, level in enumerate(self.design.levels):
+            effect = self.priors.effects[number]
             if effect.spread > 0:
-                effect = self._effect(effect, level.index[self.rows], moves.pop()[1])
+                effect = self._effect(number, level.index[self.rows], moves.pop()[1])
             effects.append(effect)
         self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
 
-    def _effect(self, effect: Effect, own: Integers, move: Floats) -> Effect:
+    def _effect(self, number: int, own: Integers, move: Floats) -> Effect:
+        effect = self.priors.effects[number]
         n, spread = len(effect.mean), effect.spread
-        precision = np.bincount(own, self.says[1, self.rows], n) + spread**-2
+        precision = np.bincount(own, self.says[1, self.rows], n) + self._before(number)[1]
         mean, variance = effect.mean + move, 1 / precision
+        if self.past is not None:  # it has told how far effects stray
+            return replace(effect, mean=mean, variance=variance)
         # A level with one row cannot be told from that row.
         several = np.bincount(own, minlength=n) > 1
         told = float((1 - variance[several] / spread**2).sum())
