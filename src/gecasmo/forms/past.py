@@ -1,4 +1,4 @@
-"""What earlier logs leave behind about rows: under another prior, and of what is typical of them."""
+"""What earlier logs leave behind about rows: heads and tails, and what is typical of them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Integers = NDArray[np.int64]
 
 # A belief can be wider than the prior, but some of that is always left.
 _LEAST_SHARE = 0.01
+_LEAST_LEFT = 0.1
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class RowPast:
 
     share: Floats
     added: Floats
+    shift: Floats | None = None  # so many tails are heads by now, of each row
 
     @classmethod
     def of(cls, evidence: Floats, prior: Floats) -> RowPast:
@@ -39,18 +41,24 @@ class RowPast:
 
     def under(self, prior: Floats) -> Floats:
         """Heads and tails, those of a prior included."""
-        return self.share * prior + self.added
+        left = self.share * prior
+        if self.shift is None:
+            return left + self.added
+        moved = left + self.added + np.stack([self.shift, -self.shift])
+        return np.maximum(moved, _LEAST_LEFT * left)
 
     def without(self, together: Floats) -> Floats:
         """The prior under which heads and tails are these."""
-        prior: Floats = np.maximum(together - self.added, 1e-9) / self.share
+        moved = 0.0 if self.shift is None else np.stack([self.shift, -self.shift])
+        prior: Floats = np.maximum(together - self.added - moved, 1e-9) / self.share
         return prior
 
     def at(self, rows: Integers) -> RowPast:
         """That of some rows; -1 is a row without a past."""
         share = np.concatenate([self.share, np.ones((2, 1))], axis=1)[:, rows]
         added = np.concatenate([self.added, np.zeros((2, 1))], axis=1)[:, rows]
-        return RowPast(share, added)
+        shift = None if self.shift is None else np.append(self.shift, 0.0)[rows]
+        return RowPast(share, added, shift)
 
 
 def joined_typical(

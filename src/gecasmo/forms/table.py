@@ -30,9 +30,11 @@ class TableState:
     """A probability per row; `otherwise` is the answer for rows that are not there.
 
     `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
-    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and `spread` are each row's posterior mean
-    and standard deviation; with a learned prior the mean is the probability itself. `evidence` is
-    what the log said of each row, shared coins held, in heads and tails beyond the pseudo-counts.
+    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
+    `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
+    the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
+    and tails beyond the pseudo-counts. `leans` is by how many heads in place of tails that would
+    differ if shared coins did: by coin, `[its row, row]`, for each logit.
     """
 
     rows: Rows
@@ -46,6 +48,7 @@ class TableState:
     spread: Floats | None = None
     centre: Floats | None = None
     evidence: Floats | None = None
+    leans: Mapping[str, Floats] | None = None
 
 
 class Table:

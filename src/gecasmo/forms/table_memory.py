@@ -61,6 +61,12 @@ class TableMemory:
             priors=self.priors,
         )
 
+    def lean(self, shift: Floats) -> None:
+        """Let as many tails of each row be heads as shared coins, where they are now, ask for."""
+        shift = shift[: len(self.before.rows)]
+        self.past = self.past + np.stack([shift, -shift])
+        self.row_past = RowPast.of(self.past, prior_of(self.before))
+
     def conclude(self, priors: Priors, prior: Floats, typical: Mapping[str, Floats]) -> None:
         """Take in the learned priors of old and new rows, `[heads or tails, row]`."""
         self.priors, self.prior, self.typical = priors, prior, typical or None
@@ -135,10 +141,6 @@ class TableMemory:
         then = prior_of(before)
         known = _worth(before, then.sum(axis=0) + floor_of(before, then), self.past / self.decay)
         worth[:n] = self.decay * known
-        # Of the new log it was said what it adds to a past that holds on to what it knows.
-        held = prior_of(state).sum(axis=0) - self.prior.sum(axis=0)[place]
-        day = strength_of(state.centre, state.spread) - prior[place] - held
-        worth[place] = _together(worth[place], held, np.maximum(day, 0.0))
         strength = prior + worth
         centre = after.probability.copy()
         if before.centre is not None:  # of lopsided beliefs the mean is not the most likely
@@ -146,6 +148,7 @@ class TableMemory:
         centre[place] = state.centre
         centre = np.clip(centre, 0.0, 1.0)
         spread = np.sqrt(centre * (1 - centre) / (np.maximum(strength, 0.0) + 1))
+        spread[place] = state.spread
         if after.is_fixed is not None:
             spread = np.where(after.is_fixed, 0.0, spread)
         return replace(after, spread=spread, centre=centre)
@@ -179,17 +182,3 @@ def _worth(state: TableState, prior: Floats, evidence: Floats) -> Floats:
     told = strength_of(state.centre, state.spread) - prior
     worth: Floats = np.minimum(np.where(np.isfinite(told), told, most), most)
     return worth
-
-
-def _together(past: Floats, held: Floats, day: Floats) -> Floats:
-    """What the past and a new log are worth together, with shared coins open, in flips.
-
-    Where the past is worth `past` but was held on to as if it were worth `held`, by the coin itself
-    and by the rows that go with it, the new log moved the estimate by less than it should have, and
-    the error of the past stays in it (docs/updates.md).
-    """
-    has_both = (past > 0) & (day > 0)
-    a, b = np.where(has_both, past, 1.0), np.where(has_both, day, 1.0)
-    gain = b / (b + np.maximum(2 * held - a, a))
-    together: Floats = 1 / ((1 - gain) ** 2 / a + gain**2 / b)
-    return np.where(has_both, together, past + day)

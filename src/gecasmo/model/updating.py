@@ -16,7 +16,7 @@ import numpy as np
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.learning import Beliefs
-from gecasmo.estimation.beliefs.past import LearnedPast
+from gecasmo.estimation.beliefs.past import Leaning, LearnedPast, merged_leans
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import columns_of
 from gecasmo.forms.table_memory import TableMemory
@@ -55,11 +55,16 @@ def update_model(
     for number, own in learned.items():
         states[number] = own.begun(states[number])
     problem.given_start = states
-    beliefs = Beliefs(problem, build.typical, {n: own.past for n, own in learned.items()})
+    leanings = _leanings(problem, memories)
+    pasts = {number: own.past for number, own in learned.items()}
+    beliefs = Beliefs(problem, build.typical, pasts, leanings)
     with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = solve_with(problem, method, show, beliefs, intervals)
+    best = solution.best.states
+    for number, leaning in leanings.items():
+        leaning.memory.lean(leaning.shift(best))
     for number, own in learned.items():
-        own.conclude(solution.best.states[number])
+        own.conclude(best[number], leanings[number].shift(best))
     _keep(model, memories, problem, solution, decay, build)
     assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
@@ -129,6 +134,16 @@ def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
     return problem.shared([memories[coin.name].begin(coin.rows) for coin in firsts])
 
 
+def _leanings(problem: Problem, memories: dict[str, Memory]) -> dict[int, Leaning]:
+    """How the past of rows depends on shared coins, by number of a coin."""
+    tables = {
+        number: (coin.name, memory)
+        for number, coin in enumerate(problem.coins)
+        if isinstance(memory := memories[coin.name], TableMemory)
+    }
+    return {number: Leaning.of(memory, tables) for number, (_, memory) in tables.items()}
+
+
 def _learned(
     problem: Problem, memories: dict[str, Memory], build: Builder
 ) -> dict[int, LearnedPast]:
@@ -156,6 +171,8 @@ def _keep(
     for tie in problem.ties:
         names = [problem.coins[number].name for number in tie]
         state, total = memories[names[0]].merged(best.states[tie[0]], problem.counts(tie, best))
+        if isinstance(memories[names[0]], TableMemory):
+            state = replace(state, leans=merged_leans(names[0], memories, best.states[tie[0]]))
         for number, name in zip(tie, names, strict=True):
             states[name] = state
             # Coins that share a form have counts of their own, of the new rows.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.forms import FormState, TableState
+from gecasmo.forms import FormState, Table, TableState
 from gecasmo.forms.evidence import informed_evidence, strength_of
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
 
@@ -60,6 +60,7 @@ class Errors:
     shared : the shared numbers (`joint.Shared`)
     regressions : of coins whose priors were learned, by number, in the order of the covariance
     covariance : of shared numbers, then of all slopes
+    leanings : in an update, how the past of rows depends on shared numbers (`past.Leaning`)
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class Errors:
         shared: Any,
         regressions: Mapping[int, Regression],
         covariance: Floats,
+        leanings: Mapping[int, Any] | None = None,
     ) -> None:
-        self.problem, self.shared = problem, shared
+        self.problem, self.shared, self.leanings = problem, shared, dict(leanings or {})
         self.regressions, self.covariance = regressions, covariance
 
     def widened(
@@ -79,17 +81,36 @@ class Errors:
         directions, rest = self.directions()
         states = list(at.states)
         extra = {number: np.zeros(len(states[number].probability)) for number in rows}
+        slopes: dict[int, list[Floats]] = {number: [] for number in rows}
         for direction in directions:
             moved = self.shared.moved(at.states, direction.shared)
             counts = self.problem.expectation.run(self.problem.weights(moved))
             for number in rows:
+                slopes[number].append(slope_of(states[number], number, at.counts, counts))
                 extra[number] += self.answer(number, states[number], at, counts, direction) ** 2
         for number in rows:
             extra[number] += self.left(number, states[number], rest)
             states[number] = _wider(states[number], extra[number])
+            leans = self.leans(directions, slopes[number])
+            states[number] = replace(states[number], leans=leans)
         for number, state in self.with_spreads(states, held, factor).items():
             states[number] = state
         return replace(at, states=states)
+
+    def leans(
+        self, directions: Sequence[Direction], slopes: Sequence[Floats]
+    ) -> dict[str, Floats] | None:
+        """By shared table, how the slopes of rows' likelihoods change with its logits."""
+        if not directions:
+            return None
+        along = np.linalg.pinv(np.stack([direction.shared for direction in directions]))
+        found = along @ np.stack(slopes)
+        starts = np.cumsum([0, *self.shared.sizes])
+        return {
+            self.problem.coins[tie[0]].name: found[start : start + size]
+            for tie, start, size in zip(self.shared.ties, starts, self.shared.sizes, strict=False)
+            if isinstance(self.problem.coins[tie[0]].form, Table)
+        }
 
     def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
         """The widest moves of the shared numbers, with how slopes go along; and, by coin, the
@@ -120,9 +141,11 @@ class Errors:
     ) -> Floats:
         """How far the means of rows move in a direction, to which these counts belong."""
         answer = answer_of(state, number, at.counts, counts)
+        if number in self.leanings:
+            answer += room_of(state) * (self.leanings[number].new @ direction.shared)
         if number in self.regressions:
             regression = self.regressions[number]
-            by_mean, by_strength = _along_slopes(state)
+            by_mean, by_strength = _along_slopes(state, regression)
             shape = regression.priors.slopes.shape
             slopes = replace(regression.priors, slopes=direction.slopes[number].reshape(shape))
             linear = unbounded(slopes, regression.design.typical, len(answer))
@@ -136,7 +159,7 @@ class Errors:
         if number not in self.regressions:
             return found
         regression = self.regressions[number]
-        by_mean, by_strength = _along_slopes(state)
+        by_mean, by_strength = _along_slopes(state, regression)
         for begin in range(0, n_rows, _ROWS_AT_ONCE):
             own = slice(begin, min(begin + _ROWS_AT_ONCE, n_rows))
             typical = {name: x[own] for name, x in regression.design.typical.items()}
@@ -179,20 +202,29 @@ def unbounded(priors: Any, typical: Mapping[str, Floats], n_rows: int) -> Floats
 
 def answer_of(state: TableState, number: int, at: Counts, there: Counts) -> Floats:
     """How far the means of rows go from some counts to others, which shared numbers have made."""
+    return room_of(state) * slope_of(state, number, at, there)
+
+
+def slope_of(state: TableState, number: int, at: Counts, there: Counts) -> Floats:
+    """How the slopes of the likelihood by the logits of rows go from some counts to others."""
+    change = there.tables[number] - at.tables[number]
+    slope: Floats = change[1] - change.sum(axis=0) * state.probability
+    return slope
+
+
+def room_of(state: TableState) -> Floats:
+    """How far the means of rows move with a head in place of a tail."""
     assert state.centre is not None
     assert state.spread is not None
-    change = there.tables[number] - at.tables[number]
-    room = 1 / (strength_of(state.centre, state.spread) + 1)
-    answer: Floats = room * (change[1] - change.sum(axis=0) * state.probability)
-    return answer
+    return 1 / (strength_of(state.centre, state.spread) + 1)
 
 
-def _along_slopes(state: TableState) -> tuple[Floats, Floats]:
+def _along_slopes(state: TableState, regression: Regression) -> tuple[Floats, Floats]:
     """How the mean of each row moves with the logit of its prior's mean, and with the logarithm of
     its strength."""
     assert state.centre is not None
     assert state.spread is not None
-    heads, tails = state.pseudo
+    heads, tails = regression.of_prior(np.asarray(state.pseudo))
     together = strength_of(state.centre, state.spread)
     by_mean = heads * tails / (heads + tails) / together
     by_strength = (heads * (1 - state.centre) - tails * state.centre) / together

@@ -12,7 +12,7 @@ where a shared number moves, each row answers with as much as its belief has roo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +55,7 @@ class RowCoin:
     regression: Regression | None
     likelihood: RowLikelihood | None = None
     moments: Moments | None = None
+    leaning: Any = None  # how the past of rows depends on shared numbers (`past.Leaning`)
     rows: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
@@ -97,6 +98,12 @@ class Shared:
         """The derivative of the objective by all numbers."""
         parts = [score_of(self.problem, states, tie, counts) for tie in self.ties]
         return np.concatenate(parts) if parts else np.zeros(0)
+
+    def vector(self, states: Sequence[FormState]) -> Floats:
+        """All numbers."""
+        forms: list[Any] = [self.problem.coins[tie[0]].form for tie in self.ties]
+        vectors = [f.vector(states[tie[0]]) for f, tie in zip(forms, self.ties, strict=True)]
+        return np.clip(np.concatenate([np.zeros(0), *vectors]), -20.0, 20.0)
 
     def moved(self, states: Sequence[FormState], by: Floats) -> list[FormState]:
         """The states with these numbers moved."""
@@ -155,6 +162,9 @@ class Joint:
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
         self._secants = _Secants()
+        for coin in self.coins:
+            if coin.leaning is not None:
+                coin.leaning.align(self.shared, states)
         self._set_priors()
 
     def climb(self) -> None:
@@ -219,12 +229,26 @@ class Joint:
             self._set_prior(coin)
 
     def _set_prior(self, coin: RowCoin) -> None:
+        if coin.leaning is not None:
+            self._lean(coin)
         if coin.regression is not None:
             form: Any = self.problem.coins[coin.number].form
             state: TableState = self.states[coin.number]
             pseudo = beta_prior(state)
             pseudo[:, coin.met] = coin.regression.pseudo()
             self.states[coin.number] = form.with_prior(state, coin.regression.priors, pseudo)
+
+    def _lean(self, coin: RowCoin) -> None:
+        """Let the past of rows go along with shared numbers."""
+        leaning = coin.leaning
+        shift = leaning.shift(self.states)[leaning.place]
+        if coin.regression is not None:
+            past = coin.regression.past
+            rows = replace(past.rows, shift=shift[coin.met])
+            coin.regression.past = replace(past, rows=rows)
+            return
+        pseudo = replace(leaning.past, shift=shift).under(leaning.prior)
+        self.states[coin.number] = replace(self.states[coin.number], pseudo=pseudo)
 
     def _believe(self, coin: RowCoin) -> None:
         """The moments of known rows under their prior; learned tables stand at their means."""
@@ -283,6 +307,13 @@ class Joint:
             own = slice(start, start + coin.size)
             start += coin.size
             row, change = curvature.rows[coin.number]
+            if coin.leaning is not None:
+                change = change + coin.leaning.new[row]
+                loose = coin.leaning.loose(coin.met)
+                information[:n, :n] -= loose
+                assert coin.moments is not None
+                mean = coin.moments.mean
+                score[:n] += coin.leaning.score(coin.rows, mean, loose, self.states)
             room, along = self._answers(coin, row)
             information[:n, :n] -= (change.T * room) @ change
             if coin.regression is None:
@@ -328,12 +359,13 @@ class Joint:
         room = (deviation / slope) ** 2
         if coin.regression is None:
             return room, np.zeros((len(read), 0))
-        heads, tails = (side[read] for side in state.pseudo)
+        place = np.searchsorted(coin.met, read)
+        pseudo = np.asarray(state.pseudo)[:, coin.met]
+        heads, tails = coin.regression.of_prior(pseudo)[:, place]
         worth = strength_of(mean, np.maximum(deviation, 1e-12))
         by_mean = heads * tails / (heads + tails) / worth / slope
         by_strength = (heads * (1 - mean) - tails * mean) / worth / slope
         told = deviation > 0
-        place = np.searchsorted(coin.met, read)
         typical = coin.regression.design.typical
         z = coin.regression.priors.basis(
             {name: own[place] for name, own in typical.items()}, len(read)

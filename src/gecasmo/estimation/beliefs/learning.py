@@ -16,10 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.errors import Errors, answer_of
+from gecasmo.estimation.beliefs.errors import Errors, answer_of, room_of
 from gecasmo.estimation.beliefs.joint import Joint, RowCoin, Shared
 from gecasmo.estimation.beliefs.moments import Believing
-from gecasmo.estimation.beliefs.past import Past
+from gecasmo.estimation.beliefs.past import Leaning, Past
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.beliefs.rows import asked_of
 from gecasmo.estimation.beliefs.sweeps import look_through
@@ -44,7 +44,7 @@ class Beliefs:
     """What can be learned about the rows of a problem's tables.
 
     `typical` has, by coin, what the priors of rows depend on (see `Empirical`); `pasts`, by number
-    of a coin, what earlier logs have left of them.
+    of a coin, what earlier logs have left of them, and `leanings` how that depends on shared coins.
     """
 
     def __init__(
@@ -52,8 +52,10 @@ class Beliefs:
         problem: Problem,
         typical: Mapping[str, dict[str, pl.Series]] | None = None,
         pasts: Mapping[int, Past] | None = None,
+        leanings: Mapping[int, Leaning] | None = None,
     ) -> None:
         self.problem, self.pasts = problem, dict(pasts or {})
+        self.leanings = dict(leanings or {})
         plans = problem.expectation.encoded.plan.coins
         self.tables: list[int] = []
         self.designs: dict[int, Design] = {}
@@ -94,7 +96,8 @@ class Beliefs:
                 design = self.designs[number].of_rows(met)
                 own = None if past is None else past.of_rows(met)
                 regression = Regression(design, priors or design.vague(), own)
-            coins.append(RowCoin(number, met, regression))
+            leaning = self.leanings.get(number)
+            coins.append(RowCoin(number, met, regression, leaning=leaning))
         return Joint(self.problem, best.states, coins, n_buckets, factor)
 
     def row_coins(self, best: Evaluation) -> list[int]:
@@ -139,8 +142,12 @@ class Beliefs:
         joint.climb()
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
+        pasts = {
+            number: self.leanings[number].shifted(past, states) if number in self.leanings else past
+            for number, past in self.pasts.items()
+        }
         regressions = {
-            number: Regression(self.designs[number], regression.priors, self.pasts.get(number))
+            number: Regression(self.designs[number], regression.priors, pasts.get(number))
             for number, regression in joint.regressions().items()
         }
         if joint.n_buckets == N_BUCKETS:
@@ -151,7 +158,7 @@ class Beliefs:
             everywhere = Everywhere(self.problem, joint, regressions)
             at = everywhere.evaluated(best, self._finished(joint, states))
         covariance = joint.errors_of_all()
-        errors = Errors(self.problem, joint.shared, regressions, covariance)
+        errors = Errors(self.problem, joint.shared, regressions, covariance, self.leanings)
         return errors.widened(at, joint.held, joint.factor, rows)
 
     def _finished(self, joint: Joint, states: list[Any]) -> list[Any]:
@@ -163,7 +170,7 @@ class Beliefs:
             if coin.regression is None:
                 continue
             own = slice(start, start + size)
-            information = np.linalg.pinv(joint.covariance[own, own], hermitian=True)
+            information = _sound(joint.information[own, own])
             design = self.designs[coin.number]
             priors = replace(
                 coin.regression.priors,
@@ -174,6 +181,12 @@ class Beliefs:
                 states[coin.number], priors=priors, typical=design.typical
             )
         return states
+
+
+def _sound(information: Floats) -> Floats:
+    """Without directions that are worse than unknown."""
+    values, vectors = np.linalg.eigh((information + information.T) / 2)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
 
 
 class Everywhere:
@@ -198,12 +211,19 @@ class Everywhere:
         at = self.problem.evaluate(believed)
         if not shared.size:
             return at
-        step = self.joint.shared_step(shared.score(states, counts))
+        score = shared.score(states, counts)
+        leanings = {c.number: c.leaning for c in self.joint.coins if c.leaning is not None}
+        for number, leaning in leanings.items():
+            rows = np.arange(len(leaning.place))
+            score += leaning.score(rows, believed[number].centre, leaning.loose(rows), states)
+        step = self.joint.shared_step(score)
         there = self.problem.evaluate(shared.moved(believed, step))
         moved = list(there.states)
         for number in self.rows:
             state: TableState = believed[number]
             answer = answer_of(state, number, at.counts, there.counts)
+            if number in leanings:
+                answer += room_of(state) * (leanings[number].new @ step)
             form: Any = self.problem.coins[number].form
             mean = np.clip(np.asarray(state.centre) + answer, 1e-9, 1 - 1e-9)
             moved[number] = form.with_beliefs(state, mean, np.asarray(state.spread))

@@ -54,7 +54,98 @@ class Past:
 
     def says(self, logit: Floats) -> Floats:
         """The slope and the precision of what rows have said, at these logits."""
-        return np.stack([self.sites[0] - self.sites[1] * logit, self.sites[1]])
+        return _said(self.sites, logit)
+
+
+@dataclass
+class Leaning:
+    """How what was said of rows depends on shared coins.
+
+    All is by row of both logs; `place` are those of the new one.
+
+    Parameters
+    ----------
+    memory : of the coin whose rows these are
+    leans : by number of a shared coin, `[row, row of the shared coin]`
+    begin : by number of a shared coin, where the past left the logits of its rows
+    mean, room : what was believed of rows, and how far they answer
+    past, prior : heads and tails of the past, and of the prior, of rows of the new log
+    """
+
+    memory: TableMemory
+    leans: dict[int, Floats]
+    begin: dict[int, Floats]
+    mean: Floats
+    room: Floats
+    place: Integers
+    past: RowPast
+    prior: Floats
+    shared: Any = None
+
+    @classmethod
+    def of(cls, memory: TableMemory, shared: Mapping[int, tuple[str, TableMemory]]) -> Leaning:
+        """From what a coin and the shared coins remember."""
+        before, union = memory.before, memory.union
+        leans, begin = {}, {}
+        for number, (name, other) in shared.items():
+            own = (before.leans or {}).get(name)
+            if own is None:
+                continue
+            found = other.union.found
+            told = np.concatenate([own, np.zeros((1, own.shape[1]))])[found]
+            leans[number] = memory.decay * union.widened(told, 0.0).T
+            p = np.append(other.before.probability, 0.5)[found]
+            p = np.clip(p, 1e-9, 1 - 1e-9)
+            begin[number] = np.where(found >= 0, np.log(p / (1 - p)), np.nan)
+        mean = union.widened(np.clip(before.probability, 1e-9, 1 - 1e-9), 0.5)
+        worth = memory.prior.sum(axis=0) + union.widened(memory.past.sum(axis=0), 0.0)
+        room = 1 / (np.maximum(worth, 0.0) + 1) / (mean * (1 - mean))
+        prior = memory.prior[:, union.place]
+        past = memory.row_past.at(union.found)
+        return cls(memory, leans, begin, mean, room, union.place, past, prior)
+
+    def align(self, shared: Any, states: Any) -> None:
+        """Put the numbers in the order that shared coins have in a climb."""
+        n_rows = len(self.mean)
+        blocks, begin = [np.zeros((n_rows, 0))], [np.zeros(0)]
+        vectors = shared.by_coin(shared.vector(states))
+        for number, vector in vectors.items():
+            blocks.append(self.leans.get(number, np.zeros((n_rows, len(vector)))))
+            then = self.begin.get(number, vector)
+            begin.append(np.where(np.isnan(then), vector, np.clip(then, -20.0, 20.0)))
+        self.shared, self.start = shared, np.concatenate(begin)
+        self.all = np.hstack(blocks)
+        self.new = self.all[self.place]
+
+    def moved(self, states: Any) -> Floats:
+        """How far shared numbers are from where the past left them."""
+        found: Floats = self.shared.vector(states) - self.start
+        return found
+
+    def shift(self, states: Any) -> Floats:
+        """How many tails of each row of both logs are heads by now."""
+        if self.shared is None:
+            return np.zeros(len(self.mean))
+        found: Floats = self.all @ self.moved(states)
+        return found
+
+    def shifted(self, past: Past, states: Any) -> Past:
+        """The past of rows of the new log, in view of shared coins as they are now."""
+        return replace(past, rows=replace(past.rows, shift=self.shift(states)[self.place]))
+
+    def loose(self, met: Integers) -> Floats:
+        """How much less sure shared numbers are because of rows that are not met now."""
+        rest = np.ones(len(self.mean), bool)
+        rest[self.place[met]] = False
+        own = self.all[rest]
+        found: Floats = (own.T * self.room[rest]) @ own
+        return found
+
+    def score(self, rows: Integers, mean: Floats, loose: Floats, states: Any) -> Floats:
+        """What rows, some of the new log with means that have moved, ask of shared numbers."""
+        then = self.mean[self.place[rows]]
+        found: Floats = ((mean - then) / (then * (1 - then))) @ self.new[rows]
+        return found + loose @ self.moved(states)
 
 
 class LearnedPast:
@@ -95,15 +186,14 @@ class LearnedPast:
         pseudo = Regression(self.past.design, self.priors, self.past).pseudo()
         return replace(state, priors=self.priors, pseudo=pseudo)
 
-    def conclude(self, state: TableState) -> None:
-        """Tell the memory of the priors of old and new rows."""
+    def conclude(self, state: TableState, shift: Floats) -> None:
+        """Tell the memory of the priors of old and new rows, of which so many tails are heads."""
         assert state.priors is not None
-        union, priors = self.memory.union, state.priors
-        says = Past(self.everything, self.past.rows, priors, 1.0, self.sites).says(
-            self.everything.logit(priors)
-        )
+        place, priors = self.memory.union.place, state.priors
+        says = _said(self.sites, self.everything.logit(priors))
         prior = self.everything.pseudo(priors, says)
-        prior[:, union.place] = self.past.rows.without(np.asarray(state.pseudo))
+        rows = replace(self.past.rows, shift=shift[place])
+        prior[:, place] = rows.without(np.asarray(state.pseudo))
         priors = replace(priors, unseen=self.everything.unseen(priors))
         if priors.information is None:
             priors = replace(priors, information=self.priors.information)
@@ -140,6 +230,28 @@ class _Known:
             if name not in named and values.dtype.is_numeric()
         }
         return cls(rows, numbers, {n: values for n, values in typical.items() if n in named})
+
+
+def merged_leans(name: str, memories: Mapping[str, Any], state: TableState) -> Any:
+    """How all that was said of a coin's rows, old and new, depends on shared coins."""
+    memory = memories[name]
+    before, day = memory.before.leans or {}, state.leans or {}
+    found = {}
+    for shared in before.keys() | day.keys():
+        other = memories[shared]
+        total = np.zeros((len(other.rows), len(memory.rows)))
+        if shared in before:
+            total[: len(other.before.rows), : len(memory.before.rows)] = before[shared]
+            total *= memory.decay
+        if shared in day:
+            total[np.ix_(other.union.place, memory.union.place)] += day[shared]
+        found[shared] = total
+    return found or None
+
+
+def _said(sites: Floats, logit: Floats) -> Floats:
+    """The slope and the precision of parabolas at these logits."""
+    return np.stack([sites[0] - sites[1] * logit, sites[1]])
 
 
 def _faded(effect: Effect, values: pl.Series, decay: float) -> Effect:

@@ -70,7 +70,8 @@ def bends(
     s, m = np.exp(log_strength), 1 / (1 + np.exp(-logit))
     prior = np.stack([s * m, s * (1 - m)])
     used = prior if past is None else past.under(prior)
-    before = _of_beta(used)
+    # What is known by now of shared coins was not known before.
+    before = _of_beta(used if past is None else replace(past, shift=None).under(prior))
     if isinstance(likelihood, RowLikelihood):
         after = np.stack(narrow_moments_of(likelihood, rows, used)[3:])
     else:
@@ -186,6 +187,13 @@ class Regression:
             return self.design.pseudo(self.priors, self.says)
         says = self.says + self.past.says(self.design.logit(self.priors))
         found: Floats = self.past.rows.under(self.design.pseudo(self.priors, says))
+        return found
+
+    def of_prior(self, pseudo: Floats) -> Floats:
+        """The part of rows' heads and tails that moves with priors; the past does not."""
+        if self.past is None:
+            return pseudo
+        found: Floats = self.past.rows.share * self.past.rows.without(pseudo)
         return found
 
     def look(
