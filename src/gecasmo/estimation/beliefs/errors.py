@@ -148,7 +148,8 @@ class Errors:
             by_mean, by_strength = _along_slopes(state, regression)
             shape = regression.priors.slopes.shape
             slopes = replace(regression.priors, slopes=direction.slopes[number].reshape(shape))
-            linear = unbounded(slopes, regression.design.typical, len(answer))
+            design = regression.design
+            linear = unbounded(slopes, design.typical, len(design.rows))[:, : len(answer)]
             answer += by_mean * linear[0] + by_strength * linear[1]
         return answer
 

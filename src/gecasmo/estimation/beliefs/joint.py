@@ -55,6 +55,9 @@ class RowCoin:
     regression: Regression | None
     likelihood: RowLikelihood | None = None
     moments: Moments | None = None
+    information: Floats = field(
+        default_factory=lambda: np.zeros((0, 0))
+    )  # on slopes, all else held
     leaning: Any = None  # how the past of rows depends on shared numbers (`past.Leaning`)
     rows: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -319,6 +322,7 @@ class Joint:
             if coin.regression is None:
                 continue
             slopes = coin.regression.slopes()
+            coin.information = slopes.information
             score[own], information[own, own] = slopes.score, slopes.information
             pull[own], hold[own] = slopes.pull, slopes.hold
             cross = -change.T @ along

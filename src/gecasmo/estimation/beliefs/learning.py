@@ -93,8 +93,8 @@ class Beliefs:
             regression = None
             if number in self.designs:
                 past, priors = self.pasts.get(number), best.states[number].priors
-                design = self.designs[number].of_rows(met)
                 own = None if past is None else past.of_rows(met)
+                design = self.designs[number].of_rows(met) if own is None else own.design
                 regression = Regression(design, priors or design.vague(), own)
             leaning = self.leanings.get(number)
             coins.append(RowCoin(number, met, regression, leaning=leaning))
@@ -163,14 +163,11 @@ class Beliefs:
 
     def _finished(self, joint: Joint, states: list[Any]) -> list[Any]:
         """The states with all that learned priors leave behind for rows yet to come."""
-        sizes = [coin.size for coin in joint.coins]
-        starts = np.cumsum([joint.shared.size, *sizes])
         states = list(states)
-        for coin, start, size in zip(joint.coins, starts, sizes, strict=False):
+        for coin in joint.coins:
             if coin.regression is None:
                 continue
-            own = slice(start, start + size)
-            information = _sound(joint.information[own, own])
+            information = _sound(coin.information)
             design = self.designs[coin.number]
             priors = replace(
                 coin.regression.priors,

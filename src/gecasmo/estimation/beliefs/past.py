@@ -29,16 +29,17 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Past:
-    """What a `Regression` of the rows of a new log knows of earlier ones.
+    """What a `Regression` knows of earlier logs.
 
     Parameters
     ----------
-    design : of the rows of the new log, in view of both
-    rows : heads and tails of each row
-    priors : where slopes and effects were left; effects as sure as they still are
-    hold : what the information on slopes counts now
+    design : of the rows of both logs, those of the new one that are looked at first
+    rows : heads and tails of the rows that are looked at
+    priors : where slopes and effects were left
+    hold : what the past counts now
     sites : what each row has said of the logit of its prior's mean, as a parabola: slope at 0, and
         precision
+    then : the logit that each row's prior had
     """
 
     design: Design
@@ -46,15 +47,37 @@ class Past:
     priors: Priors
     hold: float
     sites: Floats
+    then: Floats
+
+    @property
+    def n_met(self) -> int:
+        """How many rows are looked at."""
+        return int(self.rows.share.shape[1])
+
+    def centre(self, number: int) -> Floats:
+        """Where the effects of a column were left."""
+        return self.priors.effects[number].mean
 
     def of_rows(self, rows: Integers) -> Past:
-        """That of some of the rows."""
-        design, own = self.design.of_rows(rows), self.rows.at(rows)
-        return replace(self, design=design, rows=own, sites=self.sites[:, rows])
+        """If only some of the rows are looked at."""
+        rest = np.ones(len(self.then), bool)
+        rest[rows] = False
+        order = np.concatenate([rows, np.flatnonzero(rest)])
+        return replace(
+            self,
+            design=self.design.of_rows(order),
+            rows=self.rows.at(rows),
+            sites=self.sites[:, order],
+            then=self.then[order],
+        )
 
     def says(self, logit: Floats) -> Floats:
         """The slope and the precision of what rows have said, at these logits."""
-        return _said(self.sites, logit)
+        return np.stack([self.sites[0] - self.sites[1] * logit, self.sites[1]])
+
+    def since(self, logit: Floats) -> Floats:
+        """The same, of slopes only how they have changed since then."""
+        return np.stack([self.sites[1] * (self.then - logit), self.sites[1]])
 
 
 @dataclass
@@ -164,22 +187,23 @@ class LearnedPast:
             for name, own in old.values.items()
         }
         self.everything = Design.under(memory.rows, before.priors, numbers, values)
-        self.priors = replace(
-            before.priors,
-            effects=tuple(
-                _faded(effect, level.values, memory.decay)
-                for effect, level in zip(before.priors.effects, self.everything.levels, strict=True)
+        effects = [
+            _aligned(effect, level.values)
+            for effect, level in zip(before.priors.effects, self.everything.levels, strict=True)
+        ]
+        self.priors = replace(before.priors, effects=tuple(effects))
+        sites, then = _sites(before, old, memory.past / memory.decay)
+        everything = Past(
+            self.everything,
+            memory.row_past.at(
+                np.where(np.arange(len(memory.rows)) < len(then), np.arange(len(memory.rows)), -1)
             ),
-        )
-        sites = memory.decay * _sites(before, old, memory.past / memory.decay)
-        self.sites = union.widened(sites, 0.0)
-        self.past = Past(
-            self.everything.of_rows(place),
-            memory.row_past.at(union.found),
             self.priors,
             memory.decay,
-            self.sites[:, place],
+            union.widened(memory.decay * sites, 0.0),
+            union.widened(then, 0.0),
         )
+        self.all, self.past = everything, everything.of_rows(place)
 
     def begun(self, state: TableState) -> TableState:
         """The state that the climb begins with."""
@@ -190,8 +214,7 @@ class LearnedPast:
         """Tell the memory of the priors of old and new rows, of which so many tails are heads."""
         assert state.priors is not None
         place, priors = self.memory.union.place, state.priors
-        says = _said(self.sites, self.everything.logit(priors))
-        prior = self.everything.pseudo(priors, says)
+        prior = self.everything.pseudo(priors, self.all.says(self.everything.logit(priors)))
         rows = replace(self.past.rows, shift=shift[place])
         prior[:, place] = rows.without(np.asarray(state.pseudo))
         priors = replace(priors, unseen=self.everything.unseen(priors))
@@ -249,31 +272,19 @@ def merged_leans(name: str, memories: Mapping[str, Any], state: TableState) -> A
     return found or None
 
 
-def _said(sites: Floats, logit: Floats) -> Floats:
-    """The slope and the precision of parabolas at these logits."""
-    return np.stack([sites[0] - sites[1] * logit, sites[1]])
-
-
-def _faded(effect: Effect, values: pl.Series, decay: float) -> Effect:
-    """What is still known of the effects of some values."""
+def _aligned(effect: Effect, values: pl.Series) -> Effect:
+    """The effects of some values."""
     mean, variance, _ = effect.of(values)
-    if effect.spread > 0:
-        told = np.maximum(1 / variance - effect.spread**-2, 0.0)
-        mean = decay * mean / variance
-        variance = 1 / (effect.spread**-2 + decay * told)
-        mean = mean * variance
     return replace(effect, values=values, mean=mean, variance=variance)
 
 
-def _sites(state: TableState, known: _Known, evidence: Floats) -> Floats:
-    """What each row has said of the logit of its prior's mean: slope at 0, and precision."""
+def _sites(state: TableState, known: _Known, evidence: Floats) -> tuple[Floats, Floats]:
+    """What each row has said of the logit of its prior's mean, and that logit."""
     assert state.priors is not None
-    priors: Any = state.priors
-    if not any(effect.spread for effect in priors.effects):
-        return np.zeros((2, len(state.rows)))
+    priors = state.priors
     design = Design.under(state.rows, priors, known.numbers, known.values)
     effects = [
-        _faded(effect, level.values, 1.0)
+        _aligned(effect, level.values)
         for effect, level in zip(priors.effects, design.levels, strict=True)
     ]
     priors = replace(priors, effects=tuple(effects))
@@ -281,4 +292,5 @@ def _sites(state: TableState, known: _Known, evidence: Floats) -> Floats:
     regression = Regression(design, priors)
     regression.look(np.maximum(evidence, 0.0), counted, with_basis=False)
     slope, precision = regression.says
-    return np.stack([slope + precision * design.logit(priors), precision])
+    then = design.logit(priors)
+    return np.stack([slope + precision * then, precision]), then

@@ -179,14 +179,15 @@ class Regression:
     def told(self) -> Floats:
         """How much each known row says of the logit of its mean."""
         told: Floats = self.says[1, self.rows]
-        return told
+        return told if self.past is None else told + self.past.sites[1, self.rows]
 
     def pseudo(self) -> Floats:
         """The Beta prior of every row in view of everything but its own pages."""
         if self.past is None:
             return self.design.pseudo(self.priors, self.says)
         says = self.says + self.past.says(self.design.logit(self.priors))
-        found: Floats = self.past.rows.under(self.design.pseudo(self.priors, says))
+        pseudo = self.design.pseudo(self.priors, says)[:, : self.past.n_met]
+        found: Floats = self.past.rows.under(pseudo)
         return found
 
     def of_prior(self, pseudo: Floats) -> Floats:
@@ -223,14 +224,26 @@ class Regression:
                 own = None if past is None else past.at(unsure)
                 rows, strength = self.rows[unsure], linear[1, unsure]
                 total[:, unsure] += weight * np.stack(bends(likelihood, rows, at, strength, own))
-        self.bends = Bends(*total)
         self.says = np.zeros((2, n_rows))
         self.says[:, self.rows] = total[0], np.maximum(-total[2], 0.0)
+        if self.past is not None:
+            total = self._with_past(total)
+        self.bends = Bends(*total)
         self.basis = np.zeros((len(self.rows), 0))
         if with_basis:
             typical = self.design.typical.items()
             own = {name: values[self.rows] for name, values in typical}
             self.basis = self.priors.basis(own, len(self.rows))
+
+    def _with_past(self, new: Floats) -> Floats:
+        """The derivatives of all rows that speak in the new log or have spoken before."""
+        slope, precision = self.past.since(self.design.logit(self.priors))
+        total = np.zeros((len(new), len(slope)))
+        total[:, self.rows] = new
+        total[0] += slope
+        total[2] -= precision
+        self.rows = np.flatnonzero(np.any(total != 0, axis=0))
+        return total[:, self.rows]
 
     def slopes(self) -> Slopes:
         """Scores and information of the slopes, those of their own priors included."""
@@ -261,17 +274,31 @@ class Regression:
             levels.append(found)
         return levels
 
-    def _before(self, number: int) -> tuple[Floats | float, Floats | float]:
+    def _before(self, number: int) -> tuple[Floats | float, float]:
         """Mean and precision of effects before any row is seen."""
-        if self.past is None:
-            return 0.0, self.priors.effects[number].spread ** -2
-        effect = self.past.priors.effects[number]
-        return effect.mean, 1 / effect.variance
+        hold = self.priors.effects[number].spread ** -2
+        # What the past has told, by its rows, was in balance with this there.
+        return 0.0 if self.past is None else self.past.hold * self.past.centre(number), hold
 
     def _held(self) -> tuple[Floats, Floats]:
-        """Score and information of what is known before any row is seen: the priors of slopes, or
+        """Score and information of what is known before any row is seen: the priors of slopes, and
         what earlier logs have left of them."""
-        slopes = self.priors.slopes
+        pull, hold = self._usual(self.priors.slopes)
+        if self.past is None or self.past.priors.information is None:
+            return pull.ravel(), np.diag(hold.ravel())
+        # Of means, rows of the past tell themselves; that was in balance with what is usual.
+        share, then = self.past.hold, self.past.priors.slopes
+        pull[0] -= share * self._usual(then)[0][0]
+        n = then.shape[1]
+        told = share * self.past.priors.information[n:, n:]
+        pull[1] = (1 - share) * pull[1] - told @ (self.priors.slopes[1] - then[1])
+        hold[1] *= 1 - share
+        information = np.diag(hold.ravel())
+        information[n:, n:] += told
+        return pull.ravel(), information
+
+    def _usual(self, slopes: Floats) -> tuple[Floats, Floats]:
+        """Score and information of the priors of slopes, `[which, slope]`."""
         m = 1 / (1 + np.exp(-slopes[0, 0]))
         pull, hold = np.zeros_like(slopes), np.zeros_like(slopes)
         # Two rows of 1/2 are added to what is seen: where nothing tells a mean, it is 1/2.
@@ -281,12 +308,7 @@ class Regression:
             for part, spread in zip(self.priors.parts(), self.priors.spreads[which], strict=True):
                 hold[which, part] = spread**-2
                 pull[which, part] = -slopes[which, part] * spread**-2
-        if self.past is None or self.past.priors.information is None:
-            return pull.ravel(), np.diag(hold.ravel())
-        # The information has all of these priors in it, of which nothing fades.
-        told, rest = self.past.hold * self.past.priors.information, 1 - self.past.hold
-        pulled = rest * pull.ravel() - told @ (slopes - self.past.priors.slopes).ravel()
-        return pulled, told + rest * np.diag(hold.ravel())
+        return pull, hold
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
         """Move slopes by a step, and effects along with them and with the shared numbers."""
@@ -300,7 +322,7 @@ class Regression:
             system = systems.pop()
             left = system.score - system.slopes.T @ step - system.shared.T @ shared
             for index, move in moves:
-                gone = (self.says[1] * move[index])[self.rows]
+                gone = self.told * move[index][self.rows]
                 left -= system.sums(self.rows, gone[None])[0]
             moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
         effects = []
@@ -314,7 +336,7 @@ class Regression:
     def _effect(self, number: int, own: Integers, move: Floats) -> Effect:
         effect = self.priors.effects[number]
         n, spread = len(effect.mean), effect.spread
-        precision = np.bincount(own, self.says[1, self.rows], n) + self._before(number)[1]
+        precision = np.bincount(own, self.told, n) + spread**-2
         mean, variance = effect.mean + move, 1 / precision
         if self.past is not None:  # it has told how far effects stray
             return replace(effect, mean=mean, variance=variance)
