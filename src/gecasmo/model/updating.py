@@ -61,7 +61,7 @@ def update_model(
     with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = solve_with(problem, method, show, beliefs, intervals)
     best = solution.best.states
-    for number, leaning in leanings.items():
+    for leaning in leanings.values():
         leaning.memory.lean(leaning.shift(best))
     for number, own in learned.items():
         own.conclude(best[number], leanings[number].shift(best))

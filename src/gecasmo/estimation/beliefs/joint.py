@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +139,16 @@ class _Curvature:
     rows: dict[int, tuple[Integers, Floats]]
 
 
+class _Silent(NamedTuple):
+    """Rows of the past: places in a design, how they lean on shared numbers, the room that their
+    logits have, and how these go along with slopes."""
+
+    place: Integers
+    change: Floats
+    room: Floats
+    along: Floats
+
+
 class Joint:
     """Climbs to where shared coins, priors and rows fit each other.
 
@@ -244,12 +254,10 @@ class Joint:
     def _lean(self, coin: RowCoin) -> None:
         """Let the past of rows go along with shared numbers."""
         leaning = coin.leaning
-        shift = leaning.shift(self.states)[leaning.place]
         if coin.regression is not None:
-            past = coin.regression.past
-            rows = replace(past.rows, shift=shift[coin.met])
-            coin.regression.past = replace(past, rows=rows)
+            coin.regression.past = leaning.shifted(coin.regression.past, self.states)
             return
+        shift = leaning.shift(self.states)[leaning.place]
         pseudo = replace(leaning.past, shift=shift).under(leaning.prior)
         self.states[coin.number] = replace(self.states[coin.number], pseudo=pseudo)
 
@@ -310,14 +318,15 @@ class Joint:
             own = slice(start, start + coin.size)
             start += coin.size
             row, change = curvature.rows[coin.number]
-            if coin.leaning is not None:
-                change = change + coin.leaning.new[row]
-                loose = coin.leaning.loose(coin.met)
-                information[:n, :n] -= loose
-                assert coin.moments is not None
-                mean = coin.moments.mean
-                score[:n] += coin.leaning.score(coin.rows, mean, loose, self.states)
             room, along = self._answers(coin, row)
+            place = np.searchsorted(coin.met, row)
+            if coin.leaning is not None:
+                score[:n] += self._asked_by_rows(coin, row)
+                change = change + coin.leaning.new[row]
+                silent = self._silent(coin, row)
+                place = np.concatenate([place, silent.place])
+                change = np.vstack([change, silent.change])
+                room, along = np.append(room, silent.room), np.vstack([along, silent.along])
             information[:n, :n] -= (change.T * room) @ change
             if coin.regression is None:
                 continue
@@ -330,7 +339,6 @@ class Joint:
             # Effects of levels follow: their part of the system is diagonal.
             self.levels[coin.number] = []
             for level in slopes.levels:
-                place = np.searchsorted(coin.met, row)
                 level.shared = level.sums(place, -change.T * along[:, 0])
                 for other in self.levels[coin.number]:
                     level = level.without(other, coin.regression.rows, coin.regression.told)
@@ -350,6 +358,31 @@ class Joint:
         # Far away the curvature of yesterday says nothing of that of today.
         self._secants.went(step, score - pull, promised < _NEAR)
         return step, promised
+
+    def _asked_by_rows(self, coin: RowCoin, read: Integers) -> Floats:
+        """What the past of rows asks of shared numbers, since rows have moved."""
+        assert coin.moments is not None
+        leaning, regression = coin.leaning, coin.regression
+        mean = leaning.mean[leaning.place]
+        mean[coin.rows] = coin.moments.mean
+        found: Floats = leaning.score(read, mean[read])
+        rest = leaning.without(read)
+        past = None if regression is None else regression.past
+        logit = None if regression is None else regression.design.logit(regression.priors)
+        return found + leaning.moves(rest, self.states, past, logit) @ leaning.all[rest]
+
+    def _silent(self, coin: RowCoin, read: Integers) -> _Silent:
+        """Rows with a past that these pages tell nothing of."""
+        leaning, regression = coin.leaning, coin.regression
+        rest = leaning.without(read)
+        room, change = leaning.room[rest], leaning.all[rest]
+        if regression is None:
+            return _Silent(np.zeros(0, np.int64), change, room, np.zeros((len(rest), 0)))
+        place = np.argsort(regression.past.number)[rest]
+        typical = {name: own[place] for name, own in regression.design.typical.items()}
+        z = regression.priors.basis(typical, len(rest))
+        by_mean, by_strength = leaning.by_mean[rest, None], leaning.by_strength[rest, None]
+        return _Silent(place, change, room, np.hstack([z * by_mean, z * by_strength]))
 
     def _answers(self, coin: RowCoin, read: Integers) -> tuple[Floats, Floats]:
         """Of the rows read, as if their logits were small changes of their probabilities: the room

@@ -212,7 +212,11 @@ class Everywhere:
         leanings = {c.number: c.leaning for c in self.joint.coins if c.leaning is not None}
         for number, leaning in leanings.items():
             rows = np.arange(len(leaning.place))
-            score += leaning.score(rows, believed[number].centre, leaning.loose(rows), states)
+            score += leaning.score(rows, believed[number].centre)
+            rest, regression = leaning.without(rows), self.regressions.get(number)
+            past = None if regression is None else regression.past
+            logit = None if regression is None else regression.design.logit(regression.priors)
+            score += leaning.moves(rest, states, past, logit) @ leaning.all[rest]
         step = self.joint.shared_step(score)
         there = self.problem.evaluate(shared.moved(believed, step))
         moved = list(there.states)

@@ -40,6 +40,8 @@ class Past:
     sites : what each row has said of the logit of its prior's mean, as a parabola: slope at 0, and
         precision
     then : the logit that each row's prior had
+    number : of each row among those of both logs
+    leant : how much of the slopes of what rows have said shared coins have moved since
     """
 
     design: Design
@@ -48,6 +50,8 @@ class Past:
     hold: float
     sites: Floats
     then: Floats
+    number: Integers
+    leant: Floats | float = 0.0
 
     @property
     def n_met(self) -> int:
@@ -69,6 +73,7 @@ class Past:
             rows=self.rows.at(rows),
             sites=self.sites[:, order],
             then=self.then[order],
+            number=self.number[order],
         )
 
     def says(self, logit: Floats) -> Floats:
@@ -91,7 +96,8 @@ class Leaning:
     memory : of the coin whose rows these are
     leans : by number of a shared coin, `[row, row of the shared coin]`
     begin : by number of a shared coin, where the past left the logits of its rows
-    mean, room : what was believed of rows, and how far they answer
+    mean, room : what was believed of rows, and how far their logits go with a head for a tail
+    by_mean, by_strength : how far they go with the logit of the prior's mean, and its log strength
     past, prior : heads and tails of the past, and of the prior, of rows of the new log
     """
 
@@ -100,6 +106,8 @@ class Leaning:
     begin: dict[int, Floats]
     mean: Floats
     room: Floats
+    by_mean: Floats
+    by_strength: Floats
     place: Integers
     past: RowPast
     prior: Floats
@@ -123,9 +131,12 @@ class Leaning:
         mean = union.widened(np.clip(before.probability, 1e-9, 1 - 1e-9), 0.5)
         worth = memory.prior.sum(axis=0) + union.widened(memory.past.sum(axis=0), 0.0)
         room = 1 / (np.maximum(worth, 0.0) + 1) / (mean * (1 - mean))
+        heads, tails = memory.prior
+        by_mean = room * heads * tails / np.maximum(heads + tails, 1e-9)
+        by_strength = room * (heads * (1 - mean) - tails * mean)
         prior = memory.prior[:, union.place]
         past = memory.row_past.at(union.found)
-        return cls(memory, leans, begin, mean, room, union.place, past, prior)
+        return cls(memory, leans, begin, mean, room, by_mean, by_strength, union.place, past, prior)
 
     def align(self, shared: Any, states: Any) -> None:
         """Put the numbers in the order that shared coins have in a climb."""
@@ -153,22 +164,33 @@ class Leaning:
         return found
 
     def shifted(self, past: Past, states: Any) -> Past:
-        """The past of rows of the new log, in view of shared coins as they are now."""
-        return replace(past, rows=replace(past.rows, shift=self.shift(states)[self.place]))
+        """The past in view of shared coins as they are now."""
+        shift = self.shift(states)[past.number]
+        rows = replace(past.rows, shift=shift[: past.n_met])
+        return replace(past, rows=rows, leant=self.by_mean[past.number] * shift)
 
-    def loose(self, met: Integers) -> Floats:
-        """How much less sure shared numbers are because of rows that are not met now."""
+    def without(self, rows: Integers) -> Integers:
+        """All rows but these of the new log."""
         rest = np.ones(len(self.mean), bool)
-        rest[self.place[met]] = False
-        own = self.all[rest]
-        found: Floats = (own.T * self.room[rest]) @ own
+        rest[self.place[rows]] = False
+        return np.flatnonzero(rest)
+
+    def moves(self, rows: Integers, states: Any, past: Past | None, logit: Any) -> Floats:
+        """How far rows that no page tells of have moved, as logits: with shared coins, and with
+        their priors."""
+        found: Floats = self.room[rows] * self.shift(states)[rows]
+        if past is not None:
+            changed = np.zeros(len(self.mean))
+            changed[past.number] = logit - past.then
+            # Of rows without a past nothing was said that could lean.
+            found += self.by_mean[rows] * changed[rows]
         return found
 
-    def score(self, rows: Integers, mean: Floats, loose: Floats, states: Any) -> Floats:
-        """What rows, some of the new log with means that have moved, ask of shared numbers."""
+    def score(self, rows: Integers, mean: Floats) -> Floats:
+        """What rows of the new log, with means that have moved, ask of shared numbers."""
         then = self.mean[self.place[rows]]
         found: Floats = ((mean - then) / (then * (1 - then))) @ self.new[rows]
-        return found + loose @ self.moved(states)
+        return found
 
 
 class LearnedPast:
@@ -193,15 +215,15 @@ class LearnedPast:
         ]
         self.priors = replace(before.priors, effects=tuple(effects))
         sites, then = _sites(before, old, memory.past / memory.decay)
+        everywhere = np.arange(len(memory.rows))
         everything = Past(
             self.everything,
-            memory.row_past.at(
-                np.where(np.arange(len(memory.rows)) < len(then), np.arange(len(memory.rows)), -1)
-            ),
+            memory.row_past.at(np.where(everywhere < len(then), everywhere, -1)),
             self.priors,
             memory.decay,
             union.widened(memory.decay * sites, 0.0),
             union.widened(then, 0.0),
+            everywhere,
         )
         self.all, self.past = everything, everything.of_rows(place)
 
