@@ -26,6 +26,9 @@ from gecasmo.forms.table_memory import TableMemory
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# How far effects stray, in logits, when earlier logs have not shown that they do.
+_LITTLE = 0.1
+
 
 @dataclass(frozen=True)
 class Past:
@@ -58,9 +61,11 @@ class Past:
         """How many rows are looked at."""
         return int(self.rows.share.shape[1])
 
-    def centre(self, number: int) -> Floats:
-        """Where the effects of a column were left."""
-        return self.priors.effects[number].mean
+    def told_of_effects(self, number: int) -> Floats:
+        """What rows said of the effects of a column where these were left: there it was in balance
+        with how far effects stray."""
+        effect = self.priors.effects[number]
+        return self.hold * effect.mean * effect.spread**-2
 
     def of_rows(self, rows: Integers) -> Past:
         """If only some of the rows are looked at."""
@@ -210,7 +215,7 @@ class LearnedPast:
         }
         self.everything = Design.under(memory.rows, before.priors, numbers, values)
         effects = [
-            _aligned(effect, level.values)
+            _revived(_aligned(effect, level.values))
             for effect, level in zip(before.priors.effects, self.everything.levels, strict=True)
         ]
         self.priors = replace(before.priors, effects=tuple(effects))
@@ -298,6 +303,14 @@ def _aligned(effect: Effect, values: pl.Series) -> Effect:
     """The effects of some values."""
     mean, variance, _ = effect.of(values)
     return replace(effect, values=values, mean=mean, variance=variance)
+
+
+def _revived(effect: Effect) -> Effect:
+    """What was too little to be seen in earlier logs may be seen together with a new one."""
+    if effect.spread > 0 or not len(effect.values):
+        return effect
+    variance = np.full(len(effect.values), _LITTLE**2)
+    return replace(effect, variance=variance, spread=_LITTLE)
 
 
 def _sites(state: TableState, known: _Known, evidence: Floats) -> tuple[Floats, Floats]:

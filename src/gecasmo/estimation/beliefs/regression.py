@@ -267,21 +267,16 @@ class Regression:
             index, n = level.index[self.rows], len(effect.mean)
             if effect.spread == 0:
                 continue
-            centre, hold = self._before(number)
-            precision = np.bincount(index, self.told, n) + hold
-            own = np.bincount(index, by.m, n) - (effect.mean - centre) * hold
+            precision = np.bincount(index, self.told, n) + effect.spread**-2
+            own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
+            if self.past is not None:
+                own += self.past.told_of_effects(number)
             found = Level(level.index, own, precision, np.zeros((self.size, n)), np.zeros((0, n)))
             if z.shape[1]:
                 common = np.vstack([z.T * -by.mm, z.T * -by.ms])
                 found.slopes = found.sums(self.rows, common)
             levels.append(found)
         return levels
-
-    def _before(self, number: int) -> tuple[Floats | float, float]:
-        """Mean and precision of effects before any row is seen."""
-        hold = self.priors.effects[number].spread ** -2
-        # What the past has told, by its rows, was in balance with this there.
-        return 0.0 if self.past is None else self.past.hold * self.past.centre(number), hold
 
     def _held(self) -> tuple[Floats, Floats]:
         """Score and information of what is known before any row is seen: the priors of slopes, and
@@ -329,20 +324,16 @@ class Regression:
                 left -= system.sums(self.rows, gone[None])[0]
             moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
         effects = []
-        for number, level in enumerate(self.design.levels):
-            effect = self.priors.effects[number]
+        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
             if effect.spread > 0:
-                effect = self._effect(number, level.index[self.rows], moves.pop()[1])
+                effect = self._effect(effect, level.index[self.rows], moves.pop()[1])
             effects.append(effect)
         self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
 
-    def _effect(self, number: int, own: Integers, move: Floats) -> Effect:
-        effect = self.priors.effects[number]
+    def _effect(self, effect: Effect, own: Integers, move: Floats) -> Effect:
         n, spread = len(effect.mean), effect.spread
         precision = np.bincount(own, self.told, n) + spread**-2
         mean, variance = effect.mean + move, 1 / precision
-        if self.past is not None:  # it has told how far effects stray
-            return replace(effect, mean=mean, variance=variance)
         # A level with one row cannot be told from that row.
         several = np.bincount(own, minlength=n) > 1
         told = float((1 - variance[several] / spread**2).sum())
