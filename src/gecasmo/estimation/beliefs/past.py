@@ -62,10 +62,9 @@ class Past:
         return int(self.rows.share.shape[1])
 
     def told_of_effects(self, number: int) -> Floats:
-        """What rows said of the effects of a column where these were left: there it was in balance
-        with how far effects stray."""
-        effect = self.priors.effects[number]
-        return self.hold * effect.mean * effect.spread**-2
+        """The slopes of what rows said of the effects of a column, where these were left."""
+        index, n = self.design.levels[number].index, len(self.priors.effects[number].mean)
+        return np.bincount(index, self.says(self.then)[0], n)
 
     def of_rows(self, rows: Integers) -> Past:
         """If only some of the rows are looked at."""
