@@ -361,7 +361,7 @@ class Design:
 
     def logit(self, priors: Priors) -> Floats:
         """The logit of the mean of each row's prior, effects included."""
-        found = priors.linear(self.typical, len(self.rows))[0]
+        found: Floats = priors.linear(self.typical, len(self.rows))[0]
         for effect, level in zip(priors.effects, self.levels, strict=True):
             if effect.spread > 0:
                 found += effect.mean[level.index]

@@ -106,7 +106,8 @@ class Shared:
         """All numbers."""
         forms: list[Any] = [self.problem.coins[tie[0]].form for tie in self.ties]
         vectors = [f.vector(states[tie[0]]) for f, tie in zip(forms, self.ties, strict=True)]
-        return np.clip(np.concatenate([np.zeros(0), *vectors]), -20.0, 20.0)
+        found: Floats = np.clip(np.concatenate([np.zeros(0), *vectors]), -20.0, 20.0)
+        return found
 
     def moved(self, states: Sequence[FormState], by: Floats) -> list[FormState]:
         """The states with these numbers moved."""
@@ -369,7 +370,8 @@ class Joint:
         rest = leaning.without(read)
         past = None if regression is None else regression.past
         logit = None if regression is None else regression.design.logit(regression.priors)
-        return found + leaning.moves(rest, self.states, past, logit) @ leaning.all[rest]
+        found += leaning.moves(rest, self.states, past, logit) @ leaning.all[rest]
+        return found
 
     def _silent(self, coin: RowCoin, read: Integers) -> _Silent:
         """Rows with a past that these pages tell nothing of."""

@@ -183,7 +183,8 @@ class Beliefs:
 def _sound(information: Floats) -> Floats:
     """Without directions that are worse than unknown."""
     values, vectors = np.linalg.eigh((information + information.T) / 2)
-    return (vectors * np.maximum(values, 0.0)) @ vectors.T
+    sound: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return sound
 
 
 class Everywhere:

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.estimation.beliefs.regression import Regression
+from gecasmo.estimation.beliefs.regression import SETTLED, Regression
 from gecasmo.forms import TableState
 from gecasmo.forms.memory import joined_columns
 from gecasmo.forms.past import RowPast, joined_typical
@@ -42,7 +42,7 @@ class Past:
     hold : what the past counts now
     sites : what each row has said of the logit of its prior's mean, as a parabola: slope at 0, and
         precision
-    then : the logit that each row's prior had
+    then : the logit that the mean of each row's prior had
     number : of each row among those of both logs
     leant : how much of the slopes of what rows have said shared coins have moved since
     """
@@ -62,9 +62,10 @@ class Past:
         return int(self.rows.share.shape[1])
 
     def told_of_effects(self, number: int) -> Floats:
-        """The slopes of what rows said of the effects of a column, where these were left."""
-        index, n = self.design.levels[number].index, len(self.priors.effects[number].mean)
-        return np.bincount(index, self.says(self.then)[0], n)
+        """The slopes of what rows said of the effects of a column where these were left: there they
+        were in balance with how far effects stray, unless that was still on its way to nothing."""
+        effect = self.priors.effects[number]
+        return self.hold * effect.mean * max(effect.spread, SETTLED) ** -2
 
     def of_rows(self, rows: Integers) -> Past:
         """If only some of the rows are looked at."""
@@ -132,7 +133,8 @@ class Leaning:
             p = np.append(other.before.probability, 0.5)[found]
             p = np.clip(p, 1e-9, 1 - 1e-9)
             begin[number] = np.where(found >= 0, np.log(p / (1 - p)), np.nan)
-        mean = union.widened(np.clip(before.probability, 1e-9, 1 - 1e-9), 0.5)
+        mean = before.probability if before.centre is None else before.centre
+        mean = union.widened(np.clip(mean, 1e-9, 1 - 1e-9), 0.5)
         worth = memory.prior.sum(axis=0) + union.widened(memory.past.sum(axis=0), 0.0)
         room = 1 / (np.maximum(worth, 0.0) + 1) / (mean * (1 - mean))
         heads, tails = memory.prior
@@ -222,7 +224,7 @@ class LearnedPast:
         everywhere = np.arange(len(memory.rows))
         everything = Past(
             self.everything,
-            memory.row_past.at(np.where(everywhere < len(then), everywhere, -1)),
+            memory.row_past.at(np.where(everywhere < len(union.old), everywhere, -1)),
             self.priors,
             memory.decay,
             union.widened(memory.decay * sites, 0.0),

@@ -35,8 +35,8 @@ Integers = NDArray[np.int64]
 # is. Rows that were flipped once each cannot tell a strength at all.
 _USUAL, _UNSURE = np.log(3.0), 2.0
 _FARTHEST = 9.0  # the logit of a mean
-# Effects that stray by less, in logits, are none.
-_NOTHING, _LITTLE = 0.03, 0.15
+# Effects that stray by less, in logits, are none; nobody waits for how far they stray below that.
+_NOTHING, SETTLED = 0.03, 0.15
 _WIDEST = 4.0
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
@@ -267,7 +267,7 @@ class Regression:
             index, n = level.index[self.rows], len(effect.mean)
             if effect.spread == 0:
                 continue
-            precision = np.bincount(index, self.told, n) + effect.spread**-2
+            precision: Floats = np.bincount(index, self.told, n) + effect.spread**-2
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
             if self.past is not None:
                 own += self.past.told_of_effects(number)
@@ -341,7 +341,7 @@ class Regression:
         ratio = (squares + 1e-9) / max(told * spread**2, 1e-9)
         # Further than that on the way down: what goes to zero goes slowly.
         spread *= float(np.clip(ratio, 0.1, 4.0) ** (1.25 if ratio < 0.95 else 0.5))
-        if spread > _LITTLE:
+        if spread > SETTLED:
             self.restless = max(self.restless, abs(spread / effect.spread - 1))
         if spread < _NOTHING:
             return replace(effect, mean=np.zeros(n), variance=np.zeros(n), spread=0.0)
