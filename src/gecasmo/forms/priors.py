@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -226,7 +227,7 @@ class Priors:
     def parts(self) -> list[slice]:
         """Which slopes belong to which function."""
         ends = np.cumsum([1, *(smooth.size for smooth in self.smooths)])
-        return [slice(a, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+        return [slice(a, b) for a, b in pairwise(ends)]
 
     def basis(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """What slopes are multiplied with, `[row, slope]`."""
@@ -398,7 +399,7 @@ class Design:
             if smooth.name == EXPOSURE:
                 blocks.append(smooth.basis(self.typical[EXPOSURE]))
         basis = np.hstack(blocks)
-        slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T
+        slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T.astype(np.float64)
         variance = float(np.var(linear[0] - basis @ slopes[0]))
         pages = self.typical.get(PAGES)
         if pages is None:

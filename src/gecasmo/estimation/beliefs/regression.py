@@ -267,7 +267,7 @@ class Regression:
             index, n = level.index[self.rows], len(effect.mean)
             if effect.spread == 0:
                 continue
-            precision: Floats = np.bincount(index, self.told, n) + effect.spread**-2
+            precision = np.bincount(index, self.told, n).astype(np.float64) + effect.spread**-2
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
             if self.past is not None:
                 own += self.past.told_of_effects(number)
@@ -315,7 +315,8 @@ class Regression:
         slopes[1, 0] = np.clip(slopes[1, 0], WEAKEST, STRONGEST)
         self.restless = 0.0
         # The last to be eliminated is the first to be known.
-        systems, moves = list(levels), []
+        systems = list(levels)
+        moves: list[tuple[Integers, Floats]] = []
         while systems:
             system = systems.pop()
             left = system.score - system.slopes.T @ step - system.shared.T @ shared
