@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaln, digamma, expit, polygamma
 
-from gecasmo.estimation.beliefs.likelihood import (
-    Asked,
-    RowLikelihood,
-    _multiply,
-    _Places,
-    nothing_known,
-)
+from gecasmo.estimation.beliefs.likelihood import Asked, Places, RowLikelihood, multiplied
 from gecasmo.estimation.beliefs.moments import row_moments_of
 from strategies.checks import many
 
@@ -27,10 +21,13 @@ def of_flips(
     h = np.array([1.0, 0.0, *(pair[0] for pair in hidden)])
     t = np.array([0.0, 1.0, *(pair[1] for pair in hidden)])
     weight = np.array([heads, tails, *[1.0] * len(hidden)])
-    places = _Places(np.zeros(n, np.uint32), h, t, weight, np.zeros(n, np.int32), np.zeros((1, 1)))
-    found = nothing_known(1)
+    places = Places(
+        *(np.zeros(n, np.uint32), h, t, np.full(n, 0.4), weight),
+        *(np.zeros(n, np.int32), np.zeros((1, 1))),
+    )
     asked = Asked(0, np.array([0.4]), np.array(prior, float)[:, None], np.ones(1, bool))
-    _multiply(places, asked, found)
+    first, found = multiplied(places, asked)
+    assert (first, len(found)) == (0, 1)
     return found
 
 

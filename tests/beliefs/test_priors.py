@@ -15,6 +15,7 @@ from gecasmo import DBN, DCTR, EM, PBM, Empirical, Table, read_log
 from gecasmo.errors import ClickLogError, ModelError
 
 THOROUGH = EM(tol=1e-9)
+ONE = Empirical(by=())  # one prior for all rows
 
 
 def rates_log(n_docs: int, per_doc: int, a: float, b: float, seed: int, **extra: Any) -> Any:
@@ -36,20 +37,22 @@ def rates_log(n_docs: int, per_doc: int, a: float, b: float, seed: int, **extra:
 def test_a_prior_of_observed_flips_is_the_beta_binomial_one() -> None:
     """Against SciPy's optimiser on the closed form."""
     log, _ = rates_log(800, 6, 1.0, 3.0, seed=2)
-    model = DCTR().fit(log, THOROUGH)
-    priors = model.states_["click_rate"].priors
+    model = DCTR(click_rate=Table(prior=ONE)).fit(log, THOROUGH)
+    state = model.states_["click_rate"]
     heads = np.bincount(log.column("doc").to_numpy(), weights=log.click)
 
     def loss(x: np.ndarray) -> float:
         a, b = np.exp(x)
         fit = (betaln(a + heads, b + 6 - heads) - betaln(a, b)).sum()
-        return -(fit + np.log(a * b / (a + b) ** 2) - (np.log((a + b) / 3) / 1.2) ** 2 / 2)
+        return -(fit + np.log(a * b / (a + b) ** 2) - (np.log((a + b) / 3) / 2.0) ** 2 / 2)
 
     best = np.exp(minimize(loss, [0.0, 0.0]).x)
-    assert priors.mean[0] == pytest.approx(best[0] / best.sum(), rel=0.01)
-    assert priors.strength[0] == pytest.approx(best.sum(), rel=0.05)
+    assert state.priors.mean == pytest.approx(best[0] / best.sum(), rel=0.01)
+    assert state.priors.strength == pytest.approx(best.sum(), rel=0.02)
     # And the answer is the posterior mean under it.
-    a, b = priors.pseudo_counts(np.zeros(800, int))
+    a, b = state.pseudo
+    assert (a.min(), b.min()) == pytest.approx((a.max(), b.max()), rel=1e-12)
+    assert a[0] == pytest.approx(state.priors.mean * state.priors.strength, rel=1e-12)
     expected = (heads + a) / (6 + a + b)
     frame = model.parameters["click_rate"].sort("doc")
     np.testing.assert_allclose(frame["probability"], expected, rtol=1e-4)
@@ -73,14 +76,15 @@ def test_hidden_flips_do_not_make_the_prior_too_sure() -> None:
         "doc": docs,
         "rank": np.tile(np.arange(1, 9), n),
     }
-    model = DBN().fit(truth.simulate(pages, seed=1))
+    one = Table(prior=ONE)
+    model = DBN(attraction=one, satisfaction=one).fit(truth.simulate(pages, seed=1))
     attraction = model.states_["attraction"].priors
     satisfaction = model.states_["satisfaction"].priors
-    assert attraction.mean[0] == pytest.approx(0.25, abs=0.04)
-    assert 2.5 < attraction.strength[0] < 6.5  # 4
+    assert attraction.mean == pytest.approx(0.25, abs=0.04)
+    assert 2.5 < attraction.strength < 6.5  # 4
     drawn = np.mean([p for _, p in sorted(truth_satisfaction.items())])
-    assert satisfaction.mean[0] == pytest.approx(drawn, abs=0.06)
-    assert 2.0 < satisfaction.strength[0] < 9.0  # 4
+    assert satisfaction.mean == pytest.approx(drawn, abs=0.06)
+    assert 2.0 < satisfaction.strength < 9.0  # 4
     assert model.parameters["continuation"]["probability"][0] == pytest.approx(0.8, abs=0.02)
 
 
@@ -88,7 +92,7 @@ def test_rows_that_are_all_alike_are_drawn_together() -> None:
     log, _ = rates_log(400, 10, 3_000.0, 7_000.0, seed=4)
     model = DCTR().fit(log)
     frame = model.parameters["click_rate"]
-    assert model.states_["click_rate"].priors.strength[0] > 50
+    assert model.states_["click_rate"].priors.strength > 50
     assert frame["probability"].std() < 0.03
 
 
@@ -103,26 +107,33 @@ def test_unseen_rows_get_the_prior_mean_and_say_so() -> None:
     assert unseen["low"][1] < rate.mean() < unseen["high"][1]
 
 
-def test_a_prior_by_a_column_tells_kinds_of_rows_apart() -> None:
-    n = 300
-    kind = np.repeat(["book", "film"], n // 2)
+@pytest.mark.parametrize("kinds", [("book", "film"), tuple("abcdefgh")], ids=["two", "many"])
+def test_a_prior_by_a_column_tells_kinds_of_rows_apart(kinds: tuple[str, ...]) -> None:
+    n = 320
     rng = np.random.default_rng(3)
-    rate = np.where(kind == "book", 0.1, 0.6) + rng.uniform(-0.05, 0.05, n)
+    of_row = np.repeat(np.arange(len(kinds)), n // len(kinds))
+    usual = np.linspace(0.1, 0.6, len(kinds))
+    rate = usual[of_row] + rng.uniform(-0.05, 0.05, n)
     doc = np.repeat(np.arange(n), 5)
+    click = rng.random(5 * n) < rate[doc]
     log = read_log(
         {
             "session": np.arange(5 * n),
             "query": np.zeros(5 * n, int),
             "doc": doc,
             "rank": np.ones(5 * n, int),
-            "click": rng.random(5 * n) < rate[doc],
-            "kind": kind[doc],
+            "click": click,
+            "kind": np.array(kinds)[of_row][doc],
         }
     )
     model = DCTR(click_rate=Table(prior=Empirical(by="kind"))).fit(log)
-    means = model.states_["click_rate"].priors.mean
-    assert sorted(means) == pytest.approx([0.1, 0.6], abs=0.05)
-    plain = DCTR().fit(log)
+    state = model.states_["click_rate"]
+    row = np.argsort(state.rows.frame["doc"].to_numpy())
+    means = (state.pseudo[0] / state.pseudo.sum(axis=0))[row]
+    found = [means[of_row == kind].mean() for kind in range(len(kinds))]
+    told = [click[of_row[doc] == kind].mean() for kind in range(len(kinds))]
+    assert found == pytest.approx(told, abs=0.04)
+    plain = DCTR(click_rate=Table(prior=ONE)).fit(log)
     error = {
         name: np.abs(m.parameters["click_rate"].sort("doc")["probability"].to_numpy() - rate).mean()
         for name, m in (("kind", model), ("plain", plain))

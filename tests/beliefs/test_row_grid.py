@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_examples import places, said
 
 from gecasmo.estimation.beliefs import likelihood as likelihood_module
 from gecasmo.estimation.beliefs import moments as moments_module
 from gecasmo.estimation.beliefs.few_rows import repeats
 from gecasmo.estimation.beliefs.likelihood import (
     Asked,
+    Places,
     RowLikelihood,
-    _multiply,
-    _Places,
+    multiplied,
     nothing_known,
 )
 from gecasmo.estimation.beliefs.moments import Moments, row_moments_of
@@ -23,38 +24,16 @@ from gecasmo.testing import plain_python
 from strategies.checks import many
 
 
-def places(seed: int, n_places: int, n_rows: int, degree: int) -> tuple[_Places, Asked]:
-    """Sure flips, hidden ones and polynomials at random, on rows in any order."""
-    rng = np.random.default_rng(seed)
-    heads = rng.random(n_places) ** 2
-    tails = (1 - heads) * rng.random(n_places)
-    kind = rng.choice(["head", "tail", "nothing", "line"], n_places)
-    heads[kind != "line"], tails[kind != "line"] = 0.0, 0.0
-    heads[kind == "head"] = tails[kind == "tail"] = 1.0
-    exact = np.zeros(n_places, np.int32)
-    coefficients = np.zeros((1, 1))
-    if degree:
-        chosen = np.flatnonzero(rng.random(n_places) < 0.2)
-        exact[chosen] = 1 + np.arange(len(chosen))
-        exact[rng.random(n_places) < 0.1] = -1
-        heads[exact != 0] = tails[exact != 0] = 0.0
-        coefficients = rng.random((len(chosen) + 1, degree + 1)) + 0.01
-    found = _Places(
-        rng.integers(0, n_rows, n_places).astype(np.uint32),
-        *(heads, tails, rng.choice([0.0, 1.0, 1.0, 1.0, 2.5, 40.0], n_places)),
-        *(exact, coefficients),
-    )
-    prior = rng.gamma(1.0, 2.0, (2, n_rows)) + 0.02
-    return found, Asked(0, rng.random(n_rows), prior, rng.random(n_rows) < 0.9)
-
-
-def answers(found: _Places, asked: Asked, is_few: bool) -> tuple[RowLikelihood, Moments]:
+def answers(found: Places, asked: Asked, is_few: bool) -> tuple[RowLikelihood, Moments]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(likelihood_module, "_FEW_PLACES", 10**9 if is_few else 0)
         patch.setattr(moments_module, "_FEW_ROWS", 10**9 if is_few else 0)
-        into = nothing_known(len(asked.probability))
-        _multiply(found, asked, into)
-        return into, row_moments_of(into, np.arange(len(into)), asked.prior)
+        first, known = multiplied(found, asked)
+        likelihood = nothing_known(len(asked.probability))
+        own = slice(first, first + len(known))
+        for name in ("low", "step", "values", "known"):
+            getattr(likelihood, name)[own] = getattr(known, name)
+        return likelihood, row_moments_of(likelihood, np.arange(len(likelihood)), asked.prior)
 
 
 def same(one: RowLikelihood, other: RowLikelihood, tolerance: float) -> None:
@@ -100,17 +79,10 @@ def test_values_are_what_places_say(is_few: bool) -> None:
     assert np.array_equal(np.flatnonzero(likelihood.known), on_pages[asked.wanted[on_pages]])
     for row in np.flatnonzero(likelihood.known):
         x = likelihood.low[row] + likelihood.step[row] * np.arange(32)
-        p, p0 = 1 / (1 + np.exp(-x)), asked.probability[row]
+        p = 1 / (1 + np.exp(-x))
         total = np.zeros(32)
         for place in np.flatnonzero(found.rows == row):
-            h, t, m = found.heads[place], found.tails[place], found.weight[place]
-            value = h * p / p0 + t * (1 - p) / (1 - p0) + 1 - h - t
-            if h in (0.0, 1.0) and t in (0.0, 1.0):  # a sure flip, or none
-                value = p**h * (1 - p) ** t
-            if found.exact[place] > 0:
-                c = found.coefficients[found.exact[place] - 1]
-                value = sum(c[i] * p**i * (1 - p) ** (2 - i) for i in range(3))
-            total += m * np.log(value)
+            total += found.weight[place] * np.log(said(found, place, p))
         np.testing.assert_allclose(likelihood.values[row], total - total.max(), atol=1e-9)
 
 
@@ -118,9 +90,9 @@ def test_values_are_what_places_say(is_few: bool) -> None:
 def test_products_that_floats_cannot_hold(is_few: bool) -> None:
     """Five hundred pages that each say 1 - 0.9999 p: at p = 1 a product of 1e-2000."""
     n = 500
-    found = _Places(
-        *(np.zeros(n, np.uint32), np.zeros(n), np.full(n, 0.9998), np.ones(n)),
-        *(np.zeros(n, np.int32), np.zeros((1, 1))),
+    found = Places(
+        *(np.zeros(n, np.uint32), np.zeros(n), np.full(n, 0.9998), np.full(n, 0.5)),
+        *(np.ones(n), np.zeros(n, np.int32), np.zeros((1, 1))),
     )
     asked = Asked(0, np.array([0.5]), np.full((2, 1), 2.0), np.ones(1, bool))
     with plain_python():

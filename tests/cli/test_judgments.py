@@ -106,6 +106,30 @@ def test_opensearch(folder: Path, fit_file: Path) -> None:
     assert "from clicks" in json.dumps(json.loads(Path("j.json").read_text()))
 
 
+def test_ratings_and_ordered_pairs(folder: Path, fit_file: Path) -> None:
+    limits = ("--min-probability", "0.6", "--min-order", "0.55")
+    own = judge(gecasmo.load(fit_file), min_probability=0.6, min_order=0.55)
+    assert own.n_ordered > 0
+    data = succeed_with_json(
+        *("judgments", fit_file, "-o", "j.csv", "--format", "quepid", *limits),
+        *("--ratings", "float", "--include", "ordered"),
+    )
+    numbers = {"judged": own.n_judged, "ordered": own.n_ordered, "insufficient": own.n_insufficient}
+    assert {name: data[name] for name in numbers} == numbers
+    assert data["order"] == pytest.approx(own.to_dict()["order"])
+    assert data["writing"]["judgments"] == own.n_judged + own.n_ordered
+    assert (data["writing"]["insufficient"], data["writing"]["ordered"]) == (own.n_insufficient, 0)
+    rated = own.frame.filter(pl.col("verdict") != "insufficient")
+    assert pl.read_csv("j.csv")["rating"].to_list() == pytest.approx(
+        rated["rating"].to_list(), abs=0.0006
+    )
+    text = succeed("judgments", fit_file, "-o", "j.csv", "--format", "quepid", *limits).stdout
+    left_out = f"{own.n_ordered + own.n_insufficient:,} pairs left out, for lack of data"
+    assert f"{left_out} ({own.n_ordered:,} of them ordered)" in " ".join(text.split())
+    said = fail("judgments", fit_file, "-o", "j.json", "--include", "ordered")
+    assert "so say --ratings" in said
+
+
 def test_worth_judging(folder: Path, fit_file: Path) -> None:
     own = judge(gecasmo.load(fit_file)).worth_judging(3)
     data = succeed_with_json("judgments", fit_file, "-o", "j.csv", "--worth-judging", "3")
@@ -140,6 +164,10 @@ def test_worth_judging(folder: Path, fit_file: Path) -> None:
         (("--features", "gone.xml", "--format", "ranklib"), 1, "a .csv, .tsv or .parquet file"),
         (("--features", "torn.csv", "--format", "ranklib"), 1, "torn.csv cannot be read"),
         (("--max-width", "0", "--format", "qrels"), 1, "--max-width (now 0)"),
+        (("--min-probability", "2"), 1, "--min-probability 2.0: a probability from 0 to 1"),
+        (("--ratings", "float"), 1, "'csv' files have no use for --ratings"),
+        (("--ratings", "real"), 2, "--ratings"),
+        (("--include", "all"), 2, "--include"),
         (("--worth-output", "a.xlsx"), 1, "--worth-output a.xlsx: the name has to end in"),
         (("--worth-output", "no/a.csv"), 1, "there is no folder"),
     ],

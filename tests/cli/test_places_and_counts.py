@@ -311,12 +311,27 @@ def test_an_interrupted_fit_says_how_to_go_on(
     assert one["examination"].equals(other["examination"])
 
 
+BY_DOCUMENT = """
+from gecasmo import ClickModel, Parameter, flip
+
+class ByDocument(ClickModel):
+    attraction = Parameter("doc")
+
+    def browse(self, user, result):
+        if flip(self.attraction):
+            user.click()
+"""
+
+
 @pytest.mark.parametrize("step", ["learn", "summed_up"])
 def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     folded: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(PartedBeliefs, step, lambda *_: interrupt())
-    begin = ("fit", "PBM", folded, "-o", "x.fit")
+    # Rows that are spread over parts are fitted to priors that were learned before.
+    (folder / "mine.py").write_text(BY_DOCUMENT)
+    model = "mine.py:ByDocument" if step == "learn" else "PBM"
+    begin = ("fit", model, folded, "-o", "x.fit")
     kept, lost = invoke(*begin, "--checkpoint", "ck"), invoke(*begin)
     assert kept.exit_code == lost.exit_code == 130
     assert "The same command goes on from ck" in kept.stderr

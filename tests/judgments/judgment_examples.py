@@ -103,7 +103,7 @@ class Believer:
 
 
 def judged_like(values: list[float], n_queries: int = 1, **more: Any) -> Believer:
-    """A model with one coin and these relevances, all of them nearly certain."""
+    """A model with one coin and these relevances, all of them certain unless told otherwise."""
     n = len(values)
     if not {"spread", "low"} & set(more):
         more |= {"low": values, "high": values}
@@ -112,7 +112,7 @@ def judged_like(values: list[float], n_queries: int = 1, **more: Any) -> Believe
             "query": [f"q{i % n_queries}" for i in range(n)],
             "doc": [f"d{i}" for i in range(n)],
             "probability": values,
-            "spread": [1e-4] * n,
+            "spread": [0.0] * n,
             "trials": [1000.0] * n,
             "rests_on": ["query, doc"] * n,
             **more,

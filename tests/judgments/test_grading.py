@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judgment_examples import judged_like
 
-from gecasmo.judgments import judge
+from gecasmo.judgments import RULES, judge
 
 VALUES = st.lists(st.floats(0.01, 0.99), min_size=1, max_size=40)
 
@@ -36,7 +36,7 @@ def test_explicit_thresholds_and_values_on_a_cut_point():
 @settings(max_examples=60, deadline=None)
 def test_quantiles_give_equal_shares(numbers, grades):
     values = [number / 1000 for number in numbers]
-    found = judge(judged_like(values), grades=grades)
+    found = judge(judged_like(values), rule="quantile", grades=grades)
     shares = list(found.by_grade.values())
     assert sum(shares) == len(values)
     assert max(shares) - min(shares) <= 2
@@ -47,7 +47,7 @@ def test_quantiles_give_equal_shares(numbers, grades):
 @given(VALUES, st.integers(2, 6))
 @settings(max_examples=60, deadline=None)
 def test_quantiles_respect_order_and_ties(values, grades):
-    frame = graded(judged_like(values + values), grades=grades).sort("relevance")
+    frame = graded(judged_like(values + values), rule="quantile", grades=grades).sort("relevance")
     grade = frame["grade"].to_numpy()
     assert np.all(np.diff(grade) >= 0)
     assert frame.group_by("relevance").agg(pl.n_unique("grade"))["grade"].max() == 1
@@ -56,7 +56,7 @@ def test_quantiles_respect_order_and_ties(values, grades):
 def test_insufficient_pairs_have_no_say_in_the_quantiles():
     values = [0.1, 0.2, 0.3, 0.4, 0.9, 0.9, 0.9, 0.9]
     trials = [100.0] * 4 + [1.0] * 4
-    frame = graded(judged_like(values, trials=trials), grades=2)
+    frame = graded(judged_like(values, trials=trials), rule="quantile", grades=2)
     assert frame["grade"].to_list() == [0, 0, 1, 1, None, None, None, None]
     assert frame["grade_low"].to_list() == [0, 0, 1, 1, 1, 1, 1, 1]
 
@@ -93,11 +93,12 @@ def test_without_any_judged_pair_there_are_no_grades():
     found = judge(judged_like([0.1, 0.2], trials=[0.0, 0.0]))
     assert found.frame["grade"].null_count() == 2
     assert found.by_grade == {0: 0, 1: 0, 2: 0, 3: 0}
-    assert found.n_judged == 0
+    assert found.n_judged == found.n_ordered == 0
     assert found.n_insufficient == 2
+    assert found.to_dict()["grade_probability"] is found.to_dict()["order"] is None
 
 
-@pytest.mark.parametrize("rule", ["quantile", "quantile-per-query", "threshold", "interval"])
+@pytest.mark.parametrize("rule", RULES)
 def test_the_rule_tells_its_cut_points(rule):
     found = judge(judged_like([0.1, 0.2, 0.3, 0.4, 0.5]), rule=rule, grades=3)
     text = str(found.grading)
@@ -128,7 +129,7 @@ def test_equal_relevances_get_the_grade_of_their_middle(values, expected, rule):
 @settings(max_examples=80, deadline=None)
 def test_ties_by_hand(numbers, grades):
     values = [number / 10 for number in numbers]
-    frame = graded(judged_like(values), grades=grades)
+    frame = graded(judged_like(values), rule="quantile", grades=grades)
     ordered = sorted(values)
     for value, grade in zip(values, frame["grade"], strict=True):
         places = [i for i, other in enumerate(ordered) if other == value]

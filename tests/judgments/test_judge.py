@@ -56,17 +56,16 @@ def test_one_coin_keeps_the_interval_of_the_model():
 
 def test_verdicts_follow_width_and_examinations(believer):
     rows = by_pair(judge(believer, max_width=0.4, min_examinations=10))
-    assert {pair for pair, row in rows.items() if row["verdict"] == "insufficient"} == {
+    assert {pair for pair, row in rows.items() if row["verdict"] != "judged"} == {
         ("a", "z"),
         ("b", "w"),
     }
-    assert all(
-        (row["grade"] is None) == (row["verdict"] == "insufficient") for row in rows.values()
-    )
-    lenient = by_pair(judge(believer, max_width=1, min_examinations=0))
-    assert {pair for pair, row in lenient.items() if row["verdict"] == "insufficient"} == {
-        pair for pair, row in lenient.items() if (row["grade_low"], row["grade_high"]) == (0, 3)
+    assert all((row["grade"] is None) == (row["verdict"] != "judged") for row in rows.values())
+    lenient = by_pair(judge(believer, max_width=1, min_examinations=0, min_probability=0.6))
+    assert {pair for pair, row in lenient.items() if row["verdict"] != "judged"} == {
+        pair for pair, row in lenient.items() if row["grade_probability"] < 0.6
     }
+    assert {row["verdict"] for row in lenient.values()} != {"judged"}
     narrow = by_pair(judge(believer, max_width=0.05, min_examinations=0, rule="threshold"))
     assert {pair for pair, row in narrow.items() if row["verdict"] == "judged"} == {
         pair for pair, row in narrow.items() if row["high"] - row["low"] <= 0.05
@@ -141,7 +140,9 @@ def test_features_are_judged_without_interval_if_that_is_asked_for():
         assert set(found.frame["verdict"]) == {verdict}, (asked, rule)
         assert found.why_no_interval == "forms on features have no intervals"
     found = judge(model, **free)
-    assert found.frame.sort("doc")["grade"].to_list() == [0, 3]
+    assert found.frame.sort("doc")["grade"].to_list() == [0, 2]
+    assert found.frame.sort("doc")["rating"].to_list() == [0, 2]
+    assert found.frame["grade_probability"].null_count() == found.frame["order"].null_count() == 2
     assert found.max_width is None
     assert found.to_dict()["max_width"] is None
     assert "fewer than 0 examinations, or no interval, unless it rests on features" in str(found)
@@ -211,9 +212,10 @@ def test_the_frame_is_sorted_by_query_then_relevance(model):
     frame = judge(model).frame
     again = frame.sort("query", "relevance", "doc", descending=[False, True, False])
     assert frame.equals(again)
-    assert frame.columns[:9] == [
-        *("query", "doc", "relevance", "low", "high", "examinations", "grade", "verdict"),
-        "rests_on",
+    assert frame.columns == [
+        *("query", "doc", "relevance", "low", "high", "examinations", "grade", "rating"),
+        *("verdict", "rests_on", "grade_probability", "order", "above"),
+        *("grade_low", "grade_high", "spread"),
     ]
 
 
@@ -340,7 +342,7 @@ def test_models_without_numbers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rule": "best"}, "rule='best': choose one of quantile"),
+        ({"rule": "best"}, "rule='best': choose one of informative"),
         ({"grades": 1}, "between 2 and 10"),
         ({"grades": 11}, "between 2 and 10"),
         ({"grades": 2.5}, "whole number"),
@@ -352,6 +354,8 @@ def test_models_without_numbers():
         ({"max_width": -1}, "max_width=-1"),
         ({"min_examinations": "many"}, "min_examinations='many'"),
         ({"max_width": float("nan")}, "max_width=nan"),
+        ({"min_probability": 1.5}, "min_probability=1.5: a probability from 0 to 1"),
+        ({"min_order": None}, "min_order=None"),
     ],
 )
 def test_faulty_options(options, message, believer):
@@ -396,19 +400,26 @@ def test_a_form_with_features_is_judged_through_pairs_or_told_so(tmp_path):
         careful.write(tmp_path / "judgments.qrels", "qrels", ids="encode")
 
 
-def test_an_interval_that_covers_all_grades_is_no_judgment():
-    low, high = [0.1, 0.1, 0.2, 0.8], [0.2, 0.9, 0.75, 0.9]
-    model = judged_like([0.15, 0.5, 0.4, 0.85], spread=[0.1] * 4, low=low, high=high)
+def test_a_grade_that_is_not_probable_enough_is_none():
+    values, spread = [0.15, 0.5, 0.4, 0.85], [0.01, 0.2, 0.15, 0.01]
     options = {"rule": "threshold", "max_width": None, "thresholds": [0.25, 0.5, 0.75]}
-    found = judge(model, **options)
+    found = judge(judged_like(values, spread=spread), min_order=1, **options)
     frame = found.frame.sort("doc")
-    assert frame["verdict"].to_list() == ["judged", "insufficient", "insufficient", "judged"]
-    assert frame["grade"].to_list() == [0, None, None, 3]
-    assert found.n_undecided == found.to_dict()["undecided"] == 2
-    assert "interval covers all grades: 2 pairs" in str(found)
+    for row, value, deviation in zip(frame.rows(named=True), values, spread, strict=True):
+        strength = value * (1 - value) / deviation**2 - 1
+        truth = stats.beta(value * strength, (1 - value) * strength)
+        chances = np.diff(truth.cdf([0, 0.25, 0.5, 0.75, 1]))
+        own = int(value // 0.25)
+        assert row["grade_probability"] == pytest.approx(chances[own], abs=1e-9)
+        assert row["rating"] == pytest.approx(chances @ np.arange(4), abs=1e-9)
+    assert frame["verdict"].to_list() == ["judged", "insufficient", "judged", "judged"]
+    assert frame["grade"].to_list() == [0, None, 1, 3]
+    assert found.n_undecided == found.to_dict()["undecided"] == 1
+    assert "no grade for doubt alone: 1 pair" in str(found)
+    careful = judge(judged_like(values, spread=spread), min_probability=0.9, **options)
+    assert careful.by_grade == {0: 1, 1: 0, 2: 0, 3: 1}
     # Those that lack data anyway are not counted once more.
-    few = judged_like([0.15, 0.5], spread=[0.1] * 2, low=[0.1, 0.1], high=[0.2, 0.9],
-                      trials=[99.0, 1.0])  # fmt: skip
+    few = judged_like([0.15, 0.5], spread=[0.1, 0.2], trials=[99.0, 1.0])
     assert judge(few, **options).n_undecided == 0
 
 
@@ -431,7 +442,7 @@ def test_a_scale_that_needs_no_anchor_is_not_told(model):
     assert judge(model).remarks == ()
 
 
-def test_a_log_of_clicks_only_judges_nothing(tmp_path):
+def test_a_log_of_clicks_only_tells_no_pairs_apart():
     docs = ["a", "b", "c", "d"] * 30
     sessions = [number // 4 for number in range(120)]
     log = gecasmo.read_log(
@@ -444,7 +455,6 @@ def test_a_log_of_clicks_only_judges_nothing(tmp_path):
         }
     )
     found = judge(PBM(examination=Table(fixed={1: 1.0})).fit(log, progress=False))
-    assert found.n_judged == 0
-    assert found.n_undecided > 0
-    with pytest.raises(JudgmentsError, match="the interval covers all grades"):
-        found.write(tmp_path / "a.qrels")
+    assert found.grading.cuts == (0.25, 0.5, 0.75)
+    assert found.by_grade == {0: 0, 1: 0, 2: 0, 3: 4}
+    assert found.frame["order"].to_list() == pytest.approx([0.5] * 4, abs=0.01)

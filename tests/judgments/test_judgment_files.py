@@ -234,13 +234,53 @@ def test_insufficient_pairs_are_counted_and_not_written(name, folder):
         doc=["in1", "in2", "OUT1", "in3", "OUT2"],
         trials=[99.0, 99.0, 0.0, 99.0, 2.0],
     )
-    written = judge(model).write(folder / "x", name)
-    text = (folder / "x").read_text()
-    assert "OUT" not in text
-    assert all(doc in text for doc in ("in1", "in2", "in3"))
-    assert (written.judgments, written.insufficient, written.format) == (3, 2, name)
-    assert "3 judgments" in str(written)
-    assert "2 pairs left out" in str(written)
+    for spread, left_out in ((0.0, (0, 2)), (0.2, (2, 0))):
+        believed = model.tables["attraction"].with_columns(
+            spread=pl.when(pl.col("doc").str.starts_with("OUT")).then(spread).otherwise(0.0)
+        )
+        model.tables["attraction"] = believed
+        written = judge(model, min_order=0.9).write(folder / "x", name)
+        text = (folder / "x").read_text()
+        assert "OUT" not in text
+        assert all(doc in text for doc in ("in1", "in2", "in3"))
+        assert (written.judgments, written.format) == (3, name)
+        assert (written.insufficient, written.ordered) == left_out
+        assert "3 judgments" in str(written)
+        assert "2 pairs left out" in str(written)
+        assert ("(2 of them ordered)" in str(written)) == (spread == 0)
+
+
+def rated(path):
+    """What both kinds of files of ratings say of each document."""
+    text = path.read_text()
+    if path.suffix == ".json":
+        lists = json.loads(text)["judgmentRatings"]
+        return {each["docId"]: each["rating"] for entry in lists for each in entry["ratings"]}
+    return {row["docid"]: row["rating"] for row in csv.DictReader(text.splitlines())}
+
+
+@pytest.mark.parametrize("file", ["a.quepid.csv", "a.json"])
+def test_ratings_are_expected_grades_and_ordered_pairs_can_be_included(file, folder):
+    docs = ["low", "high", "between", "anywhere"]
+    spread, trials = [0.02, 0.03, 0.07, 0.28], [99.0, 99.0, 3.0, 3.0]
+    model = judged_like([0.1, 0.8, 0.4, 0.45], doc=docs, spread=spread, trials=trials)
+    found = judge(model, rule="threshold", min_order=0.9)
+    verdicts = dict(found.frame.select("doc", "verdict").rows())
+    judged = ["judged", "judged"]
+    assert verdicts == dict(zip(docs, [*judged, "ordered", "insufficient"], strict=True))
+    found.write(folder / file)
+    grades = {doc: float(grade) for doc, grade in rated(folder / file).items()}
+    assert grades == {"low": 0, "high": 3}
+    floats = dict(found.frame.select("doc", "rating").rows())
+    for include, wanted in (("judged", docs[:2]), ("ordered", docs[:3])):
+        written = found.write(folder / file, ratings="float", include=include)
+        ratings = rated(folder / file)
+        assert set(ratings) == set(wanted)
+        for doc, rating in ratings.items():
+            assert float(rating) == pytest.approx(floats[doc], abs=0.0006)
+        assert written.judgments == len(wanted)
+        assert written.insufficient + written.ordered == 4 - len(wanted)
+    assert not float(rated(folder / file)["between"]).is_integer()
 
 
 @pytest.mark.parametrize("name", GRADED)
@@ -299,6 +339,12 @@ def test_the_end_of_the_name_tells_the_format(file, name, folder):
         ("a.json", {"name": "x" * 51}, "1 to 50 characters"),
         ("a.json", {"name": "<b>"}, "without"),
         ("nowhere/a.csv", {}, "there is no folder"),
+        ("a.json", {"ratings": "real"}, "choose 'grade' or 'float'"),
+        ("a.json", {"include": "all", "ratings": "float"}, "choose 'judged' or 'ordered'"),
+        ("a.json", {"include": "ordered"}, "a rating and no grade, so say ratings='float'"),
+        ("a.qrels", {"ratings": "float"}, "'qrels' files have no use for ratings="),
+        ("a.txt", {"ratings": "float"}, "'ranklib' files have no use for ratings="),
+        ("a.csv", {"include": "ordered"}, "'csv' files have no use for include="),
     ],
 )
 def test_faulty_requests_write_nothing(file, options, message, tmp_path):
@@ -376,4 +422,4 @@ def test_the_rule_is_told_where_a_format_has_comments(folder):
     judgments.write(folder / "rule.txt")
     assert f"# rule {judgments.grading}" in (folder / "rule.txt").read_text()
     judgments.write(folder / "rule.json")
-    assert "rule quantile" in json.loads((folder / "rule.json").read_text())["description"]
+    assert "rule informative" in json.loads((folder / "rule.json").read_text())["description"]

@@ -31,7 +31,7 @@ def test_worth_is_traffic_times_the_chance_of_another_grade():
 
 def test_the_most_worthy_come_first_and_queries_sum_their_pairs():
     model = judged_like([0.5, 0.4, 0.3, 0.2], 2, spread=[0.1] * 4, trials=[10.0, 50.0, 20.0, 5.0])
-    found = judge(model, rule="threshold")
+    found = judge(model, rule="threshold", min_probability=0)
     worth = found.worth_judging(3)
     assert len(worth.pairs) == 3
     assert worth.pairs["worth"].is_sorted(descending=True)
@@ -40,7 +40,7 @@ def test_the_most_worthy_come_first_and_queries_sum_their_pairs():
     both = everything.queries.join(sums, on="query")
     np.testing.assert_allclose(both["worth"], both["worth_right"])
     np.testing.assert_allclose(both["traffic"], both["traffic_right"])
-    assert dict(everything.queries.select("query", "insufficient").rows()) == {"q0": 0, "q1": 1}
+    assert dict(everything.queries.select("query", "without_grade").rows()) == {"q0": 0, "q1": 1}
     assert everything.queries["worth"].is_sorted(descending=True)
 
 
@@ -88,10 +88,10 @@ def test_the_text_says_what_matters_within_100_columns(model):
     found = judge(model)
     text = str(found)
     assert "relevance is attraction x satisfaction" in text
-    assert "rule quantile" in text
-    assert f"{found.n_insufficient:,}" in text
-    for grade, count in found.by_grade.items():
-        assert f"  {grade:<14}{count:>10,}" in text
+    assert "rule informative" in text
+    others = {"ordered": found.n_ordered, "insufficient": found.n_insufficient}
+    for name, count in {**found.by_grade, **others}.items():
+        assert f"  {name:<14}{count:>10,}" in text
     assert columns(text) <= 100
     assert columns(str(found.worth_judging())) <= 100
     assert repr(found) == text
@@ -121,14 +121,15 @@ def test_tables_are_laid_out_for_the_terminal(model, monkeypatch, width):
 
 
 def test_the_share_of_examinations_stands_beside_that_of_pairs():
-    model = judged_like([0.2, 0.6, 0.3, 0.7], trials=[60.0, 35.0, 4.0, 1.0])
-    found = judge(model, rule="threshold")
+    unsure = {"spread": [0.0, 0.0, 0.2, 0.2], "trials": [60.0, 35.0, 4.0, 1.0]}
+    found = judge(judged_like([0.2, 0.6, 0.4, 0.41], **unsure), rule="threshold", min_order=0.99)
     assert found.examined_insufficient == pytest.approx(0.05)
     assert found.to_dict()["examinations_insufficient"] == pytest.approx(0.05)
     lines = [line.split() for line in str(found).splitlines()]
-    assert ["grade", "pairs", "of", "pairs", "of", "examinations"] in lines
-    assert ["insufficient", "2", "50.0", "%", "5.0", "%"] in lines
-    assert ["0", "1", "25.0", "%", "60.0", "%"] in lines
+    assert ["grade", "pairs", "of", "pairs", "of", "examinations", "right", "order"] in lines
+    order = found.frame.filter(pl.col("verdict") == "insufficient")["order"].mean()
+    assert ["insufficient", "2", "50.0", "%", "5.0", "%", "-", f"{order:.2f}"] in lines
+    assert ["0", "1", "25.0", "%", "60.0", "%", "1.00", "1.00"] in lines
 
 
 def test_worth_has_a_legend_and_sensible_digits():
@@ -158,5 +159,6 @@ def test_html_is_escaped_and_the_dictionary_is_json():
     assert "<b>" not in found._repr_html_()
     assert "&lt;b&gt;" in found._repr_html_()
     data = json.loads(json.dumps(found.to_dict(rows=True)))
-    assert data["judged"] + data["insufficient"] == data["pairs"] == len(data["judgments"])
+    assert data["judged"] + data["ordered"] + data["insufficient"] == data["pairs"]
+    assert data["pairs"] == len(data["judgments"])
     assert "judgments" not in found.to_dict()

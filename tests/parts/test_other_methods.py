@@ -143,8 +143,7 @@ def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
     whole, parts = (DCTR(click_rate=by_rank).fit(x) for x in (read_log(table), stored))
     state = parts.states()["click_rate"]
     top = state.rows.frame["doc"].to_numpy() == 0
-    assert len(np.unique(state.grouping.number)) > 1
-    means = state.priors.mean[state.grouping.number]
+    means = state.pseudo[0] / state.pseudo.sum(axis=0)
     assert means[top].min() > means[~top].max()
     a, b = (m.estimates("click_rate") for m in (whole, parts))
     both = a.join(b, on=["query", "doc"])
@@ -152,24 +151,47 @@ def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
     assert float((both["probability"] - both["probability_right"]).abs().max()) < 0.02
 
 
-@pytest.mark.parametrize("n_queries", [1, 2])
-def test_priors_of_documents_are_refused_whatever_the_log_has(
-    tmp_path: Path, n_queries: int
-) -> None:
-    """Also where each document has one query, so that none could lend anything to another."""
-    own = pl.lit("") if n_queries == 2 else pl.format("{} ", "query")
-    there = frame().with_columns(doc=pl.concat_str(own, pl.col("doc").cast(pl.String)))
-    log = ClickLog.ingest(there, tmp_path / "log", partitions=2)
-    model = PBM(attraction=Table(prior=Empirical(by="doc")))
-    with pytest.raises(ModelError, match="falls back on 'doc'"):
-        model.fit(log, EM(max_iter=2, tol=0), progress=False)
+@pytest.mark.parametrize("is_own", [False, True], ids=["in all queries", "in one query each"])
+def test_priors_of_documents_are_learned_over_parts(tmp_path: Path, is_own: bool) -> None:
+    """Documents of different appeal, shown by queries of different parts; or no two by one."""
+    rng = np.random.default_rng(4)
+    n, n_queries, n_docs = 1_500, 60, 25
+    query = rng.integers(0, n_queries, n)
+    doc = np.argsort(rng.random((n, n_docs)), axis=1)[:, :4]
+    rate = rng.beta(1, 2, n_docs)
+    name = doc + n_docs * query[:, None] if is_own else doc
+    table = pl.DataFrame(
+        {
+            "session": np.repeat(np.arange(n), 4),
+            "query": np.repeat(query, 4),
+            "doc": name.ravel(),
+            "rank": np.tile(np.arange(1, 5), n),
+            "click": (rng.random((n, 4)) < rate[doc]).ravel(),
+        }
+    )
+    stored = ClickLog.ingest(table, tmp_path / "log.gclog", partitions=4, progress=False)
+    by_doc = Table(prior=Empirical(by="doc"))
+    whole, parts = (DCTR(click_rate=by_doc).fit(x) for x in (read_log(table), stored))
+    a, b = (m.estimates("click_rate").sort("query", "doc") for m in (whole, parts))
+    gap = (a["probability"] - b["probability"]).abs().to_numpy()
+    assert gap.max() < (0.01 if is_own else 0.1)
+    assert gap.mean() < 0.01
+    of_row = a["doc"].to_numpy() % n_docs
+    found = np.corrcoef(b["probability"].to_numpy(), rate[of_row])[0, 1]
+    assert (found > 0.9) == (not is_own)
 
 
 @pytest.mark.filterwarnings("ignore::gecasmo.errors.GecasmoWarning")
-def test_priors_are_learned_beside_offsets(both: Any) -> None:
+def test_priors_are_learned_beside_offsets(tmp_path: Path) -> None:
     forms = {"attraction": Table(prior="empirical"), "satisfaction": Sum(Logistic("price"))}
-    a, b = (DBN(**forms).fit(x, EM(max_iter=200)) for x in both)
-    assert b.report_.log_likelihood == pytest.approx(a.report_.log_likelihood, rel=1e-3)
+    table = frame(600)
+    stored = ClickLog.ingest(
+        table, tmp_path / "log.gclog", partitions=4, keep=("price",), progress=False
+    )
+    a, b = (DBN(**forms).fit(x, EM(max_iter=200)) for x in (read_log(table), stored))
+    assert b.report_.log_likelihood == pytest.approx(a.report_.log_likelihood, rel=1e-4)
+    one, other = (m.states()["attraction"].priors for m in (a, b))
+    assert (other.mean, other.strength) == pytest.approx((one.mean, one.strength), rel=0.02)
 
 
 def test_coins_that_share_a_form(both: Any) -> None:

@@ -119,7 +119,7 @@ def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
     assert_same_parameters(loaded, found, rtol=0.0)
 
     # Judgments: of rows in files by executors, of rows in memory by the driver.
-    for rule in ("quantile", "threshold"):
+    for rule in ("informative", "quantile", "threshold"):
         options: dict[str, Any] = {"rule": rule, "max_width": 0.9, "min_examinations": 3}
         for judging in (loaded, expected):
             there = pl.DataFrame(on_spark.judgments(judging, spark, **options).toArrow())

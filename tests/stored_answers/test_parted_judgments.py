@@ -19,6 +19,7 @@ from gecasmo.judgments.worth import most_worthy
 
 KEYS = ["query", "doc"]
 RULES = [
+    {"rule": "informative"},
     {"rule": "quantile"},
     {"rule": "quantile-per-query", "grades": 3},
     {"rule": "threshold", "thresholds": [0.2, 0.5, 0.6]},
@@ -37,8 +38,9 @@ def assert_same(found, wanted: Judgments) -> None:
         else:
             assert left[name].equals(right[name]), name
     ours, theirs = found.to_dict(), wanted.to_dict()
-    for name in ("cuts", "examinations_insufficient"):
-        assert ours.pop(name) == pytest.approx(theirs.pop(name), rel=1e-12), name
+    for name in ("cuts", "examinations_insufficient", "grade_probability", "order"):
+        if theirs[name] is not None:
+            assert ours.pop(name) == pytest.approx(theirs.pop(name), rel=1e-12), name
     assert ours == theirs
 
 
@@ -101,6 +103,25 @@ def test_text_files_have_the_same_lines(split, model, tmp_path, format):
     assert told[0].judgments == told[1].judgments
     assert told[0].insufficient == told[1].insufficient
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("format", ["opensearch", "quepid"])
+def test_ratings_of_ordered_pairs(split, model, tmp_path, format):
+    options = {"format": format, "ratings": "float", "include": "ordered"}
+    told = []
+    for each in (split, model):
+        found = judge(each, min_examinations=1e9, min_order=0)  # nothing is judged, or
+        with pytest.raises(JudgmentsError, match="None of the"):
+            found.write(tmp_path / "none", **options)  # there is nobody to be ordered against
+        found = judge(each, min_examinations=40, min_order=0.5)
+        assert found.n_ordered > 0
+        told.append(found.write(tmp_path / str(len(told)), **options))
+        assert told[-1].judgments == found.n_judged + found.n_ordered
+        assert told[-1].ordered == 0
+    words = [sorted((tmp_path / str(n)).read_text().split()) for n in (0, 1)]
+    assert len(words[0]) == len(words[1])
+    if format == "quepid":
+        assert words[0] == words[1]
 
 
 def test_parquet(split, model, tmp_path):

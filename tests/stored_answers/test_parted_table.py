@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,11 @@ def test_priors_of_groups_come_along(log, tmp_path, by):
     np.testing.assert_array_equal(form.predict(table, rows), form.predict(state, rows))
     for found, wanted in zip(form.unseen(table, rows), form.unseen(state, rows), strict=True):
         np.testing.assert_array_equal(found, wanted)
-    assert form.summary(table).split("; ")[1] == form.summary(state).split("; ")[1]
+    told = [form.summary(one).split("; ")[1] for one in (table, state)]
+    assert all(re.match(r"prior mean 0\.\d+.*, worth [\d.]+ flips", words) for words in told)
+    assert told[0] == (
+        f"prior mean {state.priors.mean:.3f}, worth {state.priors.strength:.3g} flips"
+    )
 
 
 def test_every_row_is_in_the_part_of_its_query(model, tmp_path):

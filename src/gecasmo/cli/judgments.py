@@ -25,6 +25,7 @@ _HEAD = 5  # lines to show of what a file holds
 class Rule(StrEnum):
     """How relevance becomes a grade."""
 
+    informative = "informative"
     quantile = "quantile"
     quantile_per_query = "quantile-per-query"
     threshold = "threshold"
@@ -36,6 +37,20 @@ class Ids(StrEnum):
 
     refused = "refuse"
     encoded = "encode"
+
+
+class Ratings(StrEnum):
+    """What files of ratings hold."""
+
+    grades = "grade"
+    floats = "float"
+
+
+class Include(StrEnum):
+    """Which pairs files of ratings hold."""
+
+    judged = "judged"
+    ordered = "ordered"
 
 
 def _complete_format(incomplete: str) -> list[tuple[str, str]]:
@@ -68,7 +83,7 @@ def judgments(
     ] = 4,
     rule: Annotated[
         Rule, typer.Option("--rule", help="How relevance becomes a grade.")
-    ] = Rule.quantile,
+    ] = Rule.informative,
     thresholds: Annotated[
         str | None,
         typer.Option(
@@ -96,6 +111,21 @@ def judgments(
             help="A pair with fewer expected examinations has not enough data.",
         ),
     ] = None,
+    min_probability: Annotated[
+        float | None,
+        typer.Option(
+            "--min-probability",
+            help="A pair gets no grade that is right with a smaller probability (0.5).",
+        ),
+    ] = None,
+    min_order: Annotated[
+        float | None,
+        typer.Option(
+            "--min-order",
+            help="A pair without a grade is 'ordered' if its order within the query is right with "
+            "this probability on average (0.8).",
+        ),
+    ] = None,
     features: Annotated[
         Path | None,
         typer.Option(
@@ -117,6 +147,20 @@ def judgments(
     name: Annotated[
         str | None, typer.Option("--name", help="For opensearch: the name of the judgment list.")
     ] = None,
+    ratings: Annotated[
+        Ratings,
+        typer.Option(
+            "--ratings",
+            help="For quepid and opensearch: whole grades, or floats, the grade to be expected.",
+        ),
+    ] = Ratings.grades,
+    include: Annotated[
+        Include,
+        typer.Option(
+            "--include",
+            help="With --ratings float: also pairs that are 'ordered' and have no grade.",
+        ),
+    ] = Include.judged,
     worth_judging: Annotated[
         int | None,
         typer.Option(
@@ -142,6 +186,8 @@ def judgments(
     [cyan]gecasmo judgments dbn.fit -o quepid.csv --format quepid --rule threshold
     --thresholds 0.1,0.3,0.6[/cyan]
 
+    [cyan]gecasmo judgments dbn.fit -o judgments.json --ratings float --include ordered[/cyan]
+
     [cyan]gecasmo judgments dbn.fit -o - --format qrels | head[/cyan]
     """
     from gecasmo.cli.loading import load_fit
@@ -164,8 +210,13 @@ def judgments(
     limits: dict[str, Any] = {}
     if max_width is not None:
         limits["max_width"] = _width(max_width)
-    if min_examinations is not None:
-        limits["min_examinations"] = min_examinations
+    for option, value in (
+        ("min_examinations", min_examinations),
+        ("min_probability", min_probability),
+        ("min_order", min_order),
+    ):
+        if value is not None:
+            limits[option] = value
     with output.working("Grading"):
         found = judge(
             model,
@@ -176,7 +227,10 @@ def judgments(
             **limits,
         )
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
-    options = {"features": frame, "query": query, "ids": ids.value, "name": name}
+    options = {
+        **{"features": frame, "query": query, "ids": ids.value, "name": name},
+        **{"ratings": ratings.value, "include": include.value},
+    }
     written = _write(found, target, kind, options)
     if worth is not None and worth_output is not None:
         write_table(worth.pairs, worth_output)

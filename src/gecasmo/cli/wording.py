@@ -10,7 +10,8 @@ _FLAGS = (
     *("keep", "memory", "partitions"),
     *("max_iter", "tol", "threads", "seed", "impossible", "checkpoint", "decay"),
     *("test", "bootstrap", "over", "judgments", "level"),
-    *("grades", "rule", "thresholds", "max_width", "min_examinations", "ids", "name"),
+    *("grades", "rule", "thresholds", "max_width", "min_examinations", "min_probability"),
+    *("min_order", "ids", "name", "ratings", "include"),
 )
 _CALL = re.compile(r"read_log\((?P<quote>[\"']).*?(?P=quote)(?P<rest>(?:, *\w+=[^()]*)?)\)")
 # Not in a call, such as EM(tol=0); a parenthesis after a space is one of the sentence.

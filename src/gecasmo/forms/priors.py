@@ -30,8 +30,11 @@ _MOST_PIECES = 8
 _ROWS_IN_PIECE = 25
 # Fewer levels with several rows say nothing of how far levels stray.
 FEWEST_LEVELS = 6
+FARTHEST = 9.0  # the logit of a mean
 # Strengths, as logarithms of flips.
 WEAKEST, STRONGEST = np.log(0.05), np.log(1e4)
+_ENOUGH = 20_000  # rows
+_OF_DOCUMENT = " of document"
 # Three values with the mean, the variance and the kurtosis of a normal distribution.
 NODES = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
 NODE_WEIGHTS = np.array([1.0, 4.0, 1.0]) / 6.0
@@ -83,12 +86,18 @@ class Empirical:
 class Smooth:
     """A piecewise linear function of a typical value, bent at the knots, level beyond the ends.
 
-    It is a sum of ramps, one for each piece, each less its mean over the rows of the fit.
+    It is a sum of a straight line over all pieces and of ramps, one for each piece, each less its
+    mean over the rows of the fit. How steep the line is, only the log tells; bends are held. With
+    `times`, it is multiplied by another typical value, `usual` of which is 0 and a deviation of
+    `spread` 1: how the function changes with that.
     """
 
     name: str
     knots: Floats
     centre: Floats
+    times: str = ""
+    usual: float = 0.0
+    spread: float = 1.0
 
     @classmethod
     def of(cls, name: str, values: Floats) -> Smooth | None:
@@ -102,19 +111,36 @@ class Smooth:
             return None
         return cls(name, knots, _ramps(x, knots).mean(axis=0))
 
+    def with_times(self, times: str, values: Floats) -> Smooth | None:
+        """The same function, multiplied by another typical value, of which these are all."""
+        x = _scaled(times, values)
+        usual, spread = float(x.mean()), float(x.std())
+        if spread < 1e-6:
+            return None
+        return replace(self, times=times, usual=usual, spread=spread)
+
     @property
     def size(self) -> int:
-        return len(self.knots) - 1
+        return len(self.knots)
 
-    def basis(self, values: Floats) -> Floats:
-        """The ramps at some values, `[row, ramp]`."""
-        return _ramps(_scaled(self.name, values), self.knots) - self.centre
+    def basis(self, typical: Mapping[str, Floats]) -> Floats:
+        """The line and the ramps of some rows, `[row, which]`."""
+        ramps = _ramps(_scaled(self.name, typical[self.name]), self.knots) - self.centre
+        ramps = np.hstack([ramps.mean(axis=1, keepdims=True), ramps])
+        return ramps * self._factor(typical)[:, None] if self.times else ramps
 
-    def at(self, values: Floats, slopes: Floats) -> Floats:
-        """The function with these slopes at some values."""
+    def at(self, typical: Mapping[str, Floats], slopes: Floats) -> Floats:
+        """The function with these slopes for some rows."""
+        slopes = slopes[1:] + slopes[0] / (len(slopes) - 1)
         heights = np.concatenate([[0.0], np.cumsum(slopes)])
-        found: Floats = np.interp(_scaled(self.name, values), self.knots, heights)
-        return found - float(self.centre @ slopes)
+        x = _scaled(self.name, typical[self.name])
+        found: Floats = np.interp(x, self.knots, heights) - float(self.centre @ slopes)
+        return found * self._factor(typical) if self.times else found
+
+    def _factor(self, typical: Mapping[str, Floats]) -> Floats:
+        # Beyond three deviations it goes on level, as the function itself does.
+        off = (_scaled(self.times, typical[self.times]) - self.usual) / self.spread
+        return np.clip(off, -3.0, 3.0)
 
 
 @dataclass(frozen=True)
@@ -193,7 +219,8 @@ class Priors:
     smooths : functions of typical values
     slopes : of the logits of means and of the logarithms of strengths, `[which, slope]`: a level,
         then the ramps of each smooth function
-    spreads : how far these functions' slopes stray, `[which, function]`
+    spreads : how far these functions' bends stray, `[which, function]`
+    steepness : how far their lines do, likewise
     effects : of key columns and other columns that are no numbers
     unseen : what stands for rows that were never shown
     information : how sure the slopes are (minus second derivatives), for updates
@@ -202,6 +229,7 @@ class Priors:
     smooths: tuple[Smooth, ...]
     slopes: Floats
     spreads: Floats
+    steepness: Floats
     effects: tuple[Effect, ...] = ()
     unseen: Unseen | None = None
     information: Floats | None = None
@@ -211,8 +239,9 @@ class Priors:
         """Where learning begins: about Beta(1, 2), whatever tells rows apart."""
         slopes = np.zeros((2, 1 + sum(smooth.size for smooth in smooths)))
         slopes[0, 0], slopes[1, 0] = -0.7, np.log(3.0)
-        spreads = np.tile([[0.5], [0.3]], (1, len(smooths)))
-        return cls(tuple(smooths), slopes, spreads, tuple(effects))
+        spreads = np.tile([[0.5], [0.05]], (1, len(smooths)))  # strengths hardly bend
+        steepness = np.tile([[2.0], [0.5]], (1, len(smooths)))
+        return cls(tuple(smooths), slopes, spreads, steepness, tuple(effects))
 
     @property
     def mean(self) -> float:
@@ -224,6 +253,14 @@ class Priors:
         """How many flips the prior of a middling row is worth, effects being known."""
         return float(np.exp(self.slopes[1, 0]))
 
+    def for_levels(self, levels: Sequence[Levels]) -> Priors:
+        """The same priors with the effects of just these values, by column."""
+        effects = []
+        for effect, level in zip(self.effects, levels, strict=True):
+            mean, variance, _ = effect.of(level.values)
+            effects.append(Effect(effect.name, level.values, mean, variance, effect.spread))
+        return replace(self, effects=tuple(effects))
+
     def parts(self) -> list[slice]:
         """Which slopes belong to which function."""
         ends = np.cumsum([1, *(smooth.size for smooth in self.smooths)])
@@ -231,16 +268,22 @@ class Priors:
 
     def basis(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """What slopes are multiplied with, `[row, slope]`."""
-        blocks = [smooth.basis(typical[smooth.name]) for smooth in self.smooths]
+        blocks = [smooth.basis(typical) for smooth in self.smooths]
         return np.hstack([np.ones((n_rows, 1)), *blocks])
 
     def linear(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """Logits of means and logarithms of strengths without effects, `[which, row]`."""
+        found = self.sums(typical, n_rows)
+        found[0] = np.clip(found[0], -FARTHEST, FARTHEST)
+        found[1] = np.clip(found[1], WEAKEST, STRONGEST)
+        return found
+
+    def sums(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
+        """The sums of slopes, `[which, row]`, whatever they mean."""
         found = np.repeat(self.slopes[:, :1], n_rows, axis=1)
         for smooth, part in zip(self.smooths, self.parts(), strict=True):
             for which in range(2):
-                found[which] += smooth.at(typical[smooth.name], self.slopes[which, part])
-        found[1] = np.clip(found[1], WEAKEST, STRONGEST)
+                found[which] += smooth.at(typical, self.slopes[which, part])
         return found
 
     def of_unseen(self, rows: Rows) -> tuple[Floats, Floats, NDArray[np.str_]]:
@@ -252,10 +295,10 @@ class Priors:
             linear = np.repeat(self.unseen.slopes[:, :1], n_rows, axis=1)
             variance[:] = self.unseen.variance
             for smooth in self.smooths:
-                if smooth.name == EXPOSURE:
-                    exposure = self.unseen.exposure(rows)
+                if smooth.name == EXPOSURE and not smooth.times:
+                    typical = {EXPOSURE: self.unseen.exposure(rows)}
                     for which in range(2):
-                        linear[which] += smooth.at(exposure, self.unseen.slopes[which, 1:])
+                        linear[which] += smooth.at(typical, self.unseen.slopes[which, 1:])
         rests_on = np.full(n_rows, "prior", dtype=object)
         for effect in self.effects:
             if effect.name not in rows.keys:
@@ -277,7 +320,7 @@ def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floa
     if not np.any(variance > 0):
         mean = 1 / (1 + np.exp(-logit))
         return np.stack([strength * mean, strength * (1 - mean)])
-    at = logit + NODES[:, None] * np.sqrt(variance)
+    at = np.clip(logit + NODES[:, None] * np.sqrt(variance), -FARTHEST, FARTHEST)
     means = 1 / (1 + np.exp(-at))
     mean = NODE_WEIGHTS @ means
     inside = NODE_WEIGHTS @ (means * (1 - means)) / (strength + 1)
@@ -293,6 +336,11 @@ class Levels:
     name: str
     values: pl.Series
     index: Integers
+
+    def of_rows(self, rows: Integers) -> Levels:
+        """The same for some of the rows, with the values that they have."""
+        present, index = np.unique(self.index[rows], return_inverse=True)
+        return Levels(self.name, self.values.gather(pl.Series(present)), index)
 
 
 @dataclass(frozen=True)
@@ -312,7 +360,10 @@ class Design:
     def of(cls, rows: Rows, prior: Empirical, typical: Mapping[str, pl.Series]) -> Design:
         """From the values of the names that are no part of the key."""
         names = prior.names(rows.keys)
-        smooths, levels, numbers = [], [], {}
+        smooths: list[Smooth] = []
+        levels: list[Levels] = []
+        numbers: dict[str, Floats] = {}
+        codes: dict[str, Floats] = {}
         for name in names:
             values = rows.frame[name] if name in rows.keys else typical[name]
             if name not in rows.keys and values.dtype.is_numeric():
@@ -320,15 +371,26 @@ class Design:
                 smooth = Smooth.of(name, numbers[name])
                 smooths += [smooth] if smooth is not None else []
                 continue
-            found = _levels(name, values)
-            if (np.bincount(found.index) > 1).sum() >= FEWEST_LEVELS:
+            found = levels_of(name, values)
+            fewest = FEWEST_LEVELS if prior.by is None else 2
+            if (np.bincount(found.index) > 1).sum() >= fewest:
                 levels.append(found)
                 if name not in rows.keys:
-                    numbers[name] = found.index.astype(np.float64)
+                    codes[name] = found.index.astype(np.float64)
+        for level in levels:
+            for name, values in level_means(level, numbers).items():
+                numbers[name] = values
+                smooth = Smooth.of(name, values)
+                smooths += [smooth] if smooth is not None else []
+        for smooth in list(smooths):
+            # A place on few pages says less than the same place on many.
+            if smooth.name == "rank" and EXPOSURE in numbers:
+                changing = smooth.with_times(EXPOSURE, numbers[EXPOSURE])
+                smooths += [changing] if changing is not None else []
         for name in (IMPRESSIONS, PAGES):
             if name in typical:
                 numbers[name] = typical[name].to_numpy().astype(np.float64)
-        return cls(rows, numbers, tuple(smooths), tuple(levels))
+        return cls(rows, numbers | codes, tuple(smooths), tuple(levels))
 
     @classmethod
     def under(
@@ -340,24 +402,33 @@ class Design:
     ) -> Design:
         """Of rows that priors learned from others are applied to; `values` are those of columns
         that are no part of the key and no numbers."""
-        numbers, levels = dict(typical), []
+        numbers, codes, levels = dict(typical), {}, []
         for effect in priors.effects:
             is_key = effect.name in rows.keys
-            found = _levels(effect.name, (rows.frame if is_key else values)[effect.name])
+            found = levels_of(effect.name, (rows.frame if is_key else values)[effect.name])
             levels.append(found)
             if not is_key:
-                numbers[effect.name] = found.index.astype(np.float64)
-        return cls(rows, numbers, priors.smooths, tuple(levels))
+                codes[effect.name] = found.index.astype(np.float64)
+        wanted = {smooth.name for smooth in priors.smooths}
+        for level in levels:
+            means = level_means(level, numbers)
+            numbers |= {name: own for name, own in means.items() if name in wanted}
+        return cls(rows, numbers | codes, priors.smooths, tuple(levels))
 
     def of_rows(self, rows: Integers) -> Design:
         """The same for some of the rows."""
         chosen = pl.Series(rows)
         columns = [self.rows.frame[key].gather(chosen) for key in self.rows.keys]
+        typical = {name: values[rows] for name, values in self.typical.items()}
+        levels = tuple(level.of_rows(rows) for level in self.levels)
+        for level in levels:
+            if level.name not in self.rows.keys:
+                typical[level.name] = level.index.astype(np.float64)
         return replace(
             self,
             rows=Rows(self.rows.keys, columns, len(rows)),
-            typical={name: values[rows] for name, values in self.typical.items()},
-            levels=tuple(replace(level, index=level.index[rows]) for level in self.levels),
+            typical=typical,
+            levels=levels,
         )
 
     def logit(self, priors: Priors) -> Floats:
@@ -378,7 +449,9 @@ class Design:
                 continue
             precision = 1 / effect.variance[level.index]
             others = np.maximum(precision - says[1], effect.spread**-2)
-            linear[0] += effect.mean[level.index] - says[0] / others
+            mean = effect.mean[level.index] - says[0] / others
+            # As long as nothing has settled, a row may say far too much.
+            linear[0] += np.clip(mean, -2.5 * effect.spread, 2.5 * effect.spread)
             variance += 1 / others
         return pseudo_counts(linear[0], variance, linear[1])
 
@@ -393,11 +466,15 @@ class Design:
 
     def unseen(self, priors: Priors) -> Unseen:
         """What stands for rows that were never shown, from those that were."""
-        linear = priors.linear(self.typical, len(self.rows))
-        blocks = [np.ones((len(self.rows), 1))]
+        # What many rows say, some of them say as well.
+        some = slice(None, None, max(1, len(self.rows) // _ENOUGH))
+        typical = {name: values[some] for name, values in self.typical.items()}
+        n_rows = len(range(*some.indices(len(self.rows))))
+        linear = priors.linear(typical, n_rows)
+        blocks = [np.ones((n_rows, 1))]
         for smooth in self.smooths:
-            if smooth.name == EXPOSURE:
-                blocks.append(smooth.basis(self.typical[EXPOSURE]))
+            if smooth.name == EXPOSURE and not smooth.times:
+                blocks.append(smooth.basis(typical))
         basis = np.hstack(blocks)
         slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T.astype(np.float64)
         variance = float(np.var(linear[0] - basis @ slopes[0]))
@@ -411,7 +488,22 @@ class Design:
         return Unseen(slopes, variance, known["query"], known[PAGES].to_numpy())
 
 
-def _levels(name: str, values: pl.Series) -> Levels:
+def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Floats]:
+    """What is typical of all rows of a document, for each of its rows: where it is shown in other
+    queries says something, too, and where documents are the same in all queries it says it all."""
+    if level.name != "doc":
+        return {}
+    found = {}
+    n_rows = np.bincount(level.index)
+    for name, values in typical.items():
+        x = _scaled(name, values)
+        means = (np.bincount(level.index, x) / np.maximum(n_rows, 1))[level.index]
+        found[f"{name}{_OF_DOCUMENT}"] = means
+    return found
+
+
+def levels_of(name: str, values: pl.Series) -> Levels:
+    """The distinct values of a column, and where each row's is among them."""
     codes = values.rank("dense").to_numpy().astype(np.int64) - 1
     first = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]

@@ -150,11 +150,19 @@ def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFr
     }
     data: dict[str, Any] = {
         "smooths": [
-            {"name": one.name, "knots": one.knots.tolist(), "centre": one.centre.tolist()}
+            {
+                "name": one.name,
+                "knots": one.knots.tolist(),
+                "centre": one.centre.tolist(),
+                "times": one.times,
+                "usual": one.usual,
+                "spread": one.spread,
+            }
             for one in priors.smooths
         ],
         "slopes": priors.slopes.tolist(),
         "spreads": priors.spreads.tolist(),
+        "steepness": priors.steepness.tolist(),
         "effects": [{"name": one.name, "spread": one.spread} for one in priors.effects],
         "information": None if priors.information is None else priors.information.tolist(),
     }
@@ -170,7 +178,14 @@ def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFr
 
 def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> Priors:
     smooths = tuple(
-        Smooth(str(one["name"]), np.array(one["knots"], float), np.array(one["centre"], float))
+        Smooth(
+            str(one["name"]),
+            np.array(one["knots"], float),
+            np.array(one["centre"], float),
+            str(one["times"]),
+            float(one["usual"]),
+            float(one["spread"]),
+        )
         for one in data["smooths"]
     )
     effects = []
@@ -192,6 +207,7 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
         smooths,
         np.array(data["slopes"], float),
         np.array(data["spreads"], float).reshape(2, n_smooths),
+        np.array(data["steepness"], float).reshape(2, n_smooths),
         tuple(effects),
         unseen,
         None if told is None else np.array(told, float),
@@ -200,7 +216,7 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
     numbers += [side for effect in effects for side in (effect.mean, effect.variance)]
     size = 1 + sum(one.size for one in smooths)
     is_sound = all(np.isfinite(one).all() for one in numbers) and all(
-        len(one.centre) == one.size >= 1 and (np.diff(one.knots) > 0).all() for one in smooths
+        len(one.centre) == one.size - 1 >= 1 and (np.diff(one.knots) > 0).all() for one in smooths
     )
     if not is_sound or priors.slopes.shape != (2, size) or (priors.spreads < 0).any():
         raise ModelError("a learned prior makes no sense")

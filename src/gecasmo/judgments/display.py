@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from gecasmo.judgments.printing import fitted, printable, text_width
+from gecasmo.judgments.verdicts import INSUFFICIENT, ORDERED
 
 if TYPE_CHECKING:
     from gecasmo.judgments.counting import Told
 
-_ANY = "interval covers all grades"
-
 
 def as_text(judgments: Told) -> str:
-    """Counts per grade, share of insufficient pairs, the rule, and the most examined pairs."""
-    n, n_bad = len(judgments), judgments.n_insufficient
+    """Counts per grade and verdict, how sure they are, the rule, and the most examined pairs."""
     lines = [
-        f"{n:,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
+        f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
-        f"insufficient: {_limits(judgments)}",
+        f"no grade: {_limits(judgments)}",
+        "ordered: no grade, but against the judged pairs of the query the order by relevance is "
+        f"right with a probability of at least {judgments.min_order:g}, on average",
     ]
     if judgments.n_undecided:
-        lines.append(f"interval covers all grades: {counted(judgments.n_undecided)}")
+        lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided)}")
     if judgments.why_no_interval:
         lines.append(
             f"no interval: {counted(judgments.n_without_interval)}; {judgments.why_no_interval}"
@@ -36,19 +36,38 @@ def as_text(judgments: Told) -> str:
     lines = [
         part for line in lines for part in textwrap.wrap(line, text_width(), subsequent_indent="  ")
     ]
-    lines += ["", f"  {'grade':<14}{'pairs':>10}{'of pairs':>11}{'of examinations':>18}"]
-    examined = judgments.counted.examined
-    total = max(sum(examined.values()), 1e-300)
-    counts: list[tuple[int | None, int]] = [*judgments.by_grade.items(), (None, n_bad)]
-    for grade, count in counts:
-        parts = count / max(n, 1), examined.get(grade, 0.0) / total
-        pairs, seen = (percent(part) for part in parts)
-        name = "insufficient" if grade is None else grade
-        lines.append(f"  {name:<14}{count:>10,}{pairs:>11}{seen:>18}")
+    lines += ["", *_groups(judgments)]
     top = judgments.counted.top
     if top is not None and len(top):
         lines += ["", "most examined", *_table(top)]
     return "\n".join(lines)
+
+
+def _groups(judgments: Told) -> list[str]:
+    """A line for each grade and each other verdict."""
+    every = judgments.counted.all
+    head = f"  {'grade':<14}{'pairs':>10}{'of pairs':>10}{'of examinations':>17}"
+    lines = [f"{head}{'right':>8}{'order':>8}"]
+    names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
+    for name in names:
+        group = judgments.counted[name]
+        pairs = percent(group.pairs / max(every.pairs, 1))
+        seen = percent(group.examinations / max(every.examinations, 1e-300))
+        right = group.mean_right if isinstance(name, int) else None
+        sure = "".join(f"{_chance(chance):>8}" for chance in (right, group.mean_order))
+        lines.append(f"  {name:<14}{group.pairs:>10,}{pairs:>10}{seen:>17}{sure}")
+    legend = (
+        "right: mean probability that the grade is right; order: that the order against the judged "
+        "pairs of the query is"
+    )
+    return [
+        *lines,
+        *textwrap.wrap(legend, text_width() - 2, initial_indent="  ", subsequent_indent="  "),
+    ]
+
+
+def _chance(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def counted(number: int) -> str:
@@ -66,12 +85,13 @@ def percent(share: float) -> str:
 
 
 def _limits(judgments: Told) -> str:
+    doubt = f"a grade right with a probability below {judgments.min_probability:g}"
     few = f"fewer than {judgments.min_examinations:g} examinations"
     if judgments.max_width is None:
-        return f"{few}, or no interval, unless it rests on features; or {_ANY}"
+        return f"{few}, or no interval, unless it rests on features; or {doubt}"
     return (
         f"interval of {judgments.level:.0%} wider than {judgments.max_width:g} or unknown, or "
-        f"{few}, or {_ANY}"
+        f"{few}, or {doubt}"
     )
 
 

@@ -10,17 +10,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.judgments.beliefs import BetaBeliefs
 from gecasmo.judgments.errors import JudgmentsError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 RULES = {
+    "informative": "grades tell as much about the pairs as their intervals allow",
     "quantile": "grades hold equal shares of the pairs with enough data",
     "quantile-per-query": "grades hold equal shares of the pairs with enough data of each query",
     "threshold": "relevance against fixed cut points",
     "interval": "lower end of the interval against fixed cut points",
 }
+FIXED_CUTS = ("threshold", "interval")  # the other rules find cut points of their own
 _SAME = 1e-9  # relevances that differ by less are equal
 MOST_GRADES = 10  # so that a grade is a single digit, which is all that some parsers read
 
@@ -58,6 +61,10 @@ class Grading:
         reached: Ints = (values[:, None] >= self.cuts_of(frame)).sum(axis=1)
         return reached
 
+    def chances(self, frame: pl.DataFrame) -> Floats:
+        """The probability of each grade for each row, NaN where the spread is not known."""
+        return BetaBeliefs.of(frame).chances(self.cuts_of(frame))
+
     def __str__(self) -> str:
         cuts = ", ".join(f"{cut:.4g}" for cut in self.cuts)
         text = f"{self.rule}: {RULES[self.rule]}; grades 0 to {self.grades - 1}, cut at {cuts}"
@@ -82,7 +89,7 @@ def check_rule(rule: str, grades: int, thresholds: Sequence[float] | None) -> No
         )
     if thresholds is None:
         return
-    if rule.startswith("quantile"):
+    if rule not in FIXED_CUTS:
         raise JudgmentsError(
             f"rule={rule!r} finds its own cut points; thresholds belong to 'threshold' and "
             "'interval'."
@@ -99,23 +106,17 @@ def check_rule(rule: str, grades: int, thresholds: Sequence[float] | None) -> No
 
 
 def grading_of(
-    rule: str, grades: int, thresholds: Sequence[float] | None, judged: pl.DataFrame
+    rule: str, grades: int, cuts: Sequence[float] | None, judged: pl.DataFrame
 ) -> Grading:
-    """The rule with its cut points; `judged` are the pairs there is enough data for."""
-    grades = int(grades)
+    """The rule with its cut points, by default equal steps.
+
+    `judged` are the pairs there is enough data for: queries may have cut points of their own.
+    """
     steps = np.arange(1, grades) / grades
-    if thresholds is not None:
-        return Grading(rule, grades, tuple(float(cut) for cut in thresholds))
-    if not rule.startswith("quantile") or judged.is_empty():
+    if cuts is None:
         return Grading(rule, grades, tuple(steps.tolist()))
-    return by_cuts(rule, quantile_cuts(judged["relevance"].to_numpy(), grades), judged)
-
-
-def by_cuts(rule: str, found: Floats, judged: pl.DataFrame) -> Grading:
-    """A rule of quantiles whose cut points over all pairs are known."""
-    cuts = tuple(found.tolist())
-    grades, steps = len(cuts) + 1, np.arange(1, len(cuts) + 1) / (len(cuts) + 1)
-    if rule == "quantile":
+    cuts = tuple(float(cut) for cut in cuts)
+    if rule != "quantile-per-query":
         return Grading(rule, grades, cuts)
     if "query" not in judged.columns:
         raise JudgmentsError("rule='quantile-per-query': these judgments know no queries.")

@@ -10,13 +10,12 @@ import polars as pl
 
 from gecasmo.judgments.counting import Counted, Told
 from gecasmo.judgments.grading import Grading
+from gecasmo.judgments.verdicts import JUDGED
 
 if TYPE_CHECKING:
     from gecasmo.judgments.formats import Written
     from gecasmo.judgments.worth import WorthJudging
     from gecasmo.logs import ClickLog
-
-JUDGED, INSUFFICIENT = "judged", "insufficient"
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,16 +27,19 @@ class Judgments(Told):
     frame : pl.DataFrame
         A row per pair: `query` (unless the model knows none), `doc`, `relevance`, its interval
         from `low` to `high`, `examinations` (expected number behind it), `grade` (null where the
-        data do not suffice), `verdict` ("judged" or "insufficient"), `rests_on`, the grades at the
-        ends of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
+        data do not suffice), `rating` (the expected grade, a number from 0 to the highest grade),
+        `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
+        the truth lies in the grade of the relevance), `order` (the mean probability, over the
+        other judged pairs of the query, that the order by relevance is right), `above` (the
+        probability that the truth is above that of the query's next pair), the grades at the ends
+        of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
     model : name of the model
     relevance_is : which coins relevance is the product of
     grading : the rule with its cut points
-    level, max_width, min_examinations : as they were asked for
+    level, max_width, min_examinations, min_probability, min_order : as they were asked for
     why_no_interval : why some pairs have no interval; empty if all have one
     n_given : pairs whose relevance was given, not estimated; it counts as certain
-    n_undecided : pairs that are insufficient for the one reason that their interval covers all
-        grades
+    n_undecided : pairs without a grade for the one reason that it would not be probable enough
     remarks : what a reader of the grades should know, in sentences
     """
 
@@ -48,6 +50,8 @@ class Judgments(Told):
     level: float
     max_width: float | None
     min_examinations: float
+    min_probability: float
+    min_order: float
     why_no_interval: str = ""
     n_given: int = 0
     n_undecided: int = 0
@@ -72,11 +76,13 @@ class Judgments(Told):
         query: str | None = None,
         ids: str = "refuse",
         name: str | None = None,
+        ratings: str = "grade",
+        include: str = "judged",
     ) -> Written:
         """Write the judgments for those who read them.
 
-        Graded formats hold judged pairs only: what the data do not suffice for is left out and
-        counted, never written as grade 0.
+        Graded formats hold judged pairs only, unless ratings of ordered ones are asked for: what
+        the data do not suffice for is left out and counted, never written as grade 0.
 
         Parameters
         ----------
@@ -94,6 +100,11 @@ class Judgments(Told):
             them, or write "red shoes" as "red%20shoes" (`urllib.parse.unquote` reads it back).
         name : str, optional
             For "opensearch": the name of the judgment list.
+        ratings : "grade" or "float"
+            What "quepid" and "opensearch" hold: whole grades, or the expected grade (`rating`).
+        include : "judged" or "ordered"
+            "ordered" adds the pairs without a grade whose order within their query is sure enough;
+            they have nothing but a rating, so this takes `ratings="float"`.
 
         Returns
         -------
@@ -102,7 +113,9 @@ class Judgments(Told):
         """
         from gecasmo.judgments.formats import Options, write_judgments
 
-        return write_judgments(self, path, format, Options(features, query, ids, name))
+        return write_judgments(
+            self, path, format, Options(features, query, ids, name, ratings, include)
+        )
 
     def worth_judging(self, n: int = 20, *, log: ClickLog | None = None) -> WorthJudging:
         """The pairs and queries most worth judging by hand.

@@ -16,11 +16,11 @@ import polars as pl
 from gecasmo.forms import Table
 from gecasmo.judgments.counting import Counted, Told
 from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.grading import Grading, by_cuts
-from gecasmo.judgments.judged import JUDGED, Judgments
+from gecasmo.judgments.grading import Grading
+from gecasmo.judgments.judged import Judgments
 from gecasmo.judgments.pairs import relevance_frame
 from gecasmo.judgments.question import Question
-from gecasmo.judgments.values import Relevances
+from gecasmo.judgments.verdicts import JUDGED
 from gecasmo.logs.joining import joined
 from gecasmo.model.streaming import is_stored, overlap, part_view, parted_coins
 
@@ -94,6 +94,8 @@ class PartedJudgments(Told):
     level: float
     max_width: float | None
     min_examinations: float
+    min_probability: float
+    min_order: float
     why_no_interval: str
     n_given: int
     n_undecided: int
@@ -121,6 +123,8 @@ class PartedJudgments(Told):
                 self.level,
                 self.max_width,
                 self.min_examinations,
+                self.min_probability,
+                self.min_order,
                 self.why_no_interval,
                 remarks=self.remarks,
             )
@@ -144,11 +148,14 @@ class PartedJudgments(Told):
         query: str | None = None,
         ids: str = "refuse",
         name: str | None = None,
+        ratings: str = "grade",
+        include: str = "judged",
     ) -> Written:
         """Write the judgments for those who read them, as `Judgments.write` does."""
         from gecasmo.judgments.formats import Options, write_parted
 
-        return write_parted(self, path, format, Options(features, query, ids, name))
+        options = Options(features, query, ids, name, ratings, include)
+        return write_parted(self, path, format, options)
 
     def worth_judging(self, n: int = 20, *, log: Any = None) -> WorthJudging:
         """The pairs and queries most worth judging by hand, as `Judgments.worth_judging` does.
@@ -175,31 +182,28 @@ class PartedJudgments(Told):
 def judge_parts(model: Model, sources: Sources, question: Question) -> PartedJudgments:
     """Judge part by part: first the relevance of all pairs, then, with the cut points, grades."""
     folder = Scratch()
-    values, numbers = Relevances(), list[int]()
-    for number, view, pairs in sources:
-        frame = relevance_frame(view, pairs, question.level)
-        numbers.append(number)
-        values.add(frame.filter(question.has_enough(frame))["relevance"].to_numpy())
-        frame.write_parquet(_graded(folder, number))
+    numbers = list[int]()
+
+    def seen() -> Iterator[Any]:
+        for number, view, pairs in sources:
+            frame = relevance_frame(view, pairs, question.level)
+            numbers.append(number)
+            frame.write_parquet(_graded(folder, number))
+            yield question.seen(frame)
+
+    cuts = question.cuts(seen())
     if not numbers:
         raise JudgmentsError(
             f"{model.name} has no pairs to be judged: its tables and the log are empty."
         )
-    is_quantile = question.rule.startswith("quantile") and values.n > 0
-    cuts = values.cuts(question.grades) if is_quantile else None
     total: Judgments | None = None
     counted = Counted()
     for number in numbers:
         frame = pl.read_parquet(_graded(folder, number))
-        enough = question.has_enough(frame)
-        some = frame.filter(enough)
-        grading = (
-            question.grading(some.clear()) if cuts is None else by_cuts(question.rule, cuts, some)
-        )
-        part = question.judgments(model, frame, enough, grading)
+        part = question.judgments(model, frame, cuts)
         part.frame.write_parquet(_graded(folder, number))
-        if grading.by_query is not None:
-            grading.by_query.write_parquet(_cuts(folder, number))
+        if part.grading.by_query is not None:
+            part.grading.by_query.write_parquet(_cuts(folder, number))
         counted += part.counted
         total = part if total is None else _together(total, part)
     assert total is not None
@@ -210,6 +214,8 @@ def judge_parts(model: Model, sources: Sources, question: Question) -> PartedJud
         total.level,
         total.max_width,
         total.min_examinations,
+        total.min_probability,
+        total.min_order,
         total.why_no_interval,
         total.n_given,
         total.n_undecided,

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from gecasmo.judgments.display import short
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.grading import Grading
-from gecasmo.judgments.judged import INSUFFICIENT
 from gecasmo.judgments.printing import fitted, text_width
+from gecasmo.judgments.verdicts import JUDGED
 from gecasmo.model.streaming import all_pieces, is_stored
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJu
     if "query" in keys:
         queries = pairs.group_by("query", maintain_order=True).agg(
             pairs=pl.len(),
-            insufficient=(pl.col("verdict") == INSUFFICIENT).sum(),
+            without_grade=(pl.col("verdict") != JUDGED).sum(),
             likely_wrong=pl.col("chance_wrong").sum(),
             traffic=pl.col("traffic").sum(),
             worth=pl.col("worth").sum(),
@@ -92,25 +92,10 @@ def most_worthy(found: Sequence[WorthJudging], n: int) -> WorthJudging:
 
 def chance_wrong(grading: Grading, frame: pl.DataFrame) -> tuple[NDArray[np.int64], Floats]:
     """The most likely grade of each pair, and the probability that the truth has another."""
-    from scipy.special import betainc  # not at the top: importing stays light
-
-    mean = frame["relevance"].to_numpy()
-    spread = frame["spread"].fill_null(np.nan).to_numpy()
-    cuts = grading.cuts_of(frame)
-    widest = mean * (1 - mean)
-    unsure = (spread > 0) & (widest > 0)
-    chances = np.full((len(mean), grading.grades), np.nan)
-    own = grading.grade(mean, frame)
-    certain = (spread == 0) | ((spread > 0) & (widest <= 0))
-    chances[certain] = np.eye(grading.grades)[own[certain]]
-    strength = np.maximum(widest[unsure] / spread[unsure] ** 2 - 1, 1e-6)
-    a, b = mean[unsure] * strength, (1 - mean[unsure]) * strength
-    below = betainc(a[:, None], b[:, None], cuts[unsure])
-    edges = np.hstack([np.zeros((len(below), 1)), below, np.ones((len(below), 1))])
-    chances[unsure] = np.diff(edges, axis=1)
-    known = np.isfinite(chances[:, 0])
-    likely = np.where(known, np.argmax(np.nan_to_num(chances), axis=1), own)
-    return likely.astype(np.int64), np.clip(1 - chances[np.arange(len(mean)), likely], 0, 1)
+    chances = grading.chances(frame)
+    own = grading.grade(frame["relevance"].to_numpy(), frame)
+    likely = np.where(np.isnan(chances[:, 0]), own, np.argmax(np.nan_to_num(chances), axis=1))
+    return likely, np.clip(1 - np.take_along_axis(chances, likely[:, None], axis=1)[:, 0], 0, 1)
 
 
 def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
@@ -146,7 +131,7 @@ def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
 
 def _text(title: str, frame: pl.DataFrame, most: int | None) -> str:
     names = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
-    names |= {"insufficient": "no grade"}
+    names |= {"without_grade": "no grade"}
     shown = [name for name in frame.columns if name not in ("low", "high", "verdict")]
     n_ids = sum(name in ("query", "doc") for name in shown)
     room = (text_width() - 2 - 10 * (len(shown) - n_ids)) // n_ids - 1

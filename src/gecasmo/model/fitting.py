@@ -31,7 +31,7 @@ from gecasmo.estimation import (
     Record,
     Solution,
 )
-from gecasmo.forms import Table, TableState
+from gecasmo.forms import Table
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
@@ -239,8 +239,7 @@ class Builder:
         if isinstance(form, Table):
             keep = state.is_fixed
             values = known if keep is None else np.where(keep, state.probability, known)
-            state = replace(state, probability=values)
-            return _with_prior_of(form, state, others[coin.name])
+            return replace(state, probability=values)
         # Whatever the form: the closest it comes to those probabilities, if it comes closer.
         near = form.fit(coin.rows, known, 1 - known, state)
         errors = [
@@ -250,18 +249,11 @@ class Builder:
         return near if errors[0] <= errors[1] else state
 
 
-def _with_prior_of(form: Table, state: TableState, other: Any) -> TableState:
-    """The state that begins with the priors that another model has learned, if it has some."""
-    priors = getattr(getattr(other, "like", other), "priors", None)  # of rows in files too
-    if priors is None or form.learned_prior(state.rows.keys) is None:
-        return state
-    return replace(state, priors=priors)
-
-
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
-    """What tells rows with different priors apart, by coin; and how often they were shown, without
+    """What the learned priors of rows depend on, by coin; and how often they were shown, without
     which that of two logs cannot be joined."""
-    found = {}
+    found: dict[str, dict[str, pl.Series]] = {}
+    known: dict[Any, dict[str, pl.Series]] = {}  # coins by the same key have the same rows
     for number, (coin, form) in enumerate(model.forms.items()):
         rows = encoded.rows[number]
         prior = form.learned_prior(rows.keys) if hasattr(form, "learned_prior") else None
@@ -271,7 +263,10 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
         if names and IMPRESSIONS not in names:
             names = (*names, IMPRESSIONS)
         if names:
-            found[coin] = row_averages(encoded, coin, number, rows.keys, names)
+            same = (encoded.plan.coins[number].codes, names)
+            if same not in known:
+                known[same] = row_averages(encoded, coin, number, rows.keys, names)
+            found[coin] = known[same]
     return found
 
 

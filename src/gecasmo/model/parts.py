@@ -15,7 +15,7 @@ from gecasmo.encoding.averages import PAGES
 from gecasmo.estimation import Coin, Method, Problem
 from gecasmo.estimation.parts.joining import NotJoinableError
 from gecasmo.estimation.parts.part import Part
-from gecasmo.estimation.parts.problem import PartedProblem, Prior
+from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.estimation.parts.running import Parts
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import Blueprint
@@ -149,7 +149,7 @@ def parted_problem(
         local,
         weight,
         has_exchangeable_states(model.structure.traced),
-        first_priors(model, local, settings.start),
+        {number: list(model.forms.values())[number].pseudo_counts for number in local},
     )
     if settings.start is not None:
         nowhere: Any = None
@@ -158,25 +158,6 @@ def parted_problem(
         # Where local coins start is known to their parts.
         problem.given_start = problem.begin(None)
     return problem
-
-
-def first_priors(model: Model, local: Sequence[int], start: Model | None) -> dict[int, Prior]:
-    """The priors that local coins begin with: pseudo-counts, or what the model to start from has
-    learned for all rows."""
-    known = {} if start is None else start.states(whole=False)
-    keys = model.keys
-    priors: dict[int, Prior] = {}
-    for number in local:
-        coin = list(model.forms)[number]
-        form: Any = model.forms[coin]
-        state = known.get(coin)
-        learned: Any = getattr(getattr(state, "like", state), "priors", None)
-        goes_on = learned is not None and len(learned.logit) == 1
-        if goes_on and form.learned_prior(keys[coin]) is not None:
-            priors[number] = learned
-        else:
-            priors[number] = form.pseudo_counts
-    return priors
 
 
 def numeric_typical(

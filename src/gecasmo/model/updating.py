@@ -57,7 +57,7 @@ def update_model(
     problem.given_start = states
     leanings = _leanings(problem, memories)
     pasts = {number: own.past for number, own in learned.items()}
-    beliefs = Beliefs(problem, build.typical, pasts, leanings)
+    beliefs = Beliefs(problem, build.typical, pasts=pasts, leanings=leanings)
     with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = solve_with(problem, method, show, beliefs, intervals)
     best = solution.best.states

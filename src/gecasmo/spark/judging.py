@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 
 from gecasmo.forms import TableState
-from gecasmo.judgments.grading import by_cuts
+from gecasmo.judgments.grading import FIXED_CUTS
 from gecasmo.judgments.judge import judge
 from gecasmo.judgments.pairs import relevance_frame
 from gecasmo.judgments.parted import in_parts
 from gecasmo.judgments.question import Question
-from gecasmo.judgments.values import Relevances
 from gecasmo.kernels.running import using_threads
 from gecasmo.model.base import Model
 from gecasmo.model.streaming import part_view
@@ -28,11 +27,13 @@ def judgments(
     spark: Any,
     *,
     grades: int = 4,
-    rule: str = "quantile",
+    rule: str = "informative",
     thresholds: Sequence[float] | None = None,
     level: float = 0.9,
     max_width: float | None = 0.4,
     min_examinations: float = 10.0,
+    min_probability: float = 0.5,
+    min_order: float = 0.8,
 ) -> Any:
     """Grade every pair of query and document that a fitted model knows, as a Spark data frame.
 
@@ -40,9 +41,10 @@ def judgments(
     ----------
     model : fitted model
         If its rows are in files, executors read them, and each grades the pairs of some parts;
-        only the relevances of pairs with enough data come to the driver, to find cut points.
+        what cut points are found by comes to the driver: of "informative" how many pairs there are
+        of which belief, of rules of quantiles the relevances of pairs with enough data.
     spark : SparkSession
-    grades, rule, thresholds, level, max_width, min_examinations
+    grades, rule, thresholds, level, max_width, min_examinations, min_probability, min_order
         As for `gecasmo.judgments.judge`.
 
     Returns
@@ -57,6 +59,8 @@ def judgments(
         "level": level,
         "max_width": max_width,
         "min_examinations": min_examinations,
+        "min_probability": min_probability,
+        "min_order": min_order,
     }
     sources = in_parts(model, None)
     if sources is None:
@@ -75,10 +79,11 @@ def _by_executors(
 
     sent = spark.sparkContext.broadcast(ShippedModel.of(model))
     numbers = spark.sparkContext.parallelize(range(n_parts), n_parts)
-    cuts = None
-    if question.rule.startswith("quantile"):
+    if question.rule in FIXED_CUTS:
+        cuts = question.cuts([])
+    else:
         with hearing():
-            cuts = _cuts(question, _relevances(numbers, sent, question, n_parts))
+            cuts = question.cuts(_seen(numbers, sent, question, n_parts))
     with quiet():
         schema = from_arrow_schema(_arrow(like).schema)
         as_asked = to_arrow_schema(schema)
@@ -95,21 +100,14 @@ def _by_executors(
         return spark.range(0, n_parts, 1, n_parts).mapInArrow(grade, schema)
 
 
-def _relevances(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator[Any]:
-    """The relevances of the pairs with enough data, part by part."""
+def _seen(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator[Any]:
+    """What cut points are found by, part by part."""
 
     def look(number: int) -> Any:
         view = part_view(sent.value.model(), number, n_parts)
-        return telling(relevances)(view, question)
+        return telling(seen)(view, question)
 
     return iter(numbers.map(look).toLocalIterator(prefetchPartitions=True))
-
-
-def _cuts(question: Question, found: Iterator[Any]) -> Any:
-    values = Relevances()
-    for some in found:
-        values.add(some)
-    return values.cuts(question.grades) if values.n else None
 
 
 def has_pairs(view: Model) -> bool:
@@ -119,24 +117,20 @@ def has_pairs(view: Model) -> bool:
     return any(len(table.rows) for table in tables if "query" in table.rows.keys)
 
 
-def relevances(view: Model, question: Question) -> Any:
-    """The relevances of the pairs of a part that there is enough data for."""
+def seen(view: Model, question: Question) -> Any:
+    """What cut points are found by, of the pairs of a part."""
     if not has_pairs(view):
-        return np.zeros(0)
+        return np.zeros((2, 0), np.int64) if question.rule == "informative" else np.zeros(0)
     with using_threads(1):
         frame = relevance_frame(view, None, question.level)
-    return frame.filter(question.has_enough(frame))["relevance"].to_numpy()
+    return question.seen(frame)
 
 
 def graded(view: Model, question: Question, cuts: Any) -> pl.DataFrame:
     """The judgments of the pairs of a part."""
     with using_threads(1):
         frame = relevance_frame(view, None, question.level)
-    enough = question.has_enough(frame)
-    some = frame.filter(enough)
-    is_fixed = cuts is None
-    grading = question.grading(some.clear()) if is_fixed else by_cuts(question.rule, cuts, some)
-    return question.judgments(view, frame, enough, grading).frame
+    return question.judgments(view, frame, cuts).frame
 
 
 def _arrow(frame: pl.DataFrame) -> Any:

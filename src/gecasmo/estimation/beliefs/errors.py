@@ -86,13 +86,19 @@ class Errors:
             moved = self.shared.moved(at.states, direction.shared)
             counts = self.problem.expectation.run(self.problem.weights(moved))
             for number in rows:
-                slopes[number].append(slope_of(states[number], number, at.counts, counts))
-                extra[number] += self.answer(number, states[number], at, counts, direction) ** 2
+                state, answer = states[number], answer_of(states[number], number, at.counts, counts)
+                slopes[number].append(slope_of(state, number, at.counts, counts))
+                if number in self.leanings:
+                    answer += room_of(state) * (self.leanings[number].new @ direction.shared)
+                if number in self.regressions:
+                    own = direction.slopes[number]
+                    answer += answer_to_slopes(state, self.regressions[number], own)
+                extra[number] += answer**2
         for number in rows:
-            extra[number] += self.left(number, states[number], rest)
-            states[number] = _wider(states[number], extra[number])
+            if number in self.regressions:
+                extra[number] += left_open(states[number], self.regressions[number], rest[number])
             leans = self.leans(directions, slopes[number])
-            states[number] = replace(states[number], leans=leans)
+            states[number] = replace(widened(states[number], extra[number]), leans=leans)
         for number, state in self.with_spreads(states, held, factor).items():
             states[number] = state
         return replace(at, states=states)
@@ -136,39 +142,6 @@ class Errors:
             yield number, slice(start, start + regression.size)
             start += regression.size
 
-    def answer(
-        self, number: int, state: TableState, at: Evaluation, counts: Counts, direction: Direction
-    ) -> Floats:
-        """How far the means of rows move in a direction, to which these counts belong."""
-        answer = answer_of(state, number, at.counts, counts)
-        if number in self.leanings:
-            answer += room_of(state) * (self.leanings[number].new @ direction.shared)
-        if number in self.regressions:
-            regression = self.regressions[number]
-            by_mean, by_strength = _along_slopes(state, regression)
-            shape = regression.priors.slopes.shape
-            slopes = replace(regression.priors, slopes=direction.slopes[number].reshape(shape))
-            design = regression.design
-            linear = unbounded(slopes, design.typical, len(design.rows))[:, : len(answer)]
-            answer += by_mean * linear[0] + by_strength * linear[1]
-        return answer
-
-    def left(self, number: int, state: TableState, rest: Mapping[int, Floats]) -> Floats:
-        """The variance of rows that slopes leave open, shared numbers being held."""
-        n_rows = len(state.probability)
-        found = np.zeros(n_rows)
-        if number not in self.regressions:
-            return found
-        regression = self.regressions[number]
-        by_mean, by_strength = _along_slopes(state, regression)
-        for begin in range(0, n_rows, _ROWS_AT_ONCE):
-            own = slice(begin, min(begin + _ROWS_AT_ONCE, n_rows))
-            typical = {name: x[own] for name, x in regression.design.typical.items()}
-            z = regression.priors.basis(typical, own.stop - own.start)
-            d = np.hstack([z * by_mean[own, None], z * by_strength[own, None]])
-            found[own] = np.maximum(((d @ rest[number]) * d).sum(axis=1), 0.0)
-        return found
-
     def with_spreads(
         self, states: Sequence[FormState], held: Floats, factor: float
     ) -> dict[int, TableState]:
@@ -192,12 +165,32 @@ class Errors:
         return found
 
 
-def unbounded(priors: Any, typical: Mapping[str, Floats], n_rows: int) -> Floats:
-    """As `Priors.linear`, of slopes that are differences."""
-    found = np.repeat(priors.slopes[:, :1], n_rows, axis=1)
-    for smooth, part in zip(priors.smooths, priors.parts(), strict=True):
-        for which in range(2):
-            found[which] += smooth.at(typical[smooth.name], priors.slopes[which, part])
+def answer_to_slopes(state: TableState, regression: Regression, slopes: Floats) -> Floats:
+    """How far the means of rows go when the slopes of their priors move."""
+    by_mean, by_strength = _along_slopes(state, regression)
+    design, priors = regression.design, regression.priors
+    moved = replace(priors, slopes=slopes.reshape(priors.slopes.shape))
+    sums = moved.sums(design.typical, len(design.rows))[:, : len(by_mean)]
+    answer: Floats = by_mean * sums[0] + by_strength * sums[1]
+    return answer
+
+
+def left_open(state: TableState, regression: Regression, covariance: Floats) -> Floats:
+    """The variance of rows that comes from such a covariance of the slopes of their priors."""
+    n_rows = len(state.probability)
+    found = np.zeros(n_rows)
+    by_mean, by_strength = _along_slopes(state, regression)
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    # A few directions hold nearly all of it.
+    wide = np.cumsum(values[::-1]) <= 0.98 * max(float(values[values > 0].sum()), 1e-300)
+    chosen = max(1, int(wide.sum()) + 1)
+    along = vectors[:, ::-1][:, :chosen] * np.sqrt(np.maximum(values[::-1][:chosen], 0.0))
+    for begin in range(0, n_rows, _ROWS_AT_ONCE):
+        own = slice(begin, min(begin + _ROWS_AT_ONCE, n_rows))
+        typical = {name: x[own] for name, x in regression.design.typical.items()}
+        z = regression.priors.basis(typical, own.stop - own.start)
+        d = np.hstack([z * by_mean[own, None], z * by_strength[own, None]])
+        found[own] = ((d @ along) ** 2).sum(axis=1)
     return found
 
 
@@ -234,7 +227,7 @@ def _along_slopes(state: TableState, regression: Regression) -> tuple[Floats, Fl
     return np.minimum(by_mean, most), np.clip(by_strength, -most, most)
 
 
-def _wider(state: TableState, extra: Floats) -> TableState:
+def widened(state: TableState, extra: Floats) -> TableState:
     """The state when each row has so much more variance."""
     assert state.centre is not None
     assert state.spread is not None

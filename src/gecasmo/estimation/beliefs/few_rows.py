@@ -133,12 +133,21 @@ def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floa
     level = np.where(is_head, 0.0, np.where(is_tail, 1.0, level))
     value = np.maximum(slope[:, None] * p + level[:, None], 1e-30)
     several = places.exact > 0
-    own = _polynomials(places.coefficients[places.exact[several] - 1], p[several])
-    value[several] = np.maximum(own, 1e-300)
+    coefficients = places.coefficients[places.exact[several] - 1]
+    value[several] = np.maximum(_polynomials(coefficients, p[several]), 1e-300)
     value[~several & (places.heads + places.tails <= 1e-12)] = 1.0
+    # Beyond the widest logits p is 0 or 1, as far as means are concerned.
+    at_0, at_1 = value[:, :1].copy(), value[:, -1:].copy()
+    at_0[several, 0] = np.maximum(coefficients[:, 0], 1e-300)
+    at_1[several, 0] = np.maximum(coefficients[:, -1], 1e-300)
+    step = known.step[row, None]
+    below = np.where(x[:, :1] <= 0.01 - WIDEST, share[:, :1] / (a * step * at_0), 0.0)
+    beyond = np.where(x[:, -1:] >= WIDEST - 0.01, share[:, -1:] / (b * step * at_1), 0.0)
+    share[:, [0, -1]] *= 0.5
     share /= value
-    share /= share.sum(axis=1, keepdims=True)
-    return np.stack([(share * p).sum(axis=1), (share * p * p).sum(axis=1)])
+    total = share.sum(axis=1) + below[:, 0] + beyond[:, 0]
+    means = [(share * p).sum(axis=1), (share * p * p).sum(axis=1)]
+    return (np.stack(means) + beyond[:, 0]) / total
 
 
 def _add(total: Floats, rows: Integers, values: Floats) -> None:

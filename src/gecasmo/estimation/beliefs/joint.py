@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import Moments, narrow_moments_of
@@ -39,6 +40,7 @@ _SETTLED = 0.05
 # Nor is there while the spreads of effects still change by this share.
 _RESTLESS = 0.05
 _NEAR = 15.0  # a promise
+_CAREFUL = 0.02
 # Steps whose change of the score is remembered.
 _REMEMBERED = 5
 _FARTHEST = 0.8  # a step, in logits
@@ -159,6 +161,7 @@ class Joint:
     states : where to begin
     coins : those with rows
     n_buckets, factor : which pages to look at, and how much more the whole log weighs
+    held : numbers of coins that stay as they are
     """
 
     def __init__(
@@ -168,14 +171,15 @@ class Joint:
         coins: Sequence[RowCoin],
         n_buckets: int,
         factor: float,
+        held: Sequence[int] = (),
     ) -> None:
         self.problem, self.coins = problem, list(coins)
         self.n_buckets, self.factor = n_buckets, factor
         self.states = list(states)
-        self.shared = Shared.of(problem, states, {coin.number for coin in coins})
+        self.shared = Shared.of(problem, states, {*held, *(coin.number for coin in coins)})
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
-        self._secants = _Secants()
+        self._secants, self._reach = _Secants(), _FARTHEST
         for coin in self.coins:
             if coin.leaning is not None:
                 coin.leaning.align(self.shared, states)
@@ -183,20 +187,56 @@ class Joint:
 
     def climb(self) -> None:
         """Newton's method; without learned priors nothing moves and only errors are found."""
+        # Small matrices, many times: threads would spend their time waiting for each other.
+        with threadpool_limits(1, "blas"):
+            self._climb()
+
+    def _climb(self) -> None:
         learns = any(coin.regression is not None for coin in self.coins)
+        kept = nearest = self._kept()
+        least = np.inf
         curvature, promised, restless = None, np.inf, np.inf
         for number in range(MOST_ROUNDS):
             counts = self.sweep()
             if curvature is None or promised > 1.0 or number % 4 == 0:
                 curvature = self._curvature()
+            before = promised
             step, promised = self._solved(counts, curvature)
+            if promised > 2 * before:
+                # What was promised was not kept: shorter steps, until they are.
+                self._reach *= 0.5
+            else:
+                self._reach = min(1.4 * self._reach, _FARTHEST)
             if not learns:
                 break
+            if not np.isfinite(promised):
+                # Too far: back to where everything made sense, and on with smaller steps.
+                self._restore(kept)
+                self._reach *= 0.25
+                promised = np.inf
+                continue
             if number > 1 and promised < _SETTLED and restless < _RESTLESS:
                 break
+            kept = self._kept()
+            if promised < least:
+                least, nearest = promised, kept
             restless = self._move(step)
-        self.promised, self.n_rounds = promised, number + 1
+        if learns and promised > 4 * max(least, _SETTLED):
+            self._restore(nearest)  # it went astray in the end
         self.sweep()
+
+    def _kept(self) -> tuple[list[FormState], list[Any]]:
+        priors = [coin.regression and coin.regression.priors for coin in self.coins]
+        return list(self.states), priors
+
+    def _restore(self, kept: tuple[list[FormState], list[Any]]) -> None:
+        self.states = list(kept[0])
+        for coin, priors in zip(self.coins, kept[1], strict=True):
+            if coin.regression is not None:
+                coin.regression.priors = priors
+                coin.regression.says[:] = 0.0
+        self._secants = _Secants()
+        self._set_priors()
 
     def sweep(self) -> Counts:
         """Look at all pages: what is known of rows, and counts of shared coins without them."""
@@ -338,23 +378,28 @@ class Joint:
             cross = -change.T @ along
             information[:n, own], information[own, :n] = cross, cross.T
             # Effects of levels follow: their part of the system is diagonal.
-            self.levels[coin.number] = []
+            self.levels[coin.number] = slopes.levels
+            before: list[Level] = []
             for level in slopes.levels:
                 level.shared = level.sums(place, -change.T * along[:, 0])
-                for other in self.levels[coin.number]:
+                for other in before:
                     level = level.without(other, coin.regression.rows, coin.regression.told)
-                self.levels[coin.number].append(level)
+                before.append(level)
                 both = np.zeros((total, len(level.score)))
                 both[:n], both[own] = level.shared, level.slopes
                 information -= (both / level.precision) @ both.T
                 score -= both @ (level.score / level.precision)
         self.held = np.diag(curvature.held).copy()
+        if not (np.isfinite(score).all() and np.isfinite(information).all()):
+            return np.zeros(total), np.nan
         covariance = _inverse((information + information.T) / 2)
-        step = self._secants.applied(covariance, score, score - pull, hold)
+        # Flat directions are gone along with care.
+        careful = _inverse((information + information.T) / 2, _CAREFUL)
+        step = self._secants.applied(careful, score, score - pull, hold)
         promised = float(score @ step)
         length = np.abs(step).max(initial=0.0)
-        if length > _FARTHEST:
-            step = step * (_FARTHEST / length)
+        if length > self._reach:
+            step = step * (self._reach / length)
         self.covariance, self.information = covariance, information
         # Far away the curvature of yesterday says nothing of that of today.
         self._secants.went(step, score - pull, promised < _NEAR)
@@ -460,7 +505,7 @@ class _Secants:
         self.last = (step, score) if is_near else None
 
 
-def _inverse(information: Floats) -> Floats:
+def _inverse(information: Floats, flattest: float = 1e-4) -> Floats:
     """The inverse; directions in which the objective is not concave count with their size, and
     what has no information at all has no part in anything, and variance 0."""
     active = np.abs(np.diag(information)) > 1e-8
@@ -470,7 +515,7 @@ def _inverse(information: Floats) -> Floats:
     chosen = information[np.ix_(active, active)]
     scale = np.sqrt(np.abs(np.diag(chosen)))
     values, vectors = np.linalg.eigh(chosen / scale[:, None] / scale)
-    widths = 1 / np.maximum(np.abs(values), 1e-4)
+    widths = 1 / np.maximum(np.abs(values), flattest)
     inverse = (vectors * widths) @ vectors.T / scale[:, None] / scale
     covariance[np.ix_(active, active)] = inverse
     return covariance

@@ -7,7 +7,7 @@ row of the log gets its posterior mean, and every number its error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import Fixed, Table, TableState
-from gecasmo.forms.priors import Design
+from gecasmo.forms.priors import Design, Empirical
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -35,22 +35,26 @@ Integers = NDArray[np.int64]
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Priors are learned from the pages of some queries if there are many more.
-PAGES = 15_000
+PAGES = 10_000
 # EM steps of rows after their priors were learned.
 _STEPS = 3
+# Effects that stray by less, in logits, are left as some pages told them.
+_LITTLE = 0.1
 
 
 class Beliefs:
     """What can be learned about the rows of a problem's tables.
 
-    `typical` has, by coin, what the priors of rows depend on (see `Empirical`); `pasts`, by number
-    of a coin, what earlier logs have left of them, and `leanings` how that depends on shared coins.
+    `typical` has, by coin, what the priors of rows depend on (see `Empirical`). Rows of the coins
+    with the numbers `alike` have one prior each. `pasts` has, by number of a coin, what earlier
+    logs have left of rows, and `leanings` how that depends on shared coins.
     """
 
     def __init__(
         self,
         problem: Problem,
         typical: Mapping[str, dict[str, pl.Series]] | None = None,
+        alike: Collection[int] = (),
         pasts: Mapping[int, Past] | None = None,
         leanings: Mapping[int, Leaning] | None = None,
     ) -> None:
@@ -69,6 +73,7 @@ class Beliefs:
             prior = coin.form.learned_prior(coin.rows.keys)
             if prior is not None and len(coin.rows) >= _FEWEST_ROWS:
                 own = (typical or {}).get(coin.name, {})
+                prior = Empirical(by=()) if number in alike else prior
                 self.designs[number] = Design.of(coin.rows, prior, own)
 
     @property
@@ -78,27 +83,37 @@ class Beliefs:
 
     def learn(self, best: Evaluation) -> list[Any]:
         """The states under learned priors, with shared coins that go with them."""
-        self.joint = self._joint(best)
+        self.joint = self.joined(best)
         self.joint.climb()
         return list(self.joint.states)
 
-    def _joint(self, best: Evaluation) -> Joint:
+    def joined(self, best: Evaluation, only: Collection[int] | None = None) -> Joint:
+        """Rows, priors and shared coins, about to climb; with the rows of all coins, or of some
+        while those of others are held."""
         n_buckets, factor = self.problem.expectation.sample(PAGES)
         counts = self.problem.expectation.run(self.problem.weights(best.states), n_buckets)
         coins = []
-        for number in self.row_coins(best):
+        rows = self.row_coins(best)
+        held = [] if only is None else [number for number in rows if number not in only]
+        for number in rows:
+            if number in held:
+                continue
             met = np.arange(len(best.states[number].probability))
             if n_buckets < N_BUCKETS:
                 met = np.flatnonzero(counts.tables[number].sum(axis=0) > 0)
             regression = None
             if number in self.designs:
-                past, priors = self.pasts.get(number), best.states[number].priors
+                past, known = self.pasts.get(number), best.states[number].priors
                 own = None if past is None else past.of_rows(met)
-                design = self.designs[number].of_rows(met) if own is None else own.design
-                regression = Regression(design, priors or design.vague(), own)
+                design = self.designs[number] if own is None else own.design
+                # Learned in an earlier round of the same fit, if at all.
+                priors = design.vague() if known is None else known
+                if own is None and len(met) < len(design.rows):
+                    design = design.of_rows(met)
+                regression = Regression(design, priors.for_levels(design.levels), own)
             leaning = self.leanings.get(number)
             coins.append(RowCoin(number, met, regression, leaning=leaning))
-        return Joint(self.problem, best.states, coins, n_buckets, factor)
+        return Joint(self.problem, best.states, coins, n_buckets, factor, held)
 
     def row_coins(self, best: Evaluation) -> list[int]:
         """Coins with rows by query or document, with many rows, or with a prior that is learned;
@@ -138,7 +153,7 @@ class Beliefs:
 
         Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
         """
-        joint = self._joint(best)
+        joint = self.joined(best)
         joint.climb()
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
@@ -147,21 +162,25 @@ class Beliefs:
             for number, past in self.pasts.items()
         }
         regressions = {
-            number: Regression(self.designs[number], regression.priors, pasts.get(number))
+            number: Regression(
+                self.designs[number],
+                regression.priors.for_levels(self.designs[number].levels),
+                pasts.get(number),
+            )
             for number, regression in joint.regressions().items()
         }
         if joint.n_buckets == N_BUCKETS:
             for coin in joint.coins:
                 states[coin.number] = coin.believed(self.problem, states[coin.number])
-            at = self.problem.evaluate(self._finished(joint, states))
+            at = self.problem.evaluate(self.finished(joint, states))
         else:
             everywhere = Everywhere(self.problem, joint, regressions)
-            at = everywhere.evaluated(best, self._finished(joint, states))
+            at = everywhere.evaluated(best, self.finished(joint, states))
         covariance = joint.errors_of_all()
         errors = Errors(self.problem, joint.shared, regressions, covariance, self.leanings)
         return errors.widened(at, joint.held, joint.factor, rows)
 
-    def _finished(self, joint: Joint, states: list[Any]) -> list[Any]:
+    def finished(self, joint: Joint, states: list[Any]) -> list[Any]:
         """The states with all that learned priors leave behind for rows yet to come."""
         states = list(states)
         for coin in joint.coins:
@@ -170,7 +189,7 @@ class Beliefs:
             information = _sound(coin.information)
             design = self.designs[coin.number]
             priors = replace(
-                coin.regression.priors,
+                coin.regression.priors.for_levels(design.levels),
                 unseen=design.unseen(coin.regression.priors),
                 information=information,
             )
@@ -270,7 +289,7 @@ class Everywhere:
         states = list(believed)
         for number, regression in self.regressions.items():
             state: TableState = believed[number]
-            if not any(effect.spread for effect in regression.priors.effects):
+            if not any(effect.spread > _LITTLE for effect in regression.priors.effects):
                 continue
             counted = np.ones(len(state.probability), bool)
             if state.is_fixed is not None:

@@ -9,6 +9,7 @@ speak twice, so its prior has the effects as all other rows tell them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import narrow_moments_of
 from gecasmo.forms.past import RowPast
 from gecasmo.forms.priors import (
+    FARTHEST,
+    FEWEST_LEVELS,
     NODE_WEIGHTS,
     NODES,
     STRONGEST,
@@ -34,14 +37,15 @@ Integers = NDArray[np.int64]
 # What the strength of a middling row is before any row is seen: its logarithm, and how sure that
 # is. Rows that were flipped once each cannot tell a strength at all.
 _USUAL, _UNSURE = np.log(3.0), 2.0
-_FARTHEST = 9.0  # the logit of a mean
+# How far functions may rise or fall over all rows: of means, and of strengths.
+_STEEPEST = np.array([[4.0], [1.0]])
 # Effects that stray by less, in logits, are none; nobody waits for how far they stray below that.
 _NOTHING, SETTLED = 0.03, 0.15
-_WIDEST = 4.0
+_WIDEST, _FREE = 4.0, 1.5
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
-# Rounds in which effects follow what was seen of all rows.
-_FOLLOWED = 3
+# Columns take so many turns until their effects agree.
+_TURNS = 4
 
 
 class Bends(NamedTuple):
@@ -67,7 +71,7 @@ def bends(
     `likelihood` is that of rows on points, or `[heads or tails, row]`, if rows were flipped for all
     to see.
     """
-    s, m = np.exp(log_strength), 1 / (1 + np.exp(-logit))
+    s, m = np.exp(log_strength), 1 / (1 + np.exp(-np.clip(logit, -FARTHEST, FARTHEST)))
     prior = np.stack([s * m, s * (1 - m)])
     used = prior if past is None else past.under(prior)
     # What is known by now of shared coins was not known before.
@@ -170,6 +174,7 @@ class Regression:
         self.says = np.zeros((2, n_rows))
         self.rows: Integers = np.zeros(0, np.int64)
         self.restless = 0.0  # how much spreads of effects have changed in the last step
+        self.held: frozenset[str] = frozenset()  # effects that stay as they are
 
     @property
     def size(self) -> int:
@@ -180,6 +185,9 @@ class Regression:
         """How much each known row says of the logit of its mean."""
         told: Floats = self.says[1, self.rows]
         return told if self.past is None else told + self.past.sites[1, self.rows]
+
+    def _moves(self, effect: Effect) -> bool:
+        return effect.spread > 0 and effect.name not in self.held
 
     def pseudo(self) -> Floats:
         """The Beta prior of every row in view of everything but its own pages."""
@@ -212,12 +220,12 @@ class Regression:
         for effect, level in zip(effects, self.design.levels, strict=True):
             index = level.index[self.rows]
             if effect.spread > 0:
-                linear[0] += effect.mean[index]
+                linear[0] = np.clip(linear[0] + effect.mean[index], -FARTHEST, FARTHEST)
                 variance += effect.variance[index]
         past = None if self.past is None else self.past.rows.at(self.rows)
         total = np.stack(bends(likelihood, self.rows, linear[0], linear[1], past))
         unsure = np.flatnonzero(variance > _SURE)
-        if len(unsure):
+        if with_basis and len(unsure):
             total[:, unsure] *= NODE_WEIGHTS[1]
             for node, weight in ((NODES[0], NODE_WEIGHTS[0]), (NODES[2], NODE_WEIGHTS[2])):
                 at = linear[0, unsure] + node * np.sqrt(variance[unsure])
@@ -265,7 +273,7 @@ class Regression:
         for number, level in enumerate(self.design.levels):
             effect = self.priors.effects[number]
             index, n = level.index[self.rows], len(effect.mean)
-            if effect.spread == 0:
+            if not self._moves(effect):
                 continue
             precision = np.bincount(index, self.told, n).astype(np.float64) + effect.spread**-2
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
@@ -303,33 +311,45 @@ class Regression:
         pull[0, 0], hold[0, 0] = 1 - 2 * m, 2 * m * (1 - m)
         pull[1, 0], hold[1, 0] = -(slopes[1, 0] - _USUAL) / _UNSURE**2, 1 / _UNSURE**2
         for which in range(2):
-            for part, spread in zip(self.priors.parts(), self.priors.spreads[which], strict=True):
+            for part, spread, steep in zip(
+                self.priors.parts(),
+                self.priors.spreads[which],
+                self.priors.steepness[which],
+                strict=True,
+            ):
                 hold[which, part] = spread**-2
-                pull[which, part] = -slopes[which, part] * spread**-2
+                hold[which, part.start] = steep**-2
+                pull[which, part] = -slopes[which, part] * hold[which, part]
         return pull, hold
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
         """Move slopes by a step, and effects along with them and with the shared numbers."""
         slopes = self.priors.slopes + step.reshape(self.priors.slopes.shape)
-        slopes[0, 0] = np.clip(slopes[0, 0], -_FARTHEST, _FARTHEST)
+        slopes[0, 0] = np.clip(slopes[0, 0], -FARTHEST, FARTHEST)
         slopes[1, 0] = np.clip(slopes[1, 0], WEAKEST, STRONGEST)
         self.restless = 0.0
-        # The last to be eliminated is the first to be known.
-        systems = list(levels)
-        moves: list[tuple[Integers, Floats]] = []
-        while systems:
-            system = systems.pop()
-            left = system.score - system.slopes.T @ step - system.shared.T @ shared
-            for index, move in moves:
-                gone = self.told * move[index][self.rows]
-                left -= system.sums(self.rows, gone[None])[0]
-            moves.append((system.index, np.clip(left / system.precision, -1.0, 1.0)))
+        moves = self._followed(shared, step, levels)
         effects = []
         for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
-            if effect.spread > 0:
-                effect = self._effect(effect, level.index[self.rows], moves.pop()[1])
+            if self._moves(effect):
+                effect = self._effect(effect, level.index[self.rows], next(moves))
             effects.append(effect)
         self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
+
+    def _followed(self, shared: Floats, step: Floats, levels: list[Level]) -> Iterator[Floats]:
+        """How far effects go along: one column after the other, each in view of all others."""
+        moves = [np.zeros(len(level.score)) for level in levels]
+        left = [level.score - level.slopes.T @ step - level.shared.T @ shared for level in levels]
+        says = self.told
+        gone = np.zeros(len(self.rows))  # how far rows have moved
+        for _ in range(_TURNS if len(levels) > 1 else 1):
+            for number, level in enumerate(levels):
+                index = level.index[self.rows]
+                others = gone - moves[number][index]
+                score = left[number] - level.sums(self.rows, (says * others)[None])[0]
+                moves[number] = np.clip(score / level.precision, -1.0, 1.0)
+                gone = others + moves[number][index]
+        return iter(moves)
 
     def _effect(self, effect: Effect, own: Integers, move: Floats) -> Effect:
         n, spread = len(effect.mean), effect.spread
@@ -337,6 +357,8 @@ class Regression:
         mean, variance = effect.mean + move, 1 / precision
         # A level with one row cannot be told from that row.
         several = np.bincount(own, minlength=n) > 1
+        if several.sum() < FEWEST_LEVELS:  # too few to tell how far they stray: freely
+            return replace(effect, mean=mean, variance=variance).with_spread(_FREE)
         told = float((1 - variance[several] / spread**2).sum())
         squares = float((mean[several] ** 2).sum())
         ratio = (squares + 1e-9) / max(told * spread**2, 1e-9)
@@ -354,35 +376,35 @@ class Regression:
         """Find the effects of all rows, of which so much was seen; what was learned of priors from
         some of them stays."""
         spreads = [effect.spread for effect in self.priors.effects]
-        if not any(spreads):
-            return
-        for _ in range(_FOLLOWED):
-            self.look(evidence, counted, with_basis=False)
-            levels: list[Level] = []
-            for level in self._levels():
-                for other in levels:
-                    level = level.without(other, self.rows, self.told)
-                levels.append(level)
-            self.moved(np.zeros(0), np.zeros(self.size), levels)
-            self.priors = replace(
-                self.priors,
-                effects=tuple(
-                    effect.with_spread(spread)
-                    for effect, spread in zip(self.priors.effects, spreads, strict=True)
-                ),
-            )
         self.look(evidence, counted, with_basis=False)
+        if not any(map(self._moves, self.priors.effects)):
+            return
+        before = [effect.mean for effect in self.priors.effects]
+        self.moved(np.zeros(0), np.zeros(self.size), self._levels())
+        effects = zip(self.priors.effects, spreads, strict=True)
+        self.priors = replace(
+            self.priors, effects=tuple(effect.with_spread(spread) for effect, spread in effects)
+        )
+        for effect, level, old in zip(self.priors.effects, self.design.levels, before, strict=True):
+            self.says[0] -= self.says[1] * (effect.mean - old)[level.index]
 
     def spread_out(self, variance: Floats) -> None:
         """Learn how far the slopes of functions stray, given how sure they are."""
         if self.past is not None:
             return
-        variance = variance.reshape(self.priors.slopes.shape)
-        spreads = self.priors.spreads.copy()
-        for which in range(2):
-            for number, part in enumerate(self.priors.parts()):
-                square = spreads[which, number] ** 2
-                told = np.sum(1 - np.minimum(variance[which, part] / square, 1.0))
-                squares = np.sum(self.priors.slopes[which, part] ** 2)
-                spreads[which, number] = np.sqrt((squares + 0.01) / (told + 0.5))
-        self.priors = replace(self.priors, spreads=np.clip(spreads, 0.02, 3.0))
+        slopes = self.priors.slopes
+        variance = variance.reshape(slopes.shape)
+        spreads, steepness = self.priors.spreads.copy(), self.priors.steepness.copy()
+        for number, part in enumerate(self.priors.parts()):
+            line, bends = part.start, slice(part.start + 1, part.stop)
+            square = spreads[0, number] ** 2
+            told = np.sum(1 - np.minimum(variance[0, bends] / square, 1.0))
+            squares = np.sum(slopes[0, bends] ** 2)
+            spreads[0, number] = np.sqrt((squares + 0.001) / (told + 0.5))
+            unsure = np.minimum(variance[:, line], steepness[:, number] ** 2)
+            steepness[:, number] = np.sqrt(slopes[:, line] ** 2 + unsure)
+        self.priors = replace(
+            self.priors,
+            spreads=np.clip(spreads, 0.02, 3.0),
+            steepness=np.clip(steepness, 0.03, _STEEPEST),
+        )

@@ -11,23 +11,25 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ModelError
-from gecasmo.estimation.beliefs.integrated import integrated
-from gecasmo.estimation.beliefs.learning import PAGES, Beliefs
-from gecasmo.estimation.beliefs.rows import group_shifts, precision_of
-from gecasmo.estimation.beliefs.shared import Shared
+from gecasmo.estimation.beliefs.errors import Errors
+from gecasmo.estimation.beliefs.joint import Joint
+from gecasmo.estimation.beliefs.learning import Beliefs
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import tuned, with_errors
+from gecasmo.estimation.parts.believing import LOCAL
 from gecasmo.estimation.parts.problem import (
     PartedEvaluation,
     PartedProblem,
     PartedStates,
 )
 from gecasmo.estimation.parts.sample import Sample
-from gecasmo.estimation.problem import Evaluation
 from gecasmo.forms import FormState, Table, TableState
-from gecasmo.forms.priors import Grouping
+from gecasmo.forms.priors import Empirical, Priors, pseudo_counts
 
 Floats = NDArray[np.float64]
+
+# Passes in which parts agree on effects that are spread over them.
+_LOOKS = 2
 
 
 class PartedBeliefs:
@@ -40,52 +42,28 @@ class PartedBeliefs:
         typical: Mapping[str, dict[str, pl.Series]] | None = None,
     ) -> None:
         self.problem, self.sample = problem, sample
-        self.inner = Beliefs(sample.problem, typical)
+        # Rows that are spread over parts have one prior: what is typical of them nobody knows.
+        spread = {n for n in range(len(problem.coins)) if n not in problem.local}
+        self.inner = Beliefs(sample.problem, typical, alike=spread)
         self._check()
-        groupings = {
-            learner.number: learner.grouping
-            for learner in self.inner.learners
-            if learner.grouping is not None and learner.number in problem.local
-        }
-        # The pages of other queries are not known in one place.
-        sample.groupings = {
-            number: grouping
-            if grouping.exposures is None
-            else replace(grouping, exposures=grouping.exposures.in_general())
-            for number, grouping in groupings.items()
-        }
-        problem.bins = {
-            number: grouping.bins
-            for number, grouping in groupings.items()
-            if grouping.bins is not None and grouping.n_groups > 1
-        }
+        sample.designs = self.inner.designs
 
     def _check(self) -> None:
-        for learner in self.inner.learners:
-            coin = self.problem.coins[learner.number]
-            name = coin.name
-            # Not what became of them in the sample: each document there may have one query.
-            prior = learner.form.learned_prior(coin.rows.keys)
-            levels = [] if prior is None else [by for by in prior.by if by in coin.rows.keys]
-            if levels:
+        for number, design in self.inner.designs.items():
+            coin = self.problem.coins[number]
+            form: Any = coin.form
+            prior: Empirical = form.learned_prior(coin.rows.keys)
+            odd = [level.name for level in design.levels if level.name not in coin.rows.keys]
+            if odd:
                 raise ModelError(
-                    f"The prior of '{name}' falls back on {levels[0]!r}, which takes "
-                    "all rows at once; a stored log has them in parts. Use Table(prior="
-                    "'empirical'), or groups by 'rank', 'exposure' or 'impressions'."
-                )
-            grouping = learner.grouping
-            if grouping is None:
-                continue
-            if learner.number not in self.problem.local and grouping.n_groups > 1:
-                raise ModelError(
-                    f"The prior of '{name}' is learned for groups of rows, and rows by "
-                    f"{', '.join(coin.rows.keys)} are spread over "
-                    "all parts of a stored log. Use Table(prior='empirical'), or pseudo_counts."
-                )
-            if grouping.n_groups > 1 and grouping.bins is None:
-                raise ModelError(
-                    f"The prior of '{name}' depends on {grouping.label[0]}, not all of which are "
+                    f"The prior of '{coin.name}' depends on {odd[0]}, not all of which are "
                     "numbers; over the parts of a stored log only numbers can tell rows apart."
+                )
+            if number not in self.problem.local and prior.by:
+                raise ModelError(
+                    f"The prior of '{coin.name}' depends on {prior.by[0]}, and rows by "
+                    f"{', '.join(coin.rows.keys)} are spread over all parts of a stored log. Use "
+                    "Table(prior='empirical'), or pseudo_counts."
                 )
 
     @property
@@ -93,24 +71,44 @@ class PartedBeliefs:
         """Whether there is a prior to be learned."""
         return self.inner.learns
 
-    def learn(self, best: PartedEvaluation) -> PartedStates | None:
-        """The states under better priors, or None if all are as good as they get."""
-        states = self.inner.learn(self.sample.settled(best))
-        if states is None:
-            return None
+    def held(self, best: PartedEvaluation) -> bool:
+        """Whether there are forms that only EM can move, as are rows that are spread over parts."""
+        if any(number not in self.problem.local for number in self.inner.designs):
+            return True
+        return self.inner.held(self.sample.settled(best))
+
+    def learn(self, best: PartedEvaluation) -> PartedStates:
+        """The states under learned priors."""
+        self.inner.learn(self.sample.settled(best))
+        return self._learned(best, self.inner.joint)
+
+    def _learned(self, best: PartedEvaluation, joint: Joint) -> PartedStates:
+        """The states with what the sample has taught: priors, and where shared coins are."""
         priors, shared = dict(best.states.priors), list(best.states.shared)
+        states = self.inner.finished(joint, joint.states)
         for number, state in enumerate(states):
             learned = getattr(state, "priors", None)
-            if learned is None:
-                continue
             if number in self.problem.local:
-                priors[number] = learned
-            else:
-                place = self.problem.shared.index(number)
+                if learned is not None:
+                    unseen = learned.unseen and learned.unseen.in_general()
+                    priors[number] = replace(learned, unseen=unseen)
+                continue
+            place = self.problem.shared.index(number)
+            if learned is not None and number in joint.regressions():
                 form: Any = self.problem.coins[number].form
-                everywhere = Grouping(np.zeros(len(shared[place].rows), np.int64), ["all"])
-                shared[place] = form.with_prior(shared[place], learned, everywhere)
+                pseudo = _alike(learned, len(shared[place].probability))
+                shared[place] = form.with_prior(shared[place], learned, pseudo)
+            elif any(number in tie for tie in joint.shared.ties):
+                shared[place] = self._own_place(number, shared[place], state)
         return replace(best.states, priors=priors, shared=shared)
+
+    def _own_place(self, number: int, whole: FormState, state: FormState) -> FormState:
+        """The state of a shared coin with what the sample says of the rows that it has met."""
+        if not isinstance(whole, TableState):
+            return state
+        probability = whole.probability.copy()
+        probability[self.sample.index[number]] = state.probability
+        return replace(whole, probability=probability)
 
     def tuned(self, best: PartedEvaluation) -> PartedStates | None:
         """The states with better priors of forms that tune their own, or None if all are
@@ -118,16 +116,6 @@ class PartedBeliefs:
         view: Any = _DriverView(self.problem, best)
         shared = tuned(view, best.driver)
         return None if shared is None else replace(best.states, shared=shared)
-
-    def merged(
-        self, learned: PartedStates, tuned: PartedStates, best: PartedEvaluation
-    ) -> PartedStates:
-        """What was learned here, and what forms have tuned."""
-        shared = [
-            own if own is not at else other
-            for own, other, at in zip(learned.shared, tuned.shared, best.states.shared, strict=True)
-        ]
-        return replace(learned, shared=shared)
 
     def with_errors(self, best: PartedEvaluation, polish: bool) -> PartedEvaluation:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
@@ -143,63 +131,64 @@ class PartedBeliefs:
     def summed_up(self, best: PartedEvaluation) -> PartedEvaluation:
         """The posterior mean and standard deviation of every row; counts belong to these means."""
         at = self.sample.settled(best)
-        rows = self.inner.with_rows(at)
-        shared = Shared(self.sample.problem, at.states, rows)
-        covariance = shared.covariance(at)
-        driver = list(best.states.shared)
-        if any(getattr(state, "priors", None) is not None for state in at.states):
-            at, driver = self._integrated(at, shared, driver)
-        local = [number for number in shared.rows if number in self.problem.local]
-        extra = self._directions(at, shared, covariance, driver, local)
-        states = replace(best.states, shared=driver)
+        joint = self.inner.joined(at, set(self.problem.local))
+        joint.climb()
+        states = self._learned(best, joint) if self.learns else best.states
+        there, extra = best, {}
+        for _ in range(self._n_looks(states)):
+            there = self.problem.evaluate(states, work="look", extra=extra)
+            told = there.answer.extra
+            extra = {name: told[name] for name in told if name.startswith("slots.")}
+            states = replace(there.states, shared=self._stepped(states.shared, joint, told))
+        covariance = joint.errors_of_all()
+        regressions = joint.regressions()
+        errors = Errors(self.sample.problem, joint.shared, regressions, covariance)
+        extra |= self._directions(errors, states.shared)
         there = self.problem.evaluate(states, work="believe", extra=extra)
-        spreads = shared.with_spreads(at.states, covariance)
-        return self._with_shared(there, self._with_spreads(driver, spreads))
+        spreads = errors.with_spreads(joint.states, joint.held, joint.factor)
+        return self._with_shared(there, self._with_spreads(states.shared, spreads))
 
-    def _integrated(
-        self, at: Evaluation, shared: Shared, driver: list[FormState]
-    ) -> tuple[Evaluation, list[FormState]]:
-        """The sample and the shared coins, these moved to where they are with rows integrated
-        out."""
-        problem = self.sample.problem
-        n_buckets, factor = problem.expectation.sample(PAGES)
-        believed = self.inner.believed(at, shared.rows, n_buckets)
-        moved = integrated(problem, at, believed, shared.rows, n_buckets, factor)
-        driver = list(driver)
-        for place, number in enumerate(self.problem.shared):
-            if moved[number] is not at.states[number] and isinstance(driver[place], TableState):
-                probability = driver[place].probability.copy()
-                probability[self.sample.index[number]] = moved[number].probability
-                driver[place] = replace(driver[place], probability=probability)
-        return problem.evaluate(moved), driver
+    def _n_looks(self, states: PartedStates) -> int:
+        """One pass tells where shared coins are; effects that are spread over parts take more."""
+        if not self.learns:
+            return 0
+        priors = [prior for prior in states.priors.values() if isinstance(prior, Priors)]
+        is_spread = any(e.spread > 0 and e.name != LOCAL for prior in priors for e in prior.effects)
+        return _LOOKS if is_spread else 1
 
-    def _directions(
-        self,
-        at: Evaluation,
-        shared: Shared,
-        covariance: Floats,
-        driver: list[FormState],
-        local: list[int],
-    ) -> dict[str, Any]:
-        """Where shared coins may be instead, and how priors of rows would follow them."""
-        extra: dict[str, Any] = {}
-        directions = shared.directions(covariance)
-        believed = self.inner.believed(at, local, 256)
-        precision = {number: precision_of(believed[number]) for number in local}
-        shifts: dict[int, list[Floats]] = {number: [] for number in local}
+    def _stepped(
+        self, driver: list[FormState], joint: Joint, told: Mapping[str, Floats]
+    ) -> list[FormState]:
+        """The shared coins after a Newton step with the slopes of all pages."""
+        if not joint.shared.size:
+            return driver
+        tables = [np.zeros((2, 0)) for _ in self.problem.coins]
+        states = list(joint.states)
+        for number, state in zip(self.problem.shared, driver, strict=True):
+            index = self.sample.index[number]
+            tables[number] = told[f"counts.{number}"][:, index]
+            states[number] = self.sample.own_state(number, state)
+        score = joint.shared.score(states, Counts(tables, 0.0, 0))
+        return self._moved(driver, joint.shared, joint.shared_step(score))
+
+    def _directions(self, errors: Errors, driver: list[FormState]) -> dict[str, Any]:
+        """Where shared coins may be instead, and how the slopes of priors go along."""
+        directions, rest = errors.directions()
+        extra: dict[str, Any] = {"n_directions": len(directions)}
         for place, direction in enumerate(directions):
-            for number, slopes in shared.row_slopes(at, direction, local).items():
-                shifts[number].append(group_shifts(at.states[number], slopes, precision[number]))
-            weights = self.problem.driver.weights(self._moved(driver, shared, direction))
+            weights = self.problem.driver.weights(
+                self._moved(driver, errors.shared, direction.shared)
+            )
             for number, own in zip(self.problem.shared, weights, strict=True):
                 extra[f"weights.{place}.{number}"] = own
-        for number in local:
+        for number, left in rest.items():
+            extra[f"rest.{number}"] = left
             if directions:
-                extra[f"shifts.{number}"] = np.concatenate(shifts[number], axis=1)
-        extra["n_directions"] = len(directions)
+                along = [direction.slopes[number] for direction in directions]
+                extra[f"slopes.{number}"] = np.stack(along, axis=1)
         return extra
 
-    def _moved(self, driver: list[FormState], shared: Shared, direction: Floats) -> list[FormState]:
+    def _moved(self, driver: list[FormState], shared: Any, direction: Floats) -> list[FormState]:
         """Shared coins moved; rows that the sample has not met stay where they are."""
         moved = list(driver)
         start = 0
@@ -237,6 +226,12 @@ class PartedBeliefs:
             states=replace(best.states, shared=shared),
             driver=replace(best.driver, states=shared),
         )
+
+
+def _alike(priors: Priors, n_rows: int) -> Floats:
+    """The pseudo-counts of rows that all have the same prior."""
+    mean, strength = priors.slopes[:, 0]
+    return pseudo_counts(np.full(n_rows, mean), np.zeros(n_rows), np.full(n_rows, strength))
 
 
 class _DriverView:

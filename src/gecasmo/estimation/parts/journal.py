@@ -96,14 +96,13 @@ def digest(task: Task) -> str:
         )
     for number, prior in sorted(task.priors.items()):
         if isinstance(prior, Priors):
-            found.update(repr(number).encode())
-            found.update(prior.logit.tobytes() + prior.log_strength.tobytes())
+            found.update(repr((number, [one.name for one in prior.smooths])).encode())
+            arrays = [prior.slopes, *(one.knots for one in prior.smooths)]
+            arrays += [side for one in prior.effects for side in (one.mean, one.variance)]
+            for array in arrays:
+                found.update(np.ascontiguousarray(array).tobytes())
         else:
             found.update(repr((number, *prior)).encode())
-    for number, bins in sorted(task.bins.items()):
-        found.update(repr((number, bins.names)).encode() + bins.present.tobytes())
-        for cuts in bins.cuts:
-            found.update(cuts.tobytes())
     for name, value in sorted(task.extra.items()):
         found.update(name.encode())
         found.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())

@@ -37,15 +37,15 @@ class Part:
     typical: Mapping[int, Mapping[str, Floats]] = field(default_factory=dict)
 
 
-_KINDS = ("probability", "following", "centre", "spread", "worth")
+_KINDS = ("probability", "following", "centre", "spread", "worth", "heads", "tails")
 
 
 @dataclass(frozen=True)
 class Point:
     """Where the local coins of one part stand, and where an EM step takes them; by coin.
 
-    At the end of a fit also what is believed of each row: mean and standard deviation, and the
-    flips that all pages are worth with the prior, all else held.
+    At the end of a fit also what is believed of each row: mean and standard deviation, the flips
+    that all pages are worth with the prior, all else held, and the heads and tails of its prior.
     """
 
     probability: Mapping[int, Floats]
@@ -53,6 +53,8 @@ class Point:
     centre: Mapping[int, Floats] = field(default_factory=dict)
     spread: Mapping[int, Floats] = field(default_factory=dict)
     worth: Mapping[int, Floats] = field(default_factory=dict)
+    heads: Mapping[int, Floats] = field(default_factory=dict)
+    tails: Mapping[int, Floats] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Floats]:
         """All arrays by name, as they are stored."""

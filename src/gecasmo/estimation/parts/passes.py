@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.rows import believed, precision_of, row_answers, widened
-from gecasmo.estimation.beliefs.shared import slope_change
+from gecasmo.estimation.beliefs.errors import answer_of, answer_to_slopes, left_open, widened
 from gecasmo.estimation.expectation import Counts
+from gecasmo.estimation.parts.believing import believe_rows, regression_of
 from gecasmo.estimation.parts.part import Part, Point, Points
 from gecasmo.estimation.parts.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.estimation.problem import as_weights
@@ -24,8 +24,8 @@ from gecasmo.estimation.steps import (
     squared_distance,
 )
 from gecasmo.forms import TableState
-from gecasmo.forms.evidence import evidence, worth_of
-from gecasmo.forms.priors import Grouping
+from gecasmo.forms.evidence import evidence, prior_of, worth_of
+from gecasmo.forms.priors import Priors
 
 Floats = NDArray[np.float64]
 
@@ -61,15 +61,34 @@ def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     return point, answered(part, states, counts, distance, lengths)
 
 
+def look(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
+    """What rows say, with each integrated out, of shared coins and of effects that are spread over
+    parts."""
+    states = local_states(part, points, task)
+    found = believe_rows(part, states, weights_of(part, states, task), task)
+    extra = dict(found.sums)
+    for number, index in part.index.items():
+        whole = np.zeros((2, part.n_rows[number]))
+        whole[:, index] = found.counts.tables[number]
+        extra[f"counts.{number}"] = whole
+    counts = part.problem.expectation.run(weights_of(part, found.states, task))
+    probability = {number: state.probability for number, state in found.states.items()}
+    return Point(probability, probability), answered(part, found.states, counts, extra=extra)
+
+
 def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     """What is believed of every row, also in view of where shared coins may be instead."""
-    expectation, forms = part.problem.expectation, dict(_forms(part))
+    expectation = part.problem.expectation
     states = local_states(part, points, task)
-    found = believed(expectation, weights_of(part, states, task), states, forms)
+    found = believe_rows(part, states, weights_of(part, states, task), task).states
     weights = weights_of(part, found, task)
     counts = expectation.run(weights)
+    regressions = {
+        number: regression_of(part, number, task.priors[number])
+        for number in found
+        if isinstance(task.priors[number], Priors)
+    }
     extra = {number: np.zeros(len(state.probability)) for number, state in found.items()}
-    precision = {number: precision_of(state) for number, state in found.items()}
     for place in range(task.extra["n_directions"]):
         moved = list(weights)
         for number, index in part.index.items():
@@ -77,18 +96,24 @@ def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
             moved[number] = np.ascontiguousarray(shared[:, index])
         there = expectation.run(moved)
         for number, state in found.items():
-            slopes = slope_change(there, counts, number, state.probability)
-            shifts = task.extra[f"shifts.{number}"][:, [place]]
-            answers = row_answers(state, slopes, precision[number], shifts)
-            extra[number] += answers[:, 0] ** 2
+            answer = answer_of(state, number, counts, there)
+            if number in regressions:
+                slopes = task.extra[f"slopes.{number}"][:, place]
+                answer += answer_to_slopes(state, regressions[number], slopes)
+            extra[number] += answer**2
+    for number, regression in regressions.items():
+        extra[number] += left_open(found[number], regression, task.extra[f"rest.{number}"])
     wide = {number: widened(state, extra[number]) for number, state in found.items()}
     probability = {number: state.probability for number, state in wide.items()}
+    priors = {number: prior_of(state) for number, state in wide.items()}
     point = Point(
         probability,
         probability,
         {number: np.asarray(state.centre) for number, state in wide.items()},
         {number: np.asarray(state.spread) for number, state in wide.items()},
         {number: worth_of(state) for number, state in wide.items()},
+        {number: prior[0] for number, prior in priors.items()},
+        {number: prior[1] for number, prior in priors.items()},
     )
     return point, answered(part, wide, counts)
 
@@ -104,6 +129,10 @@ def finished(part: Part, points: Points, task: Task) -> tuple[dict[int, TableSta
             state = replace(
                 states[number], centre=point.centre[number], spread=point.spread[number]
             )
+            if state.priors is not None:
+                pseudo = np.stack([point.heads[number], point.tails[number]])
+                typical = dict(part.typical.get(number, {}))
+                state = replace(state, pseudo=pseudo, typical=typical)
             states[number] = replace(state, evidence=evidence(state, point.worth[number]))
     return states, counts
 
@@ -176,18 +205,11 @@ def with_prior(part: Part, number: int, state: TableState, task: Task) -> TableS
     """A state under the prior that its coin has now."""
     prior = task.priors[number]
     if isinstance(prior, tuple):
-        return replace(state, pseudo=prior, priors=None, grouping=None)
+        return replace(state, pseudo=prior, priors=None)
     form: Any = part.problem.coins[number].form
-    made: TableState = form.with_prior(state, prior, grouping_of(part, number, task))
+    pseudo = regression_of(part, number, prior).pseudo()
+    made: TableState = form.with_prior(state, prior, pseudo)
     return made
-
-
-def grouping_of(part: Part, number: int, task: Task) -> Grouping:
-    """Which rows of a part share a prior."""
-    n_rows, bins = len(part.problem.coins[number].rows), task.bins.get(number)
-    if bins is None:
-        return Grouping(np.zeros(n_rows, np.int64), ["all"])
-    return Grouping(bins.numbers(part.typical.get(number, {}), n_rows), [""] * len(bins.present))
 
 
 def _at(part: Part, probability: Any, task: Task) -> dict[int, TableState]:
@@ -240,4 +262,4 @@ def _heads_and_tails(counts: Counts, number: int) -> tuple[Floats, Floats]:
 
 
 Work = Callable[[Part, Points, Task], tuple[Point | None, Answer]]
-WORKS: dict[str, Work] = {"evaluate": evaluate, "believe": believe}
+WORKS: dict[str, Work] = {"evaluate": evaluate, "look": look, "believe": believe}

@@ -21,7 +21,7 @@ from gecasmo.estimation.parts.tasks import Answer, Recipe, Task
 from gecasmo.estimation.problem import Coin, Evaluation, Moves, Problem
 from gecasmo.estimation.steps import Lengths, is_vector
 from gecasmo.forms import FormState
-from gecasmo.forms.priors import Bins, Priors
+from gecasmo.forms.priors import Priors
 
 Floats = NDArray[np.float64]
 Prior = Priors | tuple[float, float]
@@ -84,7 +84,6 @@ class PartedProblem:
     n_pages : total weight of the pages
     is_exchangeable : whether equal starts would never separate states
     priors : what local coins begin with
-    bins : for local coins with several priors, which rows have which
     """
 
     parts: Parts
@@ -93,7 +92,6 @@ class PartedProblem:
     n_pages: float
     is_exchangeable: bool
     priors: Mapping[int, Prior]
-    bins: Mapping[int, Bins] = field(default_factory=dict)
     given_start: Any = None
     held_out: None = None
     _forgotten: list[str] = field(default_factory=list)
@@ -158,7 +156,7 @@ class PartedProblem:
         """A task at these states."""
         weights = self.driver.weights(states.shared)
         shared = dict(zip(self.shared, weights, strict=True))
-        return Task(states.recipe, name, shared, states.priors, self.bins, **options)
+        return Task(states.recipe, name, shared, states.priors, **options)
 
     def maximise(self, at: PartedEvaluation) -> PartedStates:
         """The M-step. That of local coins has been made where they are."""

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.parts.problem import PartedEvaluation, Prior
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.priors import Grouping
+from gecasmo.forms.priors import Design
 
 Integers = NDArray[np.int64]
 
@@ -34,13 +35,13 @@ class Sample:
     problem : its pages as a problem of their own
     local : numbers of the local coins
     index : for each shared coin, the place of its rows here among all rows
-    groupings : which rows of a local coin share a prior
+    designs : what the learned priors of coins depend on, by number
     """
 
     problem: Problem
     local: Sequence[int]
     index: Mapping[int, Integers]
-    groupings: Mapping[int, Grouping]
+    designs: Mapping[int, Design]
     _last: dict[int, TableState] = field(default_factory=dict)
 
     def settled(self, best: PartedEvaluation) -> Evaluation:
@@ -73,9 +74,10 @@ class Sample:
     def with_prior(self, number: int, state: TableState, prior: Prior) -> TableState:
         """The state of a local coin under a prior."""
         if isinstance(prior, tuple):
-            return replace(state, pseudo=prior, priors=None, grouping=None)
+            return replace(state, pseudo=prior, priors=None)
         form: Any = self.problem.coins[number].form
-        made: TableState = form.with_prior(state, prior, self.groupings[number])
+        pseudo = Regression(self.designs[number], prior).pseudo()
+        made: TableState = form.with_prior(state, prior, pseudo)
         return made
 
     def own_state(self, number: int, state: FormState) -> FormState:
@@ -86,16 +88,12 @@ class Sample:
         pseudo: Any = state.pseudo
         if isinstance(pseudo, np.ndarray):
             pseudo = pseudo[:, index]
-        grouping = state.grouping
-        if grouping is not None:
-            grouping = replace(grouping, number=grouping.number[index])
         return replace(
             state,
             rows=rows,
             probability=state.probability[index],
             is_fixed=None if state.is_fixed is None else state.is_fixed[index],
             pseudo=pseudo,
-            grouping=grouping,
             spread=None,
             centre=None,
         )

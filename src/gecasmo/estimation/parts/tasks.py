@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.estimation.steps import NO_LENGTHS, Lengths
-from gecasmo.forms.priors import Bins, Priors
+from gecasmo.forms.priors import Priors
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -49,7 +49,6 @@ class Task:
     name : under which name to keep the point; empty to keep nothing
     shared : weights `[side, row]` of the shared coins, by number of the coin
     priors : what the prior of each local coin is now, by number; pseudo-counts or learned priors
-    bins : for local coins with several priors, which rows have which
     ahead : also tell how long the EM step from here is, to be extrapolated; for `next` only
     forget : points that nobody will ask for again
     work : what else to do; "evaluate" is the E-step, others are told in `passes.py`
@@ -60,7 +59,6 @@ class Task:
     name: str
     shared: Mapping[int, Floats]
     priors: Mapping[int, Priors | tuple[float, float]]
-    bins: Mapping[int, Bins] = field(default_factory=dict)
     ahead: bool = False
     forget: tuple[str, ...] = ()
     work: str = "evaluate"

@@ -66,8 +66,9 @@ def write_judgments(
     pairs = graded_pairs(judgments, chosen, options) if chosen.is_graded else judgments.frame
     with whole_file(path, JudgmentsError) as temporary:
         remarks = chosen.write(judgments, pairs, temporary, options)
-    left_out = judgments.n_insufficient if chosen.is_graded else 0
-    return Written(Path(path), chosen.name, len(pairs), left_out, (*judgments.remarks, *remarks))
+    left_out = options.left_out(judgments) if chosen.is_graded else (0, 0)
+    told = (*judgments.remarks, *remarks)
+    return Written(Path(path), chosen.name, len(pairs), *left_out, told)
 
 
 def write_parted(
@@ -76,20 +77,21 @@ def write_parted(
     """Write judgments part by part, and put the parts together."""
     chosen = format_of(path, format)
     options.check(chosen)
-    if chosen.is_graded and not judgments.n_judged:
+    left_out = options.left_out(judgments) if chosen.is_graded else (0, 0)
+    if sum(left_out) == len(judgments):
         raise nothing_graded(judgments, chosen)
     target = Path(path).expanduser()
     n_written, pieces, remarks = 0, list[Path](), list[str]()
     with scratch_folder(target, JudgmentsError) as folder:
         for number, part in enumerate(judgments.parts()):
-            if chosen.is_graded and not part.n_judged:
+            if chosen.is_graded and sum(options.left_out(part)) == len(part):
                 continue
             pairs = graded_pairs(part, chosen, options) if chosen.is_graded else part.frame
             pieces.append(folder / f"{number:05d}")
-            told = chosen.write(judgments, pairs, pieces[-1], options)
-            remarks = remarks or [f"{remark} (and perhaps more in other parts)" for remark in told]
+            said = chosen.write(judgments, pairs, pieces[-1], options)
+            remarks = remarks or [f"{remark} (and perhaps more in other parts)" for remark in said]
             n_written += len(pairs)
         with whole_file(target, JudgmentsError) as temporary:
             chosen.join(pieces, temporary, judgments)
-    left_out = judgments.n_insufficient if chosen.is_graded else 0
-    return Written(target, chosen.name, n_written, left_out, (*judgments.remarks, *remarks))
+    told = (*judgments.remarks, *remarks)
+    return Written(target, chosen.name, n_written, *left_out, told)

@@ -25,11 +25,11 @@ def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) ->
         )
     description = (
         f"gecasmo: relevance is {judgments.relevance_is}; rule {judgments.grading}; "
-        f"{judgments.n_insufficient} pairs left out for lack of data"
+        f"{sum(options.left_out(judgments))} pairs left out for lack of data"
     )
     ratings: dict[str, list[dict[str, str]]] = {}
-    for query, doc, grade in pairs.select("query", "doc", "grade").iter_rows():
-        ratings.setdefault(query, []).append({"docId": doc, "rating": f"{grade:.3f}"})
+    for query, doc, rating in pairs.select("query", "doc", "written").iter_rows():
+        ratings.setdefault(query, []).append({"docId": doc, "rating": f"{rating:.3f}"})
     body = {
         "name": name,
         "description": "".join(c for c in description if c not in _FORBIDDEN)[:_DESCRIPTION],
@@ -45,6 +45,6 @@ OPENSEARCH = JudgmentFormat(
     "OpenSearch search-relevance judgments, JSON",
     (".json",),
     write,
-    options=("query", "name"),
+    options=("query", "name", "ratings", "include"),
     join=join_opensearch,
 )

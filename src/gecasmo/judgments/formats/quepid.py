@@ -21,7 +21,7 @@ def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) ->
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(("query", "docid", "rating"))
-        writer.writerows(pairs.select("query", "doc", "grade").iter_rows())
+        writer.writerows(pairs.select("query", "doc", "written").iter_rows())
     remarks = []
     for name in ("query", "doc"):
         texts = pairs[name].unique(maintain_order=True)
@@ -40,4 +40,11 @@ def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) ->
     return remarks
 
 
-QUEPID = JudgmentFormat("quepid", "Quepid ratings, CSV", (".quepid.csv",), write, join=join_tables)
+QUEPID = JudgmentFormat(
+    "quepid",
+    "Quepid ratings, CSV",
+    (".quepid.csv",),
+    write,
+    options=("query", "ratings", "include"),
+    join=join_tables,
+)

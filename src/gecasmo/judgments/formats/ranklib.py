@@ -39,7 +39,7 @@ def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) ->
     head = [
         f"# gecasmo, {judgments.model}: relevance is {judgments.relevance_is}",
         f"# rule {judgments.grading}",
-        f"# {judgments.n_insufficient} pairs left out for lack of data",
+        f"# {sum(options.left_out(judgments))} pairs left out for lack of data",
     ]
     start = pl.format("{} qid:{}", "grade", "qid")
     columns = [pairs["grade"], qid.alias("qid"), doc, pairs["query"]]

@@ -14,6 +14,7 @@ import polars as pl
 from gecasmo.judgments.counting import Told
 from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.formats.joining import Join, join_lines
+from gecasmo.judgments.verdicts import JUDGED, ORDERED
 
 if TYPE_CHECKING:
     from gecasmo.judgments.judged import Judgments
@@ -27,12 +28,20 @@ class Options:
     query: str | None = None
     ids: str = "refuse"
     name: str | None = None
+    ratings: str = "grade"
+    include: str = "judged"
 
     def check(self, format: JudgmentFormat) -> None:
         """Refuse options that the format would not heed."""
         if self.ids not in ("refuse", "encode"):
             raise JudgmentsError(f"ids={self.ids!r}: choose 'refuse' or 'encode'.")
+        if self.ratings not in ("grade", "float"):
+            raise JudgmentsError(f"ratings={self.ratings!r}: choose 'grade' or 'float'.")
+        if self.include not in (JUDGED, ORDERED):
+            raise JudgmentsError(f"include={self.include!r}: choose '{JUDGED}' or '{ORDERED}'.")
         for option, given in (
+            ("ratings", self.ratings != "grade"),
+            ("include", self.include != JUDGED),
             ("features", self.features is not None),
             ("name", self.name is not None),
             ("ids", self.ids != "refuse"),
@@ -40,6 +49,15 @@ class Options:
         ):
             if given and option not in format.options:
                 raise JudgmentsError(f"'{format.name}' files have no use for {option}=.")
+        if self.include == ORDERED and self.ratings != "float":
+            raise JudgmentsError(
+                f"include='{ORDERED}': these pairs have a rating and no grade, so say "
+                "ratings='float', too."
+            )
+
+    def left_out(self, judgments: Told) -> tuple[int, int]:
+        """How many pairs without a grade a graded file lacks: insufficient and ordered ones."""
+        return judgments.n_insufficient, 0 if self.include == ORDERED else judgments.n_ordered
 
 
 # judgments, the pairs to be written, where to, options -> remarks for the user
@@ -48,7 +66,11 @@ Writer = Callable[[Told, pl.DataFrame, Path, Options], list[str]]
 
 @dataclass(frozen=True)
 class JudgmentFormat:
-    """A kind of judgment file; graded ones hold judged pairs only, with ids as texts."""
+    """A kind of judgment file.
+
+    Graded ones have ids as texts, and hold judged pairs, with a column `written`: what is to be
+    written of each, a grade or a rating.
+    """
 
     name: str
     title: str
@@ -61,28 +83,35 @@ class JudgmentFormat:
 
 @dataclass(frozen=True)
 class Written:
-    """What became of a file: `insufficient` pairs are not in it."""
+    """What became of a file: so many `insufficient` and `ordered` pairs are not in it."""
 
     path: Path
     format: str
     judgments: int
     insufficient: int
+    ordered: int = 0
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         judged = f"{self.judgments:,} judgment{'' if self.judgments == 1 else 's'}"
         text = f"{self.path}: {judged} ({self.format})"
-        if self.insufficient:
-            pairs = f"{self.insufficient:,} pair{'' if self.insufficient == 1 else 's'}"
+        left_out = self.insufficient + self.ordered
+        if left_out:
+            pairs = f"{left_out:,} pair{'' if left_out == 1 else 's'}"
             text += f"; {pairs} left out, for lack of data"
+        if self.ordered:
+            text += f" ({self.ordered:,} of them ordered)"
         return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
 
 
 def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options) -> pl.DataFrame:
-    """The judged pairs with query and doc as texts, or a message why there are none."""
-    judged = judgments.judged
+    """The pairs to be written with query and doc as texts, or a message why there are none."""
+    wanted = [JUDGED] if options.include == JUDGED else [JUDGED, ORDERED]
+    judged = judgments.frame.filter(pl.col("verdict").is_in(wanted))
     if judged.is_empty():
         raise nothing_graded(judgments, format)
+    value = pl.col("rating").round(3) if options.ratings == "float" else pl.col("grade")
+    judged = judged.with_columns(value.alias("written"))
     if "query" not in judged.columns:
         if options.query is None:
             raise JudgmentsError(
@@ -110,11 +139,16 @@ def _what_to_do(judgments: Told) -> str:
         if "features" in why:
             return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."
         return f"The reason: {why}. Fit the model again, by EM that converges."
+    if judgments.n_ordered:
+        return (
+            f"Of {judgments.n_ordered:,} the order within their query is sure enough: files of "
+            "ratings (quepid, opensearch) take them with ratings='float' and include='ordered'."
+        )
     if judgments.n_undecided:
         return (
-            f"Of {judgments.n_undecided:,} the interval covers all grades, so that any could be "
-            "right: collect more pages, or grade against cut points that you choose, with "
-            "rule='threshold' and thresholds=[...]."
+            f"Of {judgments.n_undecided:,} no grade is probable enough: collect more pages, or ask "
+            f"for less with min_probability= (now {judgments.min_probability:g}) or fewer grades="
+            f" (now {judgments.grading.grades})."
         )
     width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
     return (

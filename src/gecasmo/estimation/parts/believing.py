@@ -1,0 +1,146 @@
+"""What is believed of the rows of one part, under priors that were learned from a sample.
+
+All rows of a query are in one part, so the effects of queries are found there. The rows of a
+document are in many: what each part says of its documents is summed up over slots of their hashes,
+which bounds what goes over the wire, and comes back with the next pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.estimation.beliefs.moments import Believing
+from gecasmo.estimation.beliefs.regression import Regression
+from gecasmo.estimation.beliefs.rows import asked_of
+from gecasmo.estimation.beliefs.sweeps import look_through
+from gecasmo.estimation.expectation import Counts
+from gecasmo.estimation.parts.part import Part
+from gecasmo.forms import TableState
+from gecasmo.forms.priors import Design, Effect, Priors
+from gecasmo.hashing import hash_values
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Values of a column that is spread over parts share their effects by hash.
+SLOTS = 1 << 18
+# EM steps of rows after their priors were learned.
+STEPS = 3
+LOCAL = "query"
+
+
+def regression_of(part: Part, number: int, priors: Priors) -> Regression:
+    """The learned prior of a local coin for the rows of a part; of effects only the spread."""
+    rows = part.problem.coins[number].rows
+    design = Design.under(rows, priors, part.typical.get(number, {}), {})
+    effects = []
+    for effect, level in zip(priors.effects, design.levels, strict=True):
+        n = len(level.values)
+        variance = np.full(n, effect.spread**2)
+        effects.append(Effect(effect.name, level.values, np.zeros(n), variance, effect.spread))
+    return Regression(design, replace(priors, effects=tuple(effects), unseen=None))
+
+
+def slots_of(values: pl.Series) -> Integers:
+    """The slot of each value."""
+    shift = np.uint64(64 - (SLOTS.bit_length() - 1))
+    return (hash_values(values) >> shift).astype(np.int64)
+
+
+@dataclass
+class Believed:
+    """The local coins of a part with beliefs, and what the part adds to sums over all parts:
+    counts of shared coins without rows, and what rows say of values in slots, by name."""
+
+    states: dict[int, TableState]
+    counts: Counts
+    sums: dict[str, Floats]
+
+
+def believe_rows(
+    part: Part, states: dict[int, TableState], weights: list[Floats], task: Any
+) -> Believed:
+    """Rows go where their priors and shared coins put them, then everything is looked at once.
+
+    `task.extra` may have what all parts say of values in slots: mean and precision beyond the
+    spread, under the name that `sums` has.
+    """
+    expectation, coins = part.problem.expectation, part.problem.coins
+    states, weights = dict(states), list(weights)
+    for _ in range(STEPS):
+        counts = expectation.run(weights)
+        for number in states:
+            coin = coins[number]
+            heads, tails = counts.heads(number), counts.tails(number)
+            states[number] = coin.form.fit(coin.rows, heads, tails, states[number])
+            weights[number] = np.stack([1 - states[number].probability, states[number].probability])
+    asked = asked_of(weights, states)
+    beliefs = Believing(asked)
+    shared = look_through(expectation, weights, asked, beliefs.take)
+    sums: dict[str, Floats] = {}
+    for one, (mean, deviation) in zip(asked, beliefs.finish(), strict=True):
+        form: Any = coins[one.coin].form
+        state = form.with_beliefs(states[one.coin], mean, deviation)
+        if isinstance(task.priors[one.coin], Priors):
+            state = _with_effects(part, one.coin, state, task, sums)
+        states[one.coin] = state
+    return Believed(states, shared, sums)
+
+
+def _with_effects(
+    part: Part, number: int, state: TableState, task: Any, sums: dict[str, Floats]
+) -> TableState:
+    """The state under priors whose effects rows have a say in; adds to the sums over slots."""
+    regression = regression_of(part, number, task.priors[number])
+    if not any(effect.spread for effect in regression.priors.effects):
+        return state
+    _take_slots(regression, number, task)
+    counted = np.ones(len(state.probability), bool)
+    if state.is_fixed is not None:
+        counted = ~state.is_fixed
+    evidence = np.maximum(np.asarray(state.evidence), 0.0)
+    regression.follow(evidence, counted)
+    for effect, level in zip(regression.priors.effects, regression.design.levels, strict=True):
+        if effect.name in regression.held and effect.spread > 0:
+            slots = slots_of(level.values)[level.index]
+            says, mean = regression.says, effect.mean[level.index]
+            told = np.stack([says[0] + says[1] * mean, says[1]])
+            sums[slot_name(number, effect.name)] = np.stack(
+                [np.bincount(slots, side, SLOTS) for side in told]
+            )
+    form: Any = part.problem.coins[number].form
+    pseudo = regression.pseudo()
+    heads, tails = pseudo + evidence
+    mean = heads / (heads + tails)
+    spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
+    found: TableState = form.with_beliefs(
+        form.with_prior(state, task.priors[number], pseudo), mean, spread
+    )
+    return found
+
+
+def slot_name(number: int, effect: str) -> str:
+    """What sums over the values of an effect of a coin are called."""
+    return f"slots.{number}.{effect}"
+
+
+def _take_slots(regression: Regression, number: int, task: Any) -> None:
+    """Effects that all parts have a say in, as they are now."""
+    effects = []
+    held = set()
+    for effect in regression.priors.effects:
+        if effect.name != LOCAL:
+            held.add(effect.name)
+            told = task.extra.get(slot_name(number, effect.name))
+            if told is not None and effect.spread > 0:
+                shift, precision = told[:, slots_of(effect.values)]
+                precision = precision + effect.spread**-2
+                effect = replace(effect, mean=shift / precision, variance=1 / precision)
+        effects.append(effect)
+    regression.held = frozenset(held)
+    regression.priors = replace(regression.priors, effects=tuple(effects))

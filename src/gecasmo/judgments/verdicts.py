@@ -1,0 +1,3 @@
+"""What is said of a pair."""
+
+JUDGED, ORDERED, INSUFFICIENT = "judged", "ordered", "insufficient"
