@@ -378,9 +378,9 @@ class Design:
                 if name not in rows.keys:
                     codes[name] = found.index.astype(np.float64)
         for level in levels:
-            for name, values in level_means(level, numbers).items():
-                numbers[name] = values
-                smooth = Smooth.of(name, values)
+            for name, means in level_means(level, numbers).items():
+                numbers[name] = means
+                smooth = Smooth.of(name, means)
                 smooths += [smooth] if smooth is not None else []
         for smooth in list(smooths):
             # A place on few pages says less than the same place on many.
@@ -401,7 +401,8 @@ class Design:
         values: Mapping[str, pl.Series],
     ) -> Design:
         """Of rows that priors learned from others are applied to; `values` are those of columns
-        that are no part of the key and no numbers."""
+        that are no part of the key and no numbers. Means over documents are those of these rows,
+        unless `typical` has others."""
         numbers, codes, levels = dict(typical), {}, []
         for effect in priors.effects:
             is_key = effect.name in rows.keys
@@ -409,10 +410,10 @@ class Design:
             levels.append(found)
             if not is_key:
                 codes[effect.name] = found.index.astype(np.float64)
-        wanted = {smooth.name for smooth in priors.smooths}
+        wanted = {smooth.name for smooth in priors.smooths} - numbers.keys()
+        asked = {n: own for n, own in typical.items() if f"{n}{_OF_DOCUMENT}" in wanted}
         for level in levels:
-            means = level_means(level, numbers)
-            numbers |= {name: own for name, own in means.items() if name in wanted}
+            numbers |= level_means(level, asked)
         return cls(rows, numbers | codes, priors.smooths, tuple(levels))
 
     def of_rows(self, rows: Integers) -> Design:

@@ -234,7 +234,7 @@ class Table:
         words = f"{n_rows:,} rows, mean {state.probability.mean():.4f}"
         if state.priors is None:
             return words
-        return f"{words}; {told_of_prior(state.pseudo)}"
+        return f"{words}; {told_of_prior(np.asarray(state.pseudo))}"
 
     def remarks(self, state: TableState, heads: Floats, tails: Floats) -> list[str]:
         """What a user should know about a finished fit."""

@@ -109,11 +109,18 @@ class Errors:
         """By shared table, how the slopes of rows' likelihoods change with its logits."""
         if not directions:
             return None
+        coins, told = self.problem.coins, np.stack(slopes)
+        return {coins[n].name: along @ told for n, along in self.leaning(directions).items()}
+
+    def leaning(self, directions: Sequence[Direction]) -> dict[int, Floats]:
+        """By number of a shared table, what changes along directions say of each of its logits,
+        `[row, direction]`."""
+        if not directions:
+            return {}
         along = np.linalg.pinv(np.stack([direction.shared for direction in directions]))
-        found = along @ np.stack(slopes)
         starts = np.cumsum([0, *self.shared.sizes])
         return {
-            self.problem.coins[tie[0]].name: found[start : start + size]
+            tie[0]: along[start : start + size].astype(np.float64)
             for tie, start, size in zip(self.shared.ties, starts, self.shared.sizes, strict=False)
             if isinstance(self.problem.coins[tie[0]].form, Table)
         }
