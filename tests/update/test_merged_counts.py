@@ -213,7 +213,8 @@ def test_what_is_typical_fades():
     whole = DBN().fit(joined([first, second], [0.5, 1.0]), progress=False)
     a, b = (one.states_["attraction"] for one in (model, whole))
     order = [np.argsort(key_of(state)) for state in (a, b)]
-    assert set(a.typical) == {"rank", "exposure", "impressions", "*pages*"}
+    of_documents = {"rank of document", "exposure of document"}
+    assert set(a.typical) == {"rank", "exposure", "impressions", "*pages*"} | of_documents
     for name in a.typical:
         np.testing.assert_allclose(a.typical[name][order[0]], b.typical[name][order[1]])
     np.testing.assert_allclose(
