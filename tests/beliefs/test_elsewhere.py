@@ -24,9 +24,13 @@ from gecasmo.testing import plain_python
 from strategies.checks import many
 
 
-def answers(found: Places, asked: Asked, is_few: bool) -> tuple[RowLikelihood, Any]:
-    """What is known of rows, and at each place from all others."""
+def answers(
+    found: Places, asked: Asked, is_few: bool, n_points: int = 33
+) -> tuple[RowLikelihood, Any]:
+    """What is known of rows, and at each place from all others; of an odd number of points the
+    kernel leaves out none."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(likelihood_module, "N_POINTS", n_points)
         patch.setattr(likelihood_module, "_FEW_PLACES", 10**9 if is_few else 0)
         first, known = multiplied(found, asked)
         return known, elsewhere(found, asked, first, known)
@@ -48,10 +52,24 @@ def test_numpy_and_the_kernel_agree(seed: int, n_places: int, n_rows: int, degre
 
 def test_compiled_and_plain_are_the_same_bits() -> None:
     found, asked = places(3, 400, 30, 2)
-    with plain_python():
-        _, plain = answers(found, asked, False)
-    _, compiled = answers(found, asked, False)
-    assert np.array_equal(plain, compiled)
+    for n_points in (32, 33):
+        with plain_python():
+            _, plain = answers(found, asked, False, n_points)
+        _, compiled = answers(found, asked, False, n_points)
+        assert np.array_equal(plain, compiled)
+
+
+def test_half_of_the_points_are_about_enough() -> None:
+    """The kernel leaves out every other one where nothing lies beyond the ends."""
+    off = []
+    for seed in range(30):
+        found, asked = places(seed, 40, 6, seed % 4)
+        asked = replace(asked, prior=np.maximum(asked.prior, 0.8))
+        with plain_python():
+            (_, half), (_, full) = (answers(found, asked, few, 32) for few in (False, True))
+        off.append(np.abs(half[0] / full[0] - 1))
+    assert np.quantile(np.concatenate(off), 0.9) < 1e-3
+    assert np.concatenate(off).max() < 0.1
 
 
 @pytest.mark.parametrize("is_few", [True, False])
