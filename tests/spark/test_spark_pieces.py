@@ -161,6 +161,7 @@ def test_points_survive_as_bytes(sizes: dict[str, int], of: int) -> None:
             {0: random.random(n), 7: random.random(2 * n)},
             {0: random.random(n)},
             spread={7: random.random((2, n))},
+            leans={0: {3: random.random((2, n)), 12: random.random((11, n))}},
         )
         for name, n in sizes.items()
     }
@@ -173,6 +174,8 @@ def test_points_survive_as_bytes(sizes: dict[str, int], of: int) -> None:
         for key, values in expected.items():
             np.testing.assert_array_equal(arrays[key], values)
             assert arrays[key].flags.writeable
+        for number, lines in point.leans[0].items():
+            np.testing.assert_array_equal(found[name].leans[0][number], lines)
 
 
 def test_no_points_at_all() -> None:

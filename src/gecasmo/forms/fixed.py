@@ -98,19 +98,7 @@ class FixedMemory:
         self.union = Union(self.before, rows)
         return rows
 
-    def known(self, state: Rows) -> Floats:
-        return np.zeros(0)
-
-    def pull(self, state: Rows) -> Floats:
-        return np.zeros(0)
-
-    def moved(self, state: Rows, moves: Floats) -> Rows:
-        return state
-
-    def alone(self, state: Rows) -> Rows:
-        return state
-
-    def merged(self, state: Rows, alone: Rows | None, counts: Floats) -> tuple[Rows, Floats]:
+    def merged(self, state: Rows, counts: Floats) -> tuple[Rows, Floats]:
         total: Floats = self.union.widened(self.counts, 0.0)
         total[:, self.union.place] += counts
         return self.union.rows(), total

@@ -47,13 +47,7 @@ class LogisticMemory:
         information[np.ix_(place, place)] = self.decay * self._information(prior)
         return LogisticState(coding, coefficients, past=Past(coefficients, slope, information))
 
-    def alone(self, state: LogisticState) -> LogisticState:
-        """Without the past."""
-        return replace(state, past=None)
-
-    def merged(
-        self, state: LogisticState, alone: LogisticState | None, counts: Floats
-    ) -> tuple[LogisticState, Floats]:
+    def merged(self, state: LogisticState, counts: Floats) -> tuple[LogisticState, Floats]:
         """Coefficients whose covariance knows of old and new; counts are those of the new rows,
         since a regression keeps no rows."""
         return replace(state, past=None), counts

@@ -25,7 +25,7 @@ class Memory(Protocol):
 
     @property
     def form(self) -> Form:
-        """The form that climbs; it leaves its prior as it is."""
+        """The form that climbs."""
 
     @property
     def is_learned(self) -> bool:
@@ -34,16 +34,8 @@ class Memory(Protocol):
     def begin(self, rows: Rows) -> FormState:
         """The state to climb from, on the rows of the new log, with the past as its prior."""
 
-    def alone(self, state: FormState) -> FormState:
-        """A state of the climb with the past taken out: what the new log says by itself."""
-
-    def merged(
-        self, state: FormState, alone: FormState | None, counts: Floats
-    ) -> tuple[FormState, Floats]:
-        """The end of the climb on old and new rows, and the expected tails and heads of these.
-
-        `alone` has the spreads of what the new log says by itself, if they were asked for.
-        """
+    def merged(self, state: FormState, counts: Floats) -> tuple[FormState, Floats]:
+        """The end of the climb on old and new rows, and the expected tails and heads of these."""
 
 
 class Union:
@@ -74,7 +66,7 @@ class Union:
         n = len(self.old) + int(self.is_new.sum())
         chosen = pl.Series(np.flatnonzero(self.is_new))
         columns = [
-            _joined(self.old.frame[key], self.new.frame[key].gather(chosen))
+            joined_columns(self.old.frame[key], self.new.frame[key].gather(chosen))
             for key in self.new.keys
         ]
         return Rows(self.new.keys, columns, n)
@@ -91,7 +83,7 @@ class Union:
         return np.concatenate([per_row, fill], axis=-1)
 
 
-def _joined(old: pl.Series, new: pl.Series) -> pl.Series:
+def joined_columns(old: pl.Series, new: pl.Series) -> pl.Series:
     """One column of two; ids of one kind may come as different types."""
     textual = (pl.Categorical, pl.Enum)
     if old.dtype != new.dtype and (old.dtype in textual or new.dtype in textual):

@@ -309,7 +309,7 @@ def _some_rows(state: TableState, places: Integers) -> TableState:
     frame = state.rows.frame
     chosen = pl.Series(places)
     columns = [frame[key].gather(chosen) for key in state.rows.keys]
-    typical = state.typical
+    typical, leans = state.typical, state.leans
     return replace(
         state,
         rows=Rows(state.rows.keys, columns, len(places)),
@@ -320,6 +320,7 @@ def _some_rows(state: TableState, places: Integers) -> TableState:
         centre=of(state.centre),
         evidence=of(state.evidence),
         typical=None if typical is None else {name: of(own) for name, own in typical.items()},
+        leans=None if leans is None else {name: of(own) for name, own in leans.items()},
     )
 
 

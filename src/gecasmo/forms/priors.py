@@ -345,19 +345,25 @@ class Levels:
 
 @dataclass(frozen=True)
 class Design:
-    """What tells the rows of a coin apart."""
+    """What tells the rows of a coin apart.
+
+    `typical` has numbers by name: also how often rows were shown and how many pages could have
+    shown them; of columns that are no part of the key and no numbers, the place among `levels`.
+    """
 
     rows: Rows
     typical: dict[str, Floats]
     smooths: tuple[Smooth, ...]
     levels: tuple[Levels, ...]
-    pages: Floats | None  # of each row's query
 
     @classmethod
     def of(cls, rows: Rows, prior: Empirical, typical: Mapping[str, pl.Series]) -> Design:
         """From the values of the names that are no part of the key."""
         names = prior.names(rows.keys)
-        smooths, levels, numbers = [], [], {}
+        smooths: list[Smooth] = []
+        levels: list[Levels] = []
+        numbers: dict[str, Floats] = {}
+        codes: dict[str, Floats] = {}
         for name in names:
             values = rows.frame[name] if name in rows.keys else typical[name]
             if name not in rows.keys and values.dtype.is_numeric():
@@ -369,30 +375,86 @@ class Design:
             fewest = FEWEST_LEVELS if prior.by is None else 2
             if (np.bincount(found.index) > 1).sum() >= fewest:
                 levels.append(found)
+                if name not in rows.keys:
+                    codes[name] = found.index.astype(np.float64)
         for level in levels:
-            for name, values in level_means(level, numbers).items():
-                numbers[name] = values
-                smooth = Smooth.of(name, values)
+            for name, means in level_means(level, numbers).items():
+                numbers[name] = means
+                smooth = Smooth.of(name, means)
                 smooths += [smooth] if smooth is not None else []
         for smooth in list(smooths):
             # A place on few pages says less than the same place on many.
             if smooth.name == "rank" and EXPOSURE in numbers:
                 changing = smooth.with_times(EXPOSURE, numbers[EXPOSURE])
                 smooths += [changing] if changing is not None else []
-        pages = typical[PAGES].to_numpy() if PAGES in typical else None
-        return cls(rows, numbers, tuple(smooths), tuple(levels), pages)
+        for name in (IMPRESSIONS, PAGES):
+            if name in typical:
+                numbers[name] = typical[name].to_numpy().astype(np.float64)
+        return cls(rows, numbers | codes, tuple(smooths), tuple(levels))
+
+    @classmethod
+    def under(
+        cls,
+        rows: Rows,
+        priors: Priors,
+        typical: Mapping[str, Floats],
+        values: Mapping[str, pl.Series],
+    ) -> Design:
+        """Of rows that priors learned from others are applied to; `values` are those of columns
+        that are no part of the key and no numbers. Means over documents are those of these rows,
+        unless `typical` has others."""
+        numbers, codes, levels = dict(typical), {}, []
+        for effect in priors.effects:
+            is_key = effect.name in rows.keys
+            found = levels_of(effect.name, (rows.frame if is_key else values)[effect.name])
+            levels.append(found)
+            if not is_key:
+                codes[effect.name] = found.index.astype(np.float64)
+        wanted = {smooth.name for smooth in priors.smooths} - numbers.keys()
+        asked = {n: own for n, own in typical.items() if f"{n}{_OF_DOCUMENT}" in wanted}
+        for level in levels:
+            numbers |= level_means(level, asked)
+        return cls(rows, numbers | codes, priors.smooths, tuple(levels))
 
     def of_rows(self, rows: Integers) -> Design:
         """The same for some of the rows."""
         chosen = pl.Series(rows)
         columns = [self.rows.frame[key].gather(chosen) for key in self.rows.keys]
+        typical = {name: values[rows] for name, values in self.typical.items()}
+        levels = tuple(level.of_rows(rows) for level in self.levels)
+        for level in levels:
+            if level.name not in self.rows.keys:
+                typical[level.name] = level.index.astype(np.float64)
         return replace(
             self,
             rows=Rows(self.rows.keys, columns, len(rows)),
-            typical={name: values[rows] for name, values in self.typical.items()},
-            levels=tuple(level.of_rows(rows) for level in self.levels),
-            pages=None if self.pages is None else self.pages[rows],
+            typical=typical,
+            levels=levels,
         )
+
+    def logit(self, priors: Priors) -> Floats:
+        """The logit of the mean of each row's prior, effects included."""
+        found: Floats = priors.linear(self.typical, len(self.rows))[0]
+        for effect, level in zip(priors.effects, self.levels, strict=True):
+            if effect.spread > 0:
+                found += effect.mean[level.index]
+        return found
+
+    def pseudo(self, priors: Priors, says: Floats) -> Floats:
+        """The Beta prior of each row, if what it says itself of the logit of its mean (slope and
+        precision, `[which, row]`) is left out of the effects."""
+        linear = priors.linear(self.typical, len(self.rows))
+        variance = np.zeros(linear.shape[1])
+        for effect, level in zip(priors.effects, self.levels, strict=True):
+            if effect.spread == 0:
+                continue
+            precision = 1 / effect.variance[level.index]
+            others = np.maximum(precision - says[1], effect.spread**-2)
+            mean = effect.mean[level.index] - says[0] / others
+            # As long as nothing has settled, a row may say far too much.
+            linear[0] += np.clip(mean, -2.5 * effect.spread, 2.5 * effect.spread)
+            variance += 1 / others
+        return pseudo_counts(linear[0], variance, linear[1])
 
     def vague(self) -> Priors:
         """The priors that learning begins with."""
@@ -415,15 +477,16 @@ class Design:
             if smooth.name == EXPOSURE and not smooth.times:
                 blocks.append(smooth.basis(typical))
         basis = np.hstack(blocks)
-        slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T
+        slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T.astype(np.float64)
         variance = float(np.var(linear[0] - basis @ slopes[0]))
-        if self.pages is None:
+        pages = self.typical.get(PAGES)
+        if pages is None:
             return Unseen(slopes, variance, None, np.zeros(0))
         if "query" not in self.rows.keys:
-            return Unseen(slopes, variance, None, self.pages[:1])
-        known = self.rows.frame.select("query").with_columns(pl.Series("*pages*", self.pages))
+            return Unseen(slopes, variance, None, pages[:1])
+        known = self.rows.frame.select("query").with_columns(pl.Series(PAGES, pages))
         known = known.unique("query", maintain_order=True)
-        return Unseen(slopes, variance, known["query"], known["*pages*"].to_numpy())
+        return Unseen(slopes, variance, known["query"], known[PAGES].to_numpy())
 
 
 def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Floats]:

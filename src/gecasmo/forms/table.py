@@ -33,7 +33,8 @@ class TableState:
     that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
     `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
     the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
-    and tails beyond the pseudo-counts.
+    and tails beyond the pseudo-counts. `leans` is by how many heads in place of tails that would
+    differ if shared coins did: by coin, `[its row, row]`, for each logit.
     """
 
     rows: Rows
@@ -47,6 +48,7 @@ class TableState:
     spread: Floats | None = None
     centre: Floats | None = None
     evidence: Floats | None = None
+    leans: Mapping[str, Floats] | None = None
 
 
 class Table:
@@ -232,7 +234,7 @@ class Table:
         words = f"{n_rows:,} rows, mean {state.probability.mean():.4f}"
         if state.priors is None:
             return words
-        return f"{words}; {told_of_prior(state.pseudo)}"
+        return f"{words}; {told_of_prior(np.asarray(state.pseudo))}"
 
     def remarks(self, state: TableState, heads: Floats, tails: Floats) -> list[str]:
         """What a user should know about a finished fit."""

@@ -15,6 +15,7 @@ from gecasmo.forms.table import Table, TableState, as_pseudo_counts
 
 # Columns of rows with learned priors.
 _HEADS, _TAILS, _TYPICAL = "*prior heads*", "*prior tails*", "*typical*"
+_LEANS = "*leans*"
 _EVERYTHING = "everything"
 
 
@@ -41,6 +42,9 @@ def to_data(form: Table, state: TableState) -> tuple[dict[str, Any], dict[str, p
     if state.evidence is not None:
         sides = zip(("*heads*", "*tails*"), state.evidence, strict=True)
         frame = frame.with_columns(pl.Series(name, side) for name, side in sides)
+    for coin, leans in (state.leans or {}).items():
+        names = (f"{_LEANS}{number}*{coin}" for number in range(len(leans)))
+        frame = frame.with_columns(pl.Series(n, own) for n, own in zip(names, leans, strict=True))
     frames = {"table": frame}
     if state.priors is not None:
         sides = zip((_HEADS, _TAILS), state.pseudo, strict=True)
@@ -85,6 +89,7 @@ def from_data(
         spread=frame["*spread*"].to_numpy() if "*spread*" in frame.columns else None,
         centre=frame["*centre*"].to_numpy() if "*centre*" in frame.columns else None,
         evidence=_evidence(frame),
+        leans=_leans(frame),
     )
     return form, _with_priors(state, data, frames)
 
@@ -96,6 +101,18 @@ def _evidence(frame: pl.DataFrame) -> Any:
     if not np.isfinite(evidence).all():
         raise ModelError("what a table remembers of its logs are no numbers")
     return evidence
+
+
+def _leans(frame: pl.DataFrame) -> dict[str, Any] | None:
+    found: dict[str, list[Any]] = {}
+    for column in frame.columns:
+        if column.startswith(_LEANS):
+            coin = column.removeprefix(_LEANS).split("*", 1)[1]
+            found.setdefault(coin, []).append(frame[column].to_numpy())
+    leans = {coin: np.stack(own) for coin, own in found.items()}
+    if not all(np.isfinite(own).all() for own in leans.values()):
+        raise ModelError("what a table remembers of its logs are no numbers")
+    return leans or None
 
 
 def _with_priors(

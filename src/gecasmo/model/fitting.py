@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog
-from gecasmo.encoding.averages import EXPOSURE, PAGES, row_averages
+from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, row_averages
 from gecasmo.errors import (
     ClickLogError,
     GecasmoWarning,
@@ -250,7 +250,8 @@ class Builder:
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
-    """What the learned priors of rows depend on, by coin."""
+    """What the learned priors of rows depend on, by coin; and how often they were shown, without
+    which that of two logs cannot be joined."""
     found: dict[str, dict[str, pl.Series]] = {}
     known: dict[Any, dict[str, pl.Series]] = {}  # coins by the same key have the same rows
     for number, (coin, form) in enumerate(model.forms.items()):
@@ -259,6 +260,8 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
         names = () if prior is None else prior.typical(rows.keys)
         if EXPOSURE in names:
             names = (*names, PAGES)
+        if names and IMPRESSIONS not in names:
+            names = (*names, IMPRESSIONS)
         if names:
             same = (encoded.plan.coins[number].codes, names)
             if same not in known:

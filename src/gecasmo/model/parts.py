@@ -11,7 +11,6 @@ import polars as pl
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
-from gecasmo.encoding.averages import PAGES
 from gecasmo.estimation import Coin, Method, Problem
 from gecasmo.estimation.parts.joining import NotJoinableError
 from gecasmo.estimation.parts.part import Part
@@ -143,13 +142,14 @@ def parted_problem(
     """The problem of a fit over parts; `rows` are those of the shared coins."""
     from gecasmo.model.fitting import Builder
 
+    forms: list[Any] = list(model.forms.values())
     problem = PartedProblem(
         parts,
         driver_coins(model, local, rows),
         local,
         weight,
         has_exchangeable_states(model.structure.traced),
-        {number: list(model.forms.values())[number].pseudo_counts for number in local},
+        {number: forms[number].pseudo_counts for number in local},
     )
     if settings.start is not None:
         nowhere: Any = None
@@ -169,7 +169,7 @@ def numeric_typical(
         number: {
             name: values.to_numpy().astype(np.float64)
             for name, values in found[coins[number]].items()
-            if values.dtype.is_numeric() and name != PAGES
+            if values.dtype.is_numeric()
         }
         for number in local
         if coins[number] in found

@@ -16,21 +16,20 @@ import numpy as np
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.learning import Beliefs
+from gecasmo.estimation.beliefs.past import Leaning, LearnedPast, merged_leans
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import columns_of
+from gecasmo.forms.table_memory import TableMemory
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.fitting import Builder, FitReport
 from gecasmo.model.progress import progress_bar
-from gecasmo.model.solving import solve
+from gecasmo.model.solving import solve_with
 from gecasmo.model.streaming import whole_view
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.model.base import Impossible, Model
-
-# Rounds in which priors may be learned anew.
-MOST_ROUNDS = 5
 
 
 def update_model(
@@ -51,18 +50,22 @@ def update_model(
     twin.forms = {coin: memory.form for coin, memory in memories.items()}
     build = Builder(twin, log, method, None, threads, impossible)
     problem = build.problem()
-    problem.given_start = _begin(problem, memories)
-    is_summed_up = intervals or any(memory.is_learned for memory in memories.values())
+    states = _begin(problem, memories)
+    learned = _learned(problem, memories, build)
+    for number, own in learned.items():
+        states[number] = own.begun(states[number])
+    problem.given_start = states
+    leanings = _leanings(problem, memories)
+    pasts = {number: own.past for number, own in learned.items()}
+    beliefs = Beliefs(problem, build.typical, pasts=pasts, leanings=leanings)
     with progress_bar(model.name, progress) as show, using_threads(threads):
-        solution = solve(problem, method, show, {}, is_summed_up)
-        for _ in range(MOST_ROUNDS):
-            states = _with_learned_priors(problem, solution, memories)
-            if states is None:
-                break
-            problem.given_start = states
-            solution = _joined(solution, solve(problem, method, show, {}, is_summed_up))
-        alone = _alone(problem, solution, memories) if intervals else None
-    _keep(model, memories, problem, solution, alone, decay, build)
+        solution = solve_with(problem, method, show, beliefs, intervals)
+    best = solution.best.states
+    for leaning in leanings.values():
+        leaning.memory.lean(leaning.shift(best))
+    for number, own in learned.items():
+        own.conclude(best[number], leanings[number].shift(best))
+    _keep(model, memories, problem, solution, decay, build)
     assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
 
@@ -131,56 +134,26 @@ def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
     return problem.shared([memories[coin.name].begin(coin.rows) for coin in firsts])
 
 
-def _with_learned_priors(
-    problem: Problem, solution: Solution, memories: dict[str, Memory]
-) -> list[Any] | None:
-    """The states under priors that the past and the new log speak for; None if all are
-    content."""
-    best = solution.best
-    if not solution.converged or solution.interrupted:
-        return None  # a prior can only be judged at the optimum
-    by_tie = []
-    for tie in problem.ties:
-        state = best.states[tie[0]]
-        memory: Any = memories[problem.coins[tie[0]].name]
-        if memory.is_learned:
-            learn = learn_with(problem, best, tie[0])
-            state = memory.learned(state, problem.counts(tie, best), learn)
-        by_tie.append(state)
-    if all(state is best.states[tie[0]] for state, tie in zip(by_tie, problem.ties, strict=True)):
-        return None
-    return problem.shared(by_tie)
+def _leanings(problem: Problem, memories: dict[str, Memory]) -> dict[int, Leaning]:
+    """How the past of rows depends on shared coins, by number of a coin."""
+    tables = {
+        number: (coin.name, memory)
+        for number, coin in enumerate(problem.coins)
+        if isinstance(memory := memories[coin.name], TableMemory)
+    }
+    return {number: Leaning.of(memory, tables) for number, (_, memory) in tables.items()}
 
 
-def _joined(before: Solution, after: Solution) -> Solution:
-    """A climb and the one that followed it, as one history."""
-    done = before.history[-1]
-    later = [
-        record._replace(
-            iteration=record.iteration + done.iteration,
-            seconds=record.seconds + done.seconds,
-            round=record.round + done.round,
-        )
-        for record in after.history
-    ]
-    return replace(
-        after,
-        history=before.history + later,
-        n_evaluations=before.n_evaluations + after.n_evaluations,
-    )
-
-
-def _alone(
-    problem: Problem, solution: Solution, memories: dict[str, Memory]
-) -> dict[str, Any] | None:
-    """What the new log says by itself, where the climb ended: the states, with spreads."""
-    best = solution.best
-    if solution.interrupted:
-        return None
-    firsts = [tie[0] for tie in problem.ties]
-    states = problem.shared([memories[problem.coins[n].name].alone(best.states[n]) for n in firsts])
-    states = Beliefs(problem).spread_out(replace(best, states=states))
-    return {coin.name: state for coin, state in zip(problem.coins, states, strict=True)}
+def _learned(
+    problem: Problem, memories: dict[str, Memory], build: Builder
+) -> dict[int, LearnedPast]:
+    """The past of learned priors, by number of a coin."""
+    found = {}
+    for number, coin in enumerate(problem.coins):
+        memory = memories[coin.name]
+        if isinstance(memory, TableMemory) and memory.is_learned:
+            found[number] = LearnedPast(memory, build.typical.get(coin.name, {}))
+    return found
 
 
 def _keep(
@@ -188,7 +161,6 @@ def _keep(
     memories: dict[str, Memory],
     problem: Problem,
     solution: Solution,
-    alone: dict[str, Any] | None,
     decay: float,
     build: Builder,
 ) -> None:
@@ -198,10 +170,9 @@ def _keep(
     counts: dict[str, Any] = {}
     for tie in problem.ties:
         names = [problem.coins[number].name for number in tie]
-        by_itself = None if alone is None else alone[names[0]]
-        state, total = memories[names[0]].merged(
-            best.states[tie[0]], by_itself, problem.counts(tie, best)
-        )
+        state, total = memories[names[0]].merged(best.states[tie[0]], problem.counts(tie, best))
+        if isinstance(memories[names[0]], TableMemory):
+            state = replace(state, leans=merged_leans(names[0], memories, best.states[tie[0]]))
         for number, name in zip(tie, names, strict=True):
             states[name] = state
             # Coins that share a form have counts of their own, of the new rows.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.forms import FormState, TableState
+from gecasmo.forms import FormState, Table, TableState
 from gecasmo.forms.evidence import informed_evidence, strength_of
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
 
@@ -60,6 +60,7 @@ class Errors:
     shared : the shared numbers (`joint.Shared`)
     regressions : of coins whose priors were learned, by number, in the order of the covariance
     covariance : of shared numbers, then of all slopes
+    leanings : in an update, how the past of rows depends on shared numbers (`past.Leaning`)
     """
 
     def __init__(
@@ -68,8 +69,9 @@ class Errors:
         shared: Any,
         regressions: Mapping[int, Regression],
         covariance: Floats,
+        leanings: Mapping[int, Any] | None = None,
     ) -> None:
-        self.problem, self.shared = problem, shared
+        self.problem, self.shared, self.leanings = problem, shared, dict(leanings or {})
         self.regressions, self.covariance = regressions, covariance
 
     def widened(
@@ -79,22 +81,49 @@ class Errors:
         directions, rest = self.directions()
         states = list(at.states)
         extra = {number: np.zeros(len(states[number].probability)) for number in rows}
+        slopes: dict[int, list[Floats]] = {number: [] for number in rows}
         for direction in directions:
             moved = self.shared.moved(at.states, direction.shared)
             counts = self.problem.expectation.run(self.problem.weights(moved))
             for number in rows:
-                answer = answer_of(states[number], number, at.counts, counts)
+                state, answer = states[number], answer_of(states[number], number, at.counts, counts)
+                slopes[number].append(slope_of(state, number, at.counts, counts))
+                if number in self.leanings:
+                    answer += room_of(state) * (self.leanings[number].new @ direction.shared)
                 if number in self.regressions:
-                    slopes = direction.slopes[number]
-                    answer += answer_to_slopes(states[number], self.regressions[number], slopes)
+                    own = direction.slopes[number]
+                    answer += answer_to_slopes(state, self.regressions[number], own)
                 extra[number] += answer**2
         for number in rows:
             if number in self.regressions:
                 extra[number] += left_open(states[number], self.regressions[number], rest[number])
-            states[number] = widened(states[number], extra[number])
+            leans = self.leans(directions, slopes[number])
+            states[number] = replace(widened(states[number], extra[number]), leans=leans)
         for number, state in self.with_spreads(states, held, factor).items():
             states[number] = state
         return replace(at, states=states)
+
+    def leans(
+        self, directions: Sequence[Direction], slopes: Sequence[Floats]
+    ) -> dict[str, Floats] | None:
+        """By shared table, how the slopes of rows' likelihoods change with its logits."""
+        if not directions:
+            return None
+        coins, told = self.problem.coins, np.stack(slopes)
+        return {coins[n].name: along @ told for n, along in self.leaning(directions).items()}
+
+    def leaning(self, directions: Sequence[Direction]) -> dict[int, Floats]:
+        """By number of a shared table, what changes along directions say of each of its logits,
+        `[row, direction]`."""
+        if not directions:
+            return {}
+        along = np.linalg.pinv(np.stack([direction.shared for direction in directions]))
+        starts = np.cumsum([0, *self.shared.sizes])
+        return {
+            tie[0]: along[start : start + size].astype(np.float64)
+            for tie, start, size in zip(self.shared.ties, starts, self.shared.sizes, strict=False)
+            if isinstance(self.problem.coins[tie[0]].form, Table)
+        }
 
     def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
         """The widest moves of the shared numbers, with how slopes go along; and, by coin, the
@@ -145,11 +174,11 @@ class Errors:
 
 def answer_to_slopes(state: TableState, regression: Regression, slopes: Floats) -> Floats:
     """How far the means of rows go when the slopes of their priors move."""
-    by_mean, by_strength = _along_slopes(state)
-    moved = replace(regression.priors, slopes=slopes.reshape(regression.priors.slopes.shape)).sums(
-        regression.design.typical, len(state.probability)
-    )
-    answer: Floats = by_mean * moved[0] + by_strength * moved[1]
+    by_mean, by_strength = _along_slopes(state, regression)
+    design, priors = regression.design, regression.priors
+    moved = replace(priors, slopes=slopes.reshape(priors.slopes.shape))
+    sums = moved.sums(design.typical, len(design.rows))[:, : len(by_mean)]
+    answer: Floats = by_mean * sums[0] + by_strength * sums[1]
     return answer
 
 
@@ -157,7 +186,7 @@ def left_open(state: TableState, regression: Regression, covariance: Floats) -> 
     """The variance of rows that comes from such a covariance of the slopes of their priors."""
     n_rows = len(state.probability)
     found = np.zeros(n_rows)
-    by_mean, by_strength = _along_slopes(state)
+    by_mean, by_strength = _along_slopes(state, regression)
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     # A few directions hold nearly all of it.
     wide = np.cumsum(values[::-1]) <= 0.98 * max(float(values[values > 0].sum()), 1e-300)
@@ -174,20 +203,29 @@ def left_open(state: TableState, regression: Regression, covariance: Floats) -> 
 
 def answer_of(state: TableState, number: int, at: Counts, there: Counts) -> Floats:
     """How far the means of rows go from some counts to others, which shared numbers have made."""
+    return room_of(state) * slope_of(state, number, at, there)
+
+
+def slope_of(state: TableState, number: int, at: Counts, there: Counts) -> Floats:
+    """How the slopes of the likelihood by the logits of rows go from some counts to others."""
+    change = there.tables[number] - at.tables[number]
+    slope: Floats = change[1] - change.sum(axis=0) * state.probability
+    return slope
+
+
+def room_of(state: TableState) -> Floats:
+    """How far the means of rows move with a head in place of a tail."""
     assert state.centre is not None
     assert state.spread is not None
-    change = there.tables[number] - at.tables[number]
-    room = 1 / (strength_of(state.centre, state.spread) + 1)
-    answer: Floats = room * (change[1] - change.sum(axis=0) * state.probability)
-    return answer
+    return 1 / (strength_of(state.centre, state.spread) + 1)
 
 
-def _along_slopes(state: TableState) -> tuple[Floats, Floats]:
+def _along_slopes(state: TableState, regression: Regression) -> tuple[Floats, Floats]:
     """How the mean of each row moves with the logit of its prior's mean, and with the logarithm of
     its strength."""
     assert state.centre is not None
     assert state.spread is not None
-    heads, tails = state.pseudo
+    heads, tails = regression.of_prior(np.asarray(state.pseudo))
     together = strength_of(state.centre, state.spread)
     by_mean = heads * tails / (heads + tails) / together
     by_strength = (heads * (1 - state.centre) - tails * state.centre) / together

@@ -145,7 +145,8 @@ def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floa
     share /= value
     total = share.sum(axis=1) + below[:, 0] + beyond[:, 0]
     means = [(share * p).sum(axis=1), (share * p * p).sum(axis=1)]
-    return (np.stack(means) + beyond[:, 0]) / total
+    found: Floats = (np.stack(means) + beyond[:, 0]) / total
+    return found
 
 
 def _add(total: Floats, rows: Integers, values: Floats) -> None:

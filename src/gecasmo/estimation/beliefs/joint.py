@@ -12,8 +12,8 @@ where a shared number moves, each row answers with as much as its belief has roo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,10 @@ class RowCoin:
     regression: Regression | None
     likelihood: RowLikelihood | None = None
     moments: Moments | None = None
+    information: Floats = field(
+        default_factory=lambda: np.zeros((0, 0))
+    )  # on slopes, all else held
+    leaning: Any = None  # how the past of rows depends on shared numbers (`past.Leaning`)
     rows: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
@@ -100,6 +104,13 @@ class Shared:
         parts = [score_of(self.problem, states, tie, counts) for tie in self.ties]
         return np.concatenate(parts) if parts else np.zeros(0)
 
+    def vector(self, states: Sequence[FormState]) -> Floats:
+        """All numbers."""
+        forms: list[Any] = [self.problem.coins[tie[0]].form for tie in self.ties]
+        vectors = [f.vector(states[tie[0]]) for f, tie in zip(forms, self.ties, strict=True)]
+        found: Floats = np.clip(np.concatenate([np.zeros(0), *vectors]), -20.0, 20.0)
+        return found
+
     def moved(self, states: Sequence[FormState], by: Floats) -> list[FormState]:
         """The states with these numbers moved."""
         found = list(states)
@@ -131,6 +142,16 @@ class _Curvature:
     rows: dict[int, tuple[Integers, Floats]]
 
 
+class _Silent(NamedTuple):
+    """Rows of the past: places in a design, how they lean on shared numbers, the room that their
+    logits have, and how these go along with slopes."""
+
+    place: Integers
+    change: Floats
+    room: Floats
+    along: Floats
+
+
 class Joint:
     """Climbs to where shared coins, priors and rows fit each other.
 
@@ -159,6 +180,9 @@ class Joint:
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
         self._secants, self._reach = _Secants(), _FARTHEST
+        for coin in self.coins:
+            if coin.leaning is not None:
+                coin.leaning.align(self.shared, states)
         self._set_priors()
 
     def climb(self) -> None:
@@ -259,12 +283,24 @@ class Joint:
             self._set_prior(coin)
 
     def _set_prior(self, coin: RowCoin) -> None:
+        if coin.leaning is not None:
+            self._lean(coin)
         if coin.regression is not None:
             form: Any = self.problem.coins[coin.number].form
             state: TableState = self.states[coin.number]
             pseudo = beta_prior(state)
             pseudo[:, coin.met] = coin.regression.pseudo()
             self.states[coin.number] = form.with_prior(state, coin.regression.priors, pseudo)
+
+    def _lean(self, coin: RowCoin) -> None:
+        """Let the past of rows go along with shared numbers."""
+        leaning = coin.leaning
+        if coin.regression is not None:
+            coin.regression.past = leaning.shifted(coin.regression.past, self.states)
+            return
+        shift = leaning.shift(self.states)[leaning.place]
+        pseudo = replace(leaning.past, shift=shift).under(leaning.prior)
+        self.states[coin.number] = replace(self.states[coin.number], pseudo=pseudo)
 
     def _believe(self, coin: RowCoin) -> None:
         """The moments of known rows under their prior; learned tables stand at their means."""
@@ -324,10 +360,19 @@ class Joint:
             start += coin.size
             row, change = curvature.rows[coin.number]
             room, along = self._answers(coin, row)
+            place = np.searchsorted(coin.met, row)
+            if coin.leaning is not None:
+                score[:n] += self._asked_by_rows(coin, row)
+                change = change + coin.leaning.new[row]
+                silent = self._silent(coin, row)
+                place = np.concatenate([place, silent.place])
+                change = np.vstack([change, silent.change])
+                room, along = np.append(room, silent.room), np.vstack([along, silent.along])
             information[:n, :n] -= (change.T * room) @ change
             if coin.regression is None:
                 continue
             slopes = coin.regression.slopes()
+            coin.information = slopes.information
             score[own], information[own, own] = slopes.score, slopes.information
             pull[own], hold[own] = slopes.pull, slopes.hold
             cross = -change.T @ along
@@ -336,7 +381,6 @@ class Joint:
             self.levels[coin.number] = slopes.levels
             before: list[Level] = []
             for level in slopes.levels:
-                place = np.searchsorted(coin.met, row)
                 level.shared = level.sums(place, -change.T * along[:, 0])
                 for other in before:
                     level = level.without(other, coin.regression.rows, coin.regression.told)
@@ -361,6 +405,32 @@ class Joint:
         self._secants.went(step, score - pull, promised < _NEAR)
         return step, promised
 
+    def _asked_by_rows(self, coin: RowCoin, read: Integers) -> Floats:
+        """What the past of rows asks of shared numbers, since rows have moved."""
+        assert coin.moments is not None
+        leaning, regression = coin.leaning, coin.regression
+        mean = leaning.mean[leaning.place]
+        mean[coin.rows] = coin.moments.mean
+        found: Floats = leaning.score(read, mean[read])
+        rest = leaning.without(read)
+        past = None if regression is None else regression.past
+        logit = None if regression is None else regression.design.logit(regression.priors)
+        found += leaning.moves(rest, self.states, past, logit) @ leaning.all[rest]
+        return found
+
+    def _silent(self, coin: RowCoin, read: Integers) -> _Silent:
+        """Rows with a past that these pages tell nothing of."""
+        leaning, regression = coin.leaning, coin.regression
+        rest = leaning.without(read)
+        room, change = leaning.room[rest], leaning.all[rest]
+        if regression is None:
+            return _Silent(np.zeros(0, np.int64), change, room, np.zeros((len(rest), 0)))
+        place = np.argsort(regression.past.number)[rest]
+        typical = {name: own[place] for name, own in regression.design.typical.items()}
+        z = regression.priors.basis(typical, len(rest))
+        by_mean, by_strength = leaning.by_mean[rest, None], leaning.by_strength[rest, None]
+        return _Silent(place, change, room, np.hstack([z * by_mean, z * by_strength]))
+
     def _answers(self, coin: RowCoin, read: Integers) -> tuple[Floats, Floats]:
         """Of the rows read, as if their logits were small changes of their probabilities: the room
         that these have, and how they go along with slopes of the prior, `[row, slope]`."""
@@ -373,12 +443,13 @@ class Joint:
         room = (deviation / slope) ** 2
         if coin.regression is None:
             return room, np.zeros((len(read), 0))
-        heads, tails = (side[read] for side in state.pseudo)
+        place = np.searchsorted(coin.met, read)
+        pseudo = np.asarray(state.pseudo)[:, coin.met]
+        heads, tails = coin.regression.of_prior(pseudo)[:, place]
         worth = strength_of(mean, np.maximum(deviation, 1e-12))
         by_mean = heads * tails / (heads + tails) / worth / slope
         by_strength = (heads * (1 - mean) - tails * mean) / worth / slope
         told = deviation > 0
-        place = np.searchsorted(coin.met, read)
         typical = coin.regression.design.typical
         z = coin.regression.priors.basis(
             {name: own[place] for name, own in typical.items()}, len(read)

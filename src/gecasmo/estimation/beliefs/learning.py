@@ -16,9 +16,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.errors import Errors, answer_of
+from gecasmo.estimation.beliefs.errors import Errors, answer_of, room_of
 from gecasmo.estimation.beliefs.joint import Joint, RowCoin, Shared
 from gecasmo.estimation.beliefs.moments import Believing
+from gecasmo.estimation.beliefs.past import Leaning, Past
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.beliefs.rows import asked_of
 from gecasmo.estimation.beliefs.sweeps import look_through
@@ -45,7 +46,8 @@ class Beliefs:
     """What can be learned about the rows of a problem's tables.
 
     `typical` has, by coin, what the priors of rows depend on (see `Empirical`). Rows of the coins
-    with the numbers `alike` have one prior each.
+    with the numbers `alike` have one prior each. `pasts` has, by number of a coin, what earlier
+    logs have left of rows, and `leanings` how that depends on shared coins.
     """
 
     def __init__(
@@ -53,8 +55,11 @@ class Beliefs:
         problem: Problem,
         typical: Mapping[str, dict[str, pl.Series]] | None = None,
         alike: Collection[int] = (),
+        pasts: Mapping[int, Past] | None = None,
+        leanings: Mapping[int, Leaning] | None = None,
     ) -> None:
-        self.problem = problem
+        self.problem, self.pasts = problem, dict(pasts or {})
+        self.leanings = dict(leanings or {})
         plans = problem.expectation.encoded.plan.coins
         self.tables: list[int] = []
         self.designs: dict[int, Design] = {}
@@ -62,6 +67,9 @@ class Beliefs:
             if not isinstance(coin.form, Table) or plans[number].scope == "global":
                 continue
             self.tables.append(number)
+            if number in self.pasts:
+                self.designs[number] = self.pasts[number].design
+                continue
             prior = coin.form.learned_prior(coin.rows.keys)
             if prior is not None and len(coin.rows) >= _FEWEST_ROWS:
                 own = (typical or {}).get(coin.name, {})
@@ -95,12 +103,16 @@ class Beliefs:
                 met = np.flatnonzero(counts.tables[number].sum(axis=0) > 0)
             regression = None
             if number in self.designs:
-                design, known = self.designs[number], best.states[number].priors
+                past, known = self.pasts.get(number), best.states[number].priors
+                own = None if past is None else past.of_rows(met)
+                design = self.designs[number] if own is None else own.design
                 # Learned in an earlier round of the same fit, if at all.
                 priors = design.vague() if known is None else known
-                chosen = design if len(met) == len(design.rows) else design.of_rows(met)
-                regression = Regression(chosen, priors.for_levels(chosen.levels))
-            coins.append(RowCoin(number, met, regression))
+                if own is None and len(met) < len(design.rows):
+                    design = design.of_rows(met)
+                regression = Regression(design, priors.for_levels(design.levels), own)
+            leaning = self.leanings.get(number)
+            coins.append(RowCoin(number, met, regression, leaning=leaning))
         return Joint(self.problem, best.states, coins, n_buckets, factor, held)
 
     def row_coins(self, best: Evaluation) -> list[int]:
@@ -145,9 +157,15 @@ class Beliefs:
         joint.climb()
         states = list(joint.states)
         rows = [coin.number for coin in joint.coins]
+        pasts = {
+            number: self.leanings[number].shifted(past, states) if number in self.leanings else past
+            for number, past in self.pasts.items()
+        }
         regressions = {
             number: Regression(
-                self.designs[number], regression.priors.for_levels(self.designs[number].levels)
+                self.designs[number],
+                regression.priors.for_levels(self.designs[number].levels),
+                pasts.get(number),
             )
             for number, regression in joint.regressions().items()
         }
@@ -159,19 +177,16 @@ class Beliefs:
             everywhere = Everywhere(self.problem, joint, regressions)
             at = everywhere.evaluated(best, self.finished(joint, states))
         covariance = joint.errors_of_all()
-        errors = Errors(self.problem, joint.shared, regressions, covariance)
+        errors = Errors(self.problem, joint.shared, regressions, covariance, self.leanings)
         return errors.widened(at, joint.held, joint.factor, rows)
 
     def finished(self, joint: Joint, states: list[Any]) -> list[Any]:
         """The states with all that learned priors leave behind for rows yet to come."""
-        sizes = [coin.size for coin in joint.coins]
-        starts = np.cumsum([joint.shared.size, *sizes])
         states = list(states)
-        for coin, start, size in zip(joint.coins, starts, sizes, strict=False):
+        for coin in joint.coins:
             if coin.regression is None:
                 continue
-            own = slice(start, start + size)
-            information = np.linalg.pinv(joint.covariance[own, own], hermitian=True)
+            information = _sound(coin.information)
             design = self.designs[coin.number]
             priors = replace(
                 coin.regression.priors.for_levels(design.levels),
@@ -182,6 +197,13 @@ class Beliefs:
                 states[coin.number], priors=priors, typical=design.typical
             )
         return states
+
+
+def _sound(information: Floats) -> Floats:
+    """Without directions that are worse than unknown."""
+    values, vectors = np.linalg.eigh((information + information.T) / 2)
+    sound: Floats = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    return sound
 
 
 class Everywhere:
@@ -206,12 +228,23 @@ class Everywhere:
         at = self.problem.evaluate(believed)
         if not shared.size:
             return at
-        step = self.joint.shared_step(shared.score(states, counts))
+        score = shared.score(states, counts)
+        leanings = {c.number: c.leaning for c in self.joint.coins if c.leaning is not None}
+        for number, leaning in leanings.items():
+            rows = np.arange(len(leaning.place))
+            score += leaning.score(rows, believed[number].centre)
+            rest, regression = leaning.without(rows), self.regressions.get(number)
+            past = None if regression is None else regression.past
+            logit = None if regression is None else regression.design.logit(regression.priors)
+            score += leaning.moves(rest, states, past, logit) @ leaning.all[rest]
+        step = self.joint.shared_step(score)
         there = self.problem.evaluate(shared.moved(believed, step))
         moved = list(there.states)
         for number in self.rows:
             state: TableState = believed[number]
             answer = answer_of(state, number, at.counts, there.counts)
+            if number in leanings:
+                answer += room_of(state) * (leanings[number].new @ step)
             form: Any = self.problem.coins[number].form
             mean = np.clip(np.asarray(state.centre) + answer, 1e-9, 1 - 1e-9)
             moved[number] = form.with_beliefs(state, mean, np.asarray(state.spread))

@@ -29,7 +29,6 @@ from gecasmo.forms.priors import (
     Design,
     Effect,
     Priors,
-    pseudo_counts,
 )
 
 Floats = NDArray[np.float64]
@@ -40,8 +39,8 @@ Integers = NDArray[np.int64]
 _USUAL, _UNSURE = np.log(3.0), 2.0
 # How far functions may rise or fall over all rows: of means, and of strengths.
 _STEEPEST = np.array([[4.0], [1.0]])
-# Effects that stray by less, in logits, are none.
-_NOTHING, _LITTLE = 0.03, 0.15
+# Effects that stray by less, in logits, are none; nobody waits for how far they stray below that.
+_NOTHING, SETTLED = 0.03, 0.15
 _WIDEST, _FREE = 4.0, 1.5
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
@@ -75,7 +74,8 @@ def bends(
     s, m = np.exp(log_strength), 1 / (1 + np.exp(-np.clip(logit, -FARTHEST, FARTHEST)))
     prior = np.stack([s * m, s * (1 - m)])
     used = prior if past is None else past.under(prior)
-    before = _of_beta(used)
+    # What is known by now of shared coins was not known before.
+    before = _of_beta(used if past is None else replace(past, shift=None).under(prior))
     if isinstance(likelihood, RowLikelihood):
         after = np.stack(narrow_moments_of(likelihood, rows, used)[3:])
     else:
@@ -184,26 +184,26 @@ class Regression:
     def told(self) -> Floats:
         """How much each known row says of the logit of its mean."""
         told: Floats = self.says[1, self.rows]
-        return told
+        return told if self.past is None else told + self.past.sites[1, self.rows]
 
     def _moves(self, effect: Effect) -> bool:
         return effect.spread > 0 and effect.name not in self.held
 
     def pseudo(self) -> Floats:
         """The Beta prior of every row in view of everything but its own pages."""
-        linear = self.priors.linear(self.design.typical, len(self.design.rows))
-        variance = np.zeros(linear.shape[1])
-        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
-            if effect.spread == 0:
-                continue
-            precision = 1 / effect.variance[level.index]
-            others = np.maximum(precision - self.says[1], effect.spread**-2)
-            mean = effect.mean[level.index] - self.says[0] / others
-            # As long as nothing has settled, a row may say far too much.
-            linear[0] += np.clip(mean, -2.5 * effect.spread, 2.5 * effect.spread)
-            variance += 1 / others
-        found = pseudo_counts(linear[0], variance, linear[1])
-        return found if self.past is None else self.past.rows.under(found)
+        if self.past is None:
+            return self.design.pseudo(self.priors, self.says)
+        says = self.says + self.past.says(self.design.logit(self.priors))
+        pseudo = self.design.pseudo(self.priors, says)[:, : self.past.n_met]
+        found: Floats = self.past.rows.under(pseudo)
+        return found
+
+    def of_prior(self, pseudo: Floats) -> Floats:
+        """The part of rows' heads and tails that moves with priors; the past does not."""
+        if self.past is None:
+            return pseudo
+        found: Floats = self.past.rows.share * self.past.rows.without(pseudo)
+        return found
 
     def look(
         self,
@@ -232,14 +232,29 @@ class Regression:
                 own = None if past is None else past.at(unsure)
                 rows, strength = self.rows[unsure], linear[1, unsure]
                 total[:, unsure] += weight * np.stack(bends(likelihood, rows, at, strength, own))
-        self.bends = Bends(*total)
         self.says = np.zeros((2, n_rows))
         self.says[:, self.rows] = total[0], np.maximum(-total[2], 0.0)
+        if self.past is not None:
+            total = self._with_past(total)
+        self.bends = Bends(*total)
         self.basis = np.zeros((len(self.rows), 0))
         if with_basis:
             typical = self.design.typical.items()
             own = {name: values[self.rows] for name, values in typical}
             self.basis = self.priors.basis(own, len(self.rows))
+
+    def _with_past(self, new: Floats) -> Floats:
+        """The derivatives of all rows that speak in the new log or have spoken before."""
+        slope, precision = self.past.since(self.design.logit(self.priors))
+        silent = np.ones(len(slope), bool)
+        silent[self.rows] = False
+        slope += silent * self.past.leant  # of others the likelihood knows
+        total = np.zeros((len(new), len(slope)))
+        total[:, self.rows] = new
+        total[0] += slope
+        total[2] -= precision
+        self.rows = np.flatnonzero(np.any(total != 0, axis=0))
+        return total[:, self.rows]
 
     def slopes(self) -> Slopes:
         """Scores and information of the slopes, those of their own priors included."""
@@ -255,12 +270,15 @@ class Regression:
         at."""
         by, z = self.bends, self.basis
         levels = []
-        for effect, level in zip(self.priors.effects, self.design.levels, strict=True):
+        for number, level in enumerate(self.design.levels):
+            effect = self.priors.effects[number]
             index, n = level.index[self.rows], len(effect.mean)
             if not self._moves(effect):
                 continue
-            precision = np.bincount(index, self.told, n) + effect.spread**-2
+            precision = np.bincount(index, self.told, n).astype(np.float64) + effect.spread**-2
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
+            if self.past is not None:
+                own += self.past.told_of_effects(number)
             found = Level(level.index, own, precision, np.zeros((self.size, n)), np.zeros((0, n)))
             if z.shape[1]:
                 common = np.vstack([z.T * -by.mm, z.T * -by.ms])
@@ -269,12 +287,24 @@ class Regression:
         return levels
 
     def _held(self) -> tuple[Floats, Floats]:
-        """Score and information of what is known before any row is seen: the priors of slopes, or
+        """Score and information of what is known before any row is seen: the priors of slopes, and
         what earlier logs have left of them."""
-        slopes = self.priors.slopes
-        if self.past is not None and self.past.priors.information is not None:
-            hold = self.past.hold * self.past.priors.information
-            return -hold @ (slopes - self.past.priors.slopes).ravel(), hold
+        pull, hold = self._usual(self.priors.slopes)
+        if self.past is None or self.past.priors.information is None:
+            return pull.ravel(), np.diag(hold.ravel())
+        # Of means, rows of the past tell themselves; that was in balance with what is usual.
+        share, then = self.past.hold, self.past.priors.slopes
+        pull[0] -= share * self._usual(then)[0][0]
+        n = then.shape[1]
+        told = share * self.past.priors.information[n:, n:]
+        pull[1] = (1 - share) * pull[1] - told @ (self.priors.slopes[1] - then[1])
+        hold[1] *= 1 - share
+        information = np.diag(hold.ravel())
+        information[n:, n:] += told
+        return pull.ravel(), information
+
+    def _usual(self, slopes: Floats) -> tuple[Floats, Floats]:
+        """Score and information of the priors of slopes, `[which, slope]`."""
         m = 1 / (1 + np.exp(-slopes[0, 0]))
         pull, hold = np.zeros_like(slopes), np.zeros_like(slopes)
         # Two rows of 1/2 are added to what is seen: where nothing tells a mean, it is 1/2.
@@ -290,7 +320,7 @@ class Regression:
                 hold[which, part] = spread**-2
                 hold[which, part.start] = steep**-2
                 pull[which, part] = -slopes[which, part] * hold[which, part]
-        return pull.ravel(), np.diag(hold.ravel())
+        return pull, hold
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
         """Move slopes by a step, and effects along with them and with the shared numbers."""
@@ -323,7 +353,7 @@ class Regression:
 
     def _effect(self, effect: Effect, own: Integers, move: Floats) -> Effect:
         n, spread = len(effect.mean), effect.spread
-        precision = np.bincount(own, self.says[1, self.rows], n) + spread**-2
+        precision = np.bincount(own, self.told, n) + spread**-2
         mean, variance = effect.mean + move, 1 / precision
         # A level with one row cannot be told from that row.
         several = np.bincount(own, minlength=n) > 1
@@ -334,7 +364,7 @@ class Regression:
         ratio = (squares + 1e-9) / max(told * spread**2, 1e-9)
         # Further than that on the way down: what goes to zero goes slowly.
         spread *= float(np.clip(ratio, 0.1, 4.0) ** (1.25 if ratio < 0.95 else 0.5))
-        if spread > _LITTLE:
+        if spread > SETTLED:
             self.restless = max(self.restless, abs(spread / effect.spread - 1))
         if spread < _NOTHING:
             return replace(effect, mean=np.zeros(n), variance=np.zeros(n), spread=0.0)

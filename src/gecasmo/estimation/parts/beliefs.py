@@ -134,7 +134,8 @@ class PartedBeliefs:
         joint = self.inner.joined(at, set(self.problem.local))
         joint.climb()
         states = self._learned(best, joint) if self.learns else best.states
-        there, extra = best, {}
+        there = best
+        extra: dict[str, Any] = {}
         for _ in range(self._n_looks(states)):
             there = self.problem.evaluate(states, work="look", extra=extra)
             told = there.answer.extra
@@ -186,6 +187,11 @@ class PartedBeliefs:
             if directions:
                 along = [direction.slopes[number] for direction in directions]
                 extra[f"slopes.{number}"] = np.stack(along, axis=1)
+        for number, own in errors.leaning(directions).items():
+            place = self.problem.shared.index(number)
+            whole = np.zeros((len(driver[place].probability), len(directions)))
+            whole[self.sample.index[number]] = own
+            extra[f"leans.{number}"] = whole
         return extra
 
     def _moved(self, driver: list[FormState], shared: Any, direction: Floats) -> list[FormState]:

@@ -21,7 +21,7 @@ from gecasmo.estimation.beliefs.sweeps import look_through
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.part import Part
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Design, Effect, Priors, level_means, levels_of
+from gecasmo.forms.priors import Design, Effect, Priors
 from gecasmo.hashing import hash_values
 
 Floats = NDArray[np.float64]
@@ -37,17 +37,12 @@ LOCAL = "query"
 def regression_of(part: Part, number: int, priors: Priors) -> Regression:
     """The learned prior of a local coin for the rows of a part; of effects only the spread."""
     rows = part.problem.coins[number].rows
-    levels, effects = [], []
-    for effect in priors.effects:
-        level = levels_of(effect.name, rows.frame[effect.name])
+    design = Design.under(rows, priors, part.typical.get(number, {}), {})
+    effects = []
+    for effect, level in zip(priors.effects, design.levels, strict=True):
         n = len(level.values)
-        levels.append(level)
         variance = np.full(n, effect.spread**2)
         effects.append(Effect(effect.name, level.values, np.zeros(n), variance, effect.spread))
-    typical = dict(part.typical.get(number, {}))
-    for level in levels:
-        typical |= level_means(level, typical)
-    design = Design(rows, typical, priors.smooths, tuple(levels), None)
     return Regression(design, replace(priors, effects=tuple(effects), unseen=None))
 
 

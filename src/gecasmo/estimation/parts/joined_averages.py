@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, smoothed_share
+from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
 from gecasmo.estimation.parts.joined_rows import Places
 
 Floats = NDArray[np.float64]
@@ -18,14 +18,15 @@ class JoinedAverages:
 
     Parameters
     ----------
-    names : of what is wanted: "exposure", "impressions", and others that are means
+    names : of what is wanted: "exposure", "impressions", pages, and others that are means
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
         self._shown: Floats = np.zeros(0)
         self._pages: Floats = np.zeros(0)  # of the query of each row
-        self._means = {n: np.zeros(0) for n in names if n not in (EXPOSURE, IMPRESSIONS)}
+        counted = (EXPOSURE, IMPRESSIONS, PAGES)
+        self._means = {n: np.zeros(0) for n in names if n not in counted}
 
     def add(
         self, places: Places, means: Mapping[str, Floats], shown: Floats, pages: Floats
@@ -57,6 +58,7 @@ class JoinedAverages:
         found = {
             EXPOSURE: smoothed_share(self._shown, self._pages),
             IMPRESSIONS: self._shown,
+            PAGES: self._pages,
             **self._means,
         }
         return {name: found[name] for name in self.names}

@@ -38,6 +38,7 @@ class Part:
 
 
 _KINDS = ("probability", "following", "centre", "spread", "worth", "heads", "tails")
+_LEANS = "leans"
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class Point:
     """Where the local coins of one part stand, and where an EM step takes them; by coin.
 
     At the end of a fit also what is believed of each row: mean and standard deviation, the flips
-    that all pages are worth with the prior, all else held, and the heads and tails of its prior.
+    that all pages are worth with the prior, all else held, and the heads and tails of its prior;
+    and how that leans on each shared table, by its number, `[its row, row]`.
     """
 
     probability: Mapping[int, Floats]
@@ -55,6 +57,7 @@ class Point:
     worth: Mapping[int, Floats] = field(default_factory=dict)
     heads: Mapping[int, Floats] = field(default_factory=dict)
     tails: Mapping[int, Floats] = field(default_factory=dict)
+    leans: Mapping[int, Mapping[int, Floats]] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, Floats]:
         """All arrays by name, as they are stored."""
@@ -62,16 +65,28 @@ class Point:
         for kind in _KINDS:
             for coin, values in getattr(self, kind).items():
                 named[f"{kind}{coin}"] = values
+        for coin, leans in self.leans.items():
+            for shared, lines in leans.items():
+                named |= {f"{_LEANS}{coin}.{shared}.{n}": line for n, line in enumerate(lines)}
         return named
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Floats]) -> Point:
         """The point of such arrays."""
         kinds: dict[str, dict[int, Floats]] = {kind: {} for kind in _KINDS}
+        leans: dict[int, dict[int, list[Floats]]] = {}
         for name, values in arrays.items():
+            if name.startswith(_LEANS):
+                coin, shared, _ = map(int, name.removeprefix(_LEANS).split("."))
+                leans.setdefault(coin, {}).setdefault(shared, []).append(values)
+                continue
             kind = next(k for k in kinds if name.startswith(k))
             kinds[kind][int(name.removeprefix(kind))] = values
-        return cls(**kinds)
+        found = {
+            coin: {shared: np.stack(lines) for shared, lines in own.items()}
+            for coin, own in leans.items()
+        }
+        return cls(**kinds, leans=found)
 
 
 Points = Mapping[str, Point]

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.errors import answer_of, answer_to_slopes, left_open, widened
+from gecasmo.estimation.beliefs.errors import (
+    answer_of,
+    answer_to_slopes,
+    left_open,
+    slope_of,
+    widened,
+)
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.believing import believe_rows, regression_of
 from gecasmo.estimation.parts.part import Part, Point, Points
@@ -84,11 +90,12 @@ def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     weights = weights_of(part, found, task)
     counts = expectation.run(weights)
     regressions = {
-        number: regression_of(part, number, task.priors[number])
+        number: regression_of(part, number, prior)
         for number in found
-        if isinstance(task.priors[number], Priors)
+        if isinstance(prior := task.priors[number], Priors)
     }
     extra = {number: np.zeros(len(state.probability)) for number, state in found.items()}
+    leans = {number: _no_leans(task, len(state.probability)) for number, state in found.items()}
     for place in range(task.extra["n_directions"]):
         moved = list(weights)
         for number, index in part.index.items():
@@ -97,6 +104,9 @@ def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
         there = expectation.run(moved)
         for number, state in found.items():
             answer = answer_of(state, number, counts, there)
+            slope = slope_of(state, number, counts, there)
+            for shared_coin, own in leans[number].items():
+                own += np.outer(task.extra[f"leans.{shared_coin}"][:, place], slope)
             if number in regressions:
                 slopes = task.extra[f"slopes.{number}"][:, place]
                 answer += answer_to_slopes(state, regressions[number], slopes)
@@ -114,8 +124,18 @@ def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
         {number: worth_of(state) for number, state in wide.items()},
         {number: prior[0] for number, prior in priors.items()},
         {number: prior[1] for number, prior in priors.items()},
+        leans,
     )
     return point, answered(part, wide, counts)
+
+
+def _no_leans(task: Task, n_rows: int) -> dict[int, Floats]:
+    """By number of a shared table, `[its row, row]`, where nothing leans on it yet."""
+    names = [name for name in task.extra if name.startswith("leans.")]
+    return {
+        int(name.removeprefix("leans.")): np.zeros((len(task.extra[name]), n_rows))
+        for name in names
+    }
 
 
 def finished(part: Part, points: Points, task: Task) -> tuple[dict[int, TableState], Counts]:
@@ -131,9 +151,14 @@ def finished(part: Part, points: Points, task: Task) -> tuple[dict[int, TableSta
             )
             if state.priors is not None:
                 pseudo = np.stack([point.heads[number], point.tails[number]])
-                typical = dict(part.typical.get(number, {}))
+                typical = regression_of(part, number, state.priors).design.typical
                 state = replace(state, pseudo=pseudo, typical=typical)
-            states[number] = replace(state, evidence=evidence(state, point.worth[number]))
+            coins, own = part.problem.coins, point.leans.get(number, {})
+            states[number] = replace(
+                state,
+                evidence=evidence(state, point.worth[number]),
+                leans={coins[shared].name: lines for shared, lines in own.items()} or None,
+            )
     return states, counts
 
 
