@@ -27,6 +27,8 @@ Integers = NDArray[np.int64]
 # Rows are moved along this many directions of the shared coins, the widest ones.
 _DIRECTIONS = 12
 _ROWS_AT_ONCE = 50_000
+# Of more shared numbers rows do not remember how they lean on each.
+_MOST_LEANS = 16
 # Nothing is less certain than this, in logits.
 _WIDEST = 1.5
 
@@ -110,12 +112,13 @@ class Errors:
         if not directions:
             return None
         coins, told = self.problem.coins, np.stack(slopes)
-        return {coins[n].name: along @ told for n, along in self.leaning(directions).items()}
+        found = {coins[n].name: along @ told for n, along in self.leaning(directions).items()}
+        return found or None
 
     def leaning(self, directions: Sequence[Direction]) -> dict[int, Floats]:
         """By number of a shared table, what changes along directions say of each of its logits,
         `[row, direction]`."""
-        if not directions:
+        if not directions or self.shared.size > _MOST_LEANS:
             return {}
         along = np.linalg.pinv(np.stack([direction.shared for direction in directions]))
         starts = np.cumsum([0, *self.shared.sizes])
