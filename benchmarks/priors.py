@@ -74,11 +74,11 @@ WORDS = {
 
 def forms() -> dict[str, dict[str, Table]]:
     ones = {"attraction": Table(pseudo_counts=(1, 1)), "satisfaction": Table(pseudo_counts=(1, 1))}
-    by_page = Empirical(by=("rank", "exposure"))
+    alike = {coin: Table(prior=Empirical(by=())) for coin in ones}
     return {
         "pseudo-counts (1, 1)": ones,
+        "one prior for all rows": alike,
         "learned prior (the default)": {},
-        "learned by rank and exposure": {"attraction": Table(prior=by_page)},
     }
 
 
