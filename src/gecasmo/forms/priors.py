@@ -102,7 +102,7 @@ class Smooth:
     @classmethod
     def of(cls, name: str, values: Floats) -> Smooth | None:
         """Pieces of equally many rows; None if values hardly differ."""
-        x = _scaled(name, values)
+        x = scaled(name, values)
         n_pieces = min(_MOST_PIECES, len(x) // _ROWS_IN_PIECE)
         if n_pieces < 1:
             return None
@@ -113,7 +113,7 @@ class Smooth:
 
     def with_times(self, times: str, values: Floats) -> Smooth | None:
         """The same function, multiplied by another typical value, of which these are all."""
-        x = _scaled(times, values)
+        x = scaled(times, values)
         usual, spread = float(x.mean()), float(x.std())
         if spread < 1e-6:
             return None
@@ -125,7 +125,7 @@ class Smooth:
 
     def basis(self, typical: Mapping[str, Floats]) -> Floats:
         """The line and the ramps of some rows, `[row, which]`."""
-        ramps = _ramps(_scaled(self.name, typical[self.name]), self.knots) - self.centre
+        ramps = _ramps(scaled(self.name, typical[self.name]), self.knots) - self.centre
         ramps = np.hstack([ramps.mean(axis=1, keepdims=True), ramps])
         return ramps * self._factor(typical)[:, None] if self.times else ramps
 
@@ -133,13 +133,13 @@ class Smooth:
         """The function with these slopes for some rows."""
         slopes = slopes[1:] + slopes[0] / (len(slopes) - 1)
         heights = np.concatenate([[0.0], np.cumsum(slopes)])
-        x = _scaled(self.name, typical[self.name])
+        x = scaled(self.name, typical[self.name])
         found: Floats = np.interp(x, self.knots, heights) - float(self.centre @ slopes)
         return found * self._factor(typical) if self.times else found
 
     def _factor(self, typical: Mapping[str, Floats]) -> Floats:
         # Beyond three deviations it goes on level, as the function itself does.
-        off = (_scaled(self.times, typical[self.times]) - self.usual) / self.spread
+        off = (scaled(self.times, typical[self.times]) - self.usual) / self.spread
         return np.clip(off, -3.0, 3.0)
 
 
@@ -252,6 +252,12 @@ class Priors:
     def strength(self) -> float:
         """How many flips the prior of a middling row is worth, effects being known."""
         return float(np.exp(self.slopes[1, 0]))
+
+    @property
+    def of_documents(self) -> dict[str, str]:
+        """The names of what is typical of a document, with what that is the mean of."""
+        names = [smooth.name for smooth in self.smooths if smooth.name.endswith(_OF_DOCUMENT)]
+        return {name: name.removesuffix(_OF_DOCUMENT) for name in names}
 
     def for_levels(self, levels: Sequence[Levels]) -> Priors:
         """The same priors with the effects of just these values, by column."""
@@ -497,7 +503,7 @@ def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Float
     found = {}
     n_rows = np.bincount(level.index)
     for name, values in typical.items():
-        x = _scaled(name, values)
+        x = scaled(name, values)
         means = (np.bincount(level.index, x) / np.maximum(n_rows, 1))[level.index]
         found[f"{name}{_OF_DOCUMENT}"] = means
     return found
@@ -511,7 +517,7 @@ def levels_of(name: str, values: pl.Series) -> Levels:
     return Levels(name, values.gather(pl.Series(first)), codes)
 
 
-def _scaled(name: str, values: Floats) -> Floats:
+def scaled(name: str, values: Floats) -> Floats:
     """Numbers of which ratios matter are taken by their logarithm."""
     if name in (EXPOSURE, IMPRESSIONS):
         return np.log(np.maximum(values, 1e-12))

@@ -135,11 +135,12 @@ class PartedBeliefs:
         joint.climb()
         states = self._learned(best, joint) if self.learns else best.states
         there = best
-        extra: dict[str, Any] = {}
+        means = self._places(states)
+        extra: dict[str, Any] = dict(means)
         for _ in range(self._n_looks(states)):
             there = self.problem.evaluate(states, work="look", extra=extra)
             told = there.answer.extra
-            extra = {name: told[name] for name in told if name.startswith("slots.")}
+            extra = means | {name: told[name] for name in told if name.startswith("slots.")}
             states = replace(there.states, shared=self._stepped(states.shared, joint, told))
         covariance = joint.errors_of_all()
         regressions = joint.regressions()
@@ -148,6 +149,13 @@ class PartedBeliefs:
         there = self.problem.evaluate(states, work="believe", extra=extra)
         spreads = errors.with_spreads(joint.states, joint.held, joint.factor)
         return self._with_shared(there, self._with_spreads(states.shared, spreads))
+
+    def _places(self, states: PartedStates) -> dict[str, Floats]:
+        """Where documents are shown over all parts, if priors depend on it."""
+        priors = [prior for prior in states.priors.values() if isinstance(prior, Priors)]
+        if not any(prior.of_documents for prior in priors):
+            return {}
+        return dict(self.problem.run(states, work="places").extra)
 
     def _n_looks(self, states: PartedStates) -> int:
         """One pass tells where shared coins are; effects that are spread over parts take more."""

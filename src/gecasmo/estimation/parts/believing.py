@@ -7,6 +7,7 @@ which bounds what goes over the wire, and comes back with the next pass.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from gecasmo.estimation.beliefs.sweeps import look_through
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.part import Part
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Design, Effect, Priors
+from gecasmo.forms.priors import Design, Effect, Priors, scaled
 from gecasmo.hashing import hash_values
 
 Floats = NDArray[np.float64]
@@ -34,16 +35,42 @@ STEPS = 3
 LOCAL = "query"
 
 
-def regression_of(part: Part, number: int, priors: Priors) -> Regression:
-    """The learned prior of a local coin for the rows of a part; of effects only the spread."""
+def regression_of(
+    part: Part, number: int, priors: Priors, extra: Mapping[str, Any] | None = None
+) -> Regression:
+    """The learned prior of a local coin for the rows of a part; of effects only the spread. What is
+    typical of documents is that of all parts, as far as `extra` knows it."""
     rows = part.problem.coins[number].rows
-    design = Design.under(rows, priors, part.typical.get(number, {}), {})
+    typical = dict(part.typical.get(number, {}))
+    for name in priors.of_documents:
+        told = (extra or {}).get(means_name(number, name))
+        if told is not None:
+            total, count = told[:, slots_of(rows.frame["doc"])]
+            typical[name] = total / np.maximum(count, 1.0)
+    design = Design.under(rows, priors, typical, {})
     effects = []
     for effect, level in zip(priors.effects, design.levels, strict=True):
         n = len(level.values)
         variance = np.full(n, effect.spread**2)
         effects.append(Effect(effect.name, level.values, np.zeros(n), variance, effect.spread))
     return Regression(design, replace(priors, effects=tuple(effects), unseen=None))
+
+
+def means_name(number: int, name: str) -> str:
+    """What sums of a typical value over the rows of documents are called."""
+    return f"means.{number}.{name}"
+
+
+def document_sums(part: Part, number: int, priors: Priors) -> dict[str, Floats]:
+    """Sums over the rows of a part, and their numbers, by the slot of their document."""
+    typical, rows = part.typical.get(number, {}), part.problem.coins[number].rows
+    found = {}
+    for name, of in priors.of_documents.items():
+        slots = slots_of(rows.frame["doc"])
+        x = scaled(of, typical[of])
+        sums = [np.bincount(slots, x, SLOTS), np.bincount(slots, minlength=SLOTS)]
+        found[means_name(number, name)] = np.stack(sums).astype(np.float64)
+    return found
 
 
 def slots_of(values: pl.Series) -> Integers:
@@ -96,7 +123,7 @@ def _with_effects(
     part: Part, number: int, state: TableState, task: Any, sums: dict[str, Floats]
 ) -> TableState:
     """The state under priors whose effects rows have a say in; adds to the sums over slots."""
-    regression = regression_of(part, number, task.priors[number])
+    regression = regression_of(part, number, task.priors[number], task.extra)
     if not any(effect.spread for effect in regression.priors.effects):
         return state
     _take_slots(regression, number, task)

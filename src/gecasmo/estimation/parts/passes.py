@@ -17,7 +17,7 @@ from gecasmo.estimation.beliefs.errors import (
     widened,
 )
 from gecasmo.estimation.expectation import Counts
-from gecasmo.estimation.parts.believing import believe_rows, regression_of
+from gecasmo.estimation.parts.believing import believe_rows, document_sums, regression_of
 from gecasmo.estimation.parts.part import Part, Point, Points
 from gecasmo.estimation.parts.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.estimation.problem import as_weights
@@ -67,6 +67,15 @@ def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     return point, answered(part, states, counts, distance, lengths)
 
 
+def places(part: Part, points: Points, task: Task) -> tuple[None, Answer]:
+    """Where documents are shown, which only all parts together know."""
+    extra: dict[str, Floats] = {}
+    for number, prior in task.priors.items():
+        if isinstance(prior, Priors):
+            extra |= document_sums(part, number, prior)
+    return None, Answer(0.0, 0, 0.0, {}, extra=extra)
+
+
 def look(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     """What rows say, with each integrated out, of shared coins and of effects that are spread over
     parts."""
@@ -90,7 +99,7 @@ def believe(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     weights = weights_of(part, found, task)
     counts = expectation.run(weights)
     regressions = {
-        number: regression_of(part, number, prior)
+        number: regression_of(part, number, prior, task.extra)
         for number in found
         if isinstance(prior := task.priors[number], Priors)
     }
@@ -232,7 +241,7 @@ def with_prior(part: Part, number: int, state: TableState, task: Task) -> TableS
     if isinstance(prior, tuple):
         return replace(state, pseudo=prior, priors=None)
     form: Any = part.problem.coins[number].form
-    pseudo = regression_of(part, number, prior).pseudo()
+    pseudo = regression_of(part, number, prior, task.extra).pseudo()
     made: TableState = form.with_prior(state, prior, pseudo)
     return made
 
@@ -287,4 +296,9 @@ def _heads_and_tails(counts: Counts, number: int) -> tuple[Floats, Floats]:
 
 
 Work = Callable[[Part, Points, Task], tuple[Point | None, Answer]]
-WORKS: dict[str, Work] = {"evaluate": evaluate, "look": look, "believe": believe}
+WORKS: dict[str, Work] = {
+    "evaluate": evaluate,
+    "places": places,
+    "look": look,
+    "believe": believe,
+}
