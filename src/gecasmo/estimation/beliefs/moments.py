@@ -13,9 +13,7 @@ from gecasmo.estimation.beliefs.few_rows import moments_of_few
 from gecasmo.estimation.beliefs.likelihood import (
     Asked,
     RowLikelihood,
-    stream_likelihoods,
 )
-from gecasmo.estimation.expectation import Expectation
 from gecasmo.kernels.row_grid import row_moments
 from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
@@ -149,13 +147,3 @@ class Believing:
             mean = heads / (heads + tails)
             found[:, left] = mean, np.sqrt(mean * (1 - mean) / (heads + tails + 1))
         return [self.found[one.coin] for one in self.asked]
-
-
-def row_beliefs(
-    expectation: Expectation, weights: Sequence[Floats], asked: Sequence[Asked], n_buckets: int
-) -> list[Floats]:
-    """The posterior mean and standard deviation of the rows of some coins, `[which, row]`; the
-    prior's where nothing is known of a row."""
-    believing = Believing(asked)
-    stream_likelihoods(expectation, weights, asked, n_buckets, believing.take)
-    return believing.finish()

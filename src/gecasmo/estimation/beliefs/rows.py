@@ -1,22 +1,16 @@
-"""What is believed of each row of some tables, everything else held where it is."""
+"""What is asked about the rows of some tables, and the Beta priors that they have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.likelihood import Asked
-from gecasmo.estimation.beliefs.moments import row_beliefs
-from gecasmo.estimation.expectation import Expectation
 from gecasmo.forms import TableState
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def asked_of(weights: Sequence[Floats], states: Mapping[int, TableState]) -> list[Asked]:
@@ -28,42 +22,6 @@ def asked_of(weights: Sequence[Floats], states: Mapping[int, TableState]) -> lis
             wanted &= ~state.is_fixed
         asked.append(Asked(number, weights[number][1], beta_prior(state), wanted))
     return asked
-
-
-def believed(
-    expectation: Expectation,
-    weights: Sequence[Floats],
-    states: Mapping[int, TableState],
-    forms: Mapping[int, Any],
-    n_buckets: int = N_BUCKETS,
-) -> dict[int, TableState]:
-    """The states of some coins with the posterior mean and standard deviation of every row."""
-    if not states:
-        return {}
-    beliefs = row_beliefs(expectation, weights, asked_of(weights, states), n_buckets)
-    return {
-        number: forms[number].with_beliefs(state, mean, deviation)
-        for (number, state), (mean, deviation) in zip(states.items(), beliefs, strict=True)
-    }
-
-
-def precision_of(state: TableState) -> Floats:
-    """How much is known about the logit of each row, from what is believed of it."""
-    assert state.centre is not None
-    assert state.spread is not None
-    slope = np.maximum(state.centre * (1 - state.centre), 1e-12)
-    precision: Floats = (slope / np.maximum(state.spread, 1e-9)) ** 2
-    return precision
-
-
-def widened(state: TableState, extra: Floats) -> TableState:
-    """The state when the logit of each row has so much more variance."""
-    assert state.centre is not None
-    assert state.spread is not None
-    slope = state.centre * (1 - state.centre)
-    # No probability strays more than one that is either 0 or 1.
-    spread = np.minimum(np.sqrt(state.spread**2 + slope**2 * extra), np.sqrt(slope))
-    return replace(state, spread=spread)
 
 
 def beta_prior(state: TableState) -> Floats:
