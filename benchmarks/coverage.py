@@ -33,12 +33,17 @@ REGIMES: dict[str, dict[str, Any]] = {
     "good": {"n_queries": 60, "n_candidates": 25, "ranker": "good", "traffic": "zipf"},
     "good-sparse": {"n_queries": 1500, "n_candidates": 25, "ranker": "good", "traffic": "uniform"},
     "sparse": {"n_queries": 1500, "n_candidates": 15, "ranker": "random", "traffic": "uniform"},
+    "bimodal": {
+        **{"n_queries": 60, "n_candidates": 25, "ranker": "good", "traffic": "zipf"},
+        "structure": "bimodal",
+    },
 }
 WORDS = {
     "dense": "dense, random order",
     "good": "good ranker",
     "good-sparse": "good ranker, sparse",
     "sparse": "sparse, random order",
+    "bimodal": "good ranker, good and bad pairs",
 }
 # Classes of rows by `trials`, the expected flips behind them: from, to below.
 CLASSES = {"<1": (0, 1), "1 to 5": (1, 5), "5 to 20": (5, 20), "≥20": (20, np.inf)}

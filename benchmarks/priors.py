@@ -59,8 +59,8 @@ WORDS = {
         "(sparse) with 15 documents each; in the order of a good ranker, who moves them by a few "
         "ranks, over 60 queries with heavy-tailed traffic and 1,500 (sparse) with 25 each. Pairs "
         "are told apart by `trials`, the expected flips behind them. PBM and UBM know that the "
-        "top is examined. Not identified: the model gives no interval, or (shared coins) nothing "
-        "was flipped.",
+        "top is examined. Good and bad pairs: true values have two peaks, which no Beta prior has. "
+        "Not identified: the model gives no interval, or (shared coins) nothing was flipped.",
     ),
     "law": (
         "The default against other forms",

@@ -34,7 +34,7 @@ from gecasmo.compiler import AtPosition, Automaton, Edge, Literal
 from gecasmo.compiler.automaton import START
 from gecasmo.errors import ModelError
 from gecasmo.forms import Form
-from gecasmo.model.automaton_model import AutomatonModel
+from gecasmo.model.click_model import AutomatonModel
 
 _KEYS = {"item": ("doc",), "session": (), "pos": ("row",), "state": ("row",)}
 _ROUNDING = 1e-9

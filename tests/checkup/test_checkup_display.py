@@ -13,7 +13,7 @@ from checkup_logs import by_doc, pages_log, random_clicks, shelves
 from gecasmo import PBM
 from gecasmo.checkup import Checkup, Finding, check
 from gecasmo.checkup.display import cell, table_lines
-from gecasmo.checkup.words import counted, listed, share, summed_up
+from gecasmo.checkup.findings import counted, listed, share, summed_up
 
 
 def test_severities_order_findings_and_give_the_verdict() -> None:

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from gecasmo import CCM, CM, DBN, DCM, PBM, SDBN, UBM, ClickModel, Fixed, Parameter, Table, flip
 from gecasmo.checkup import check
-from gecasmo.checkup.identified import find_tangles, look
-from gecasmo.checkup.meetings import meet
-from gecasmo.checkup.null import null_space
+from gecasmo.checkup.graph import meet
+from gecasmo.checkup.identified import find_tangles, look, null_space
 from gecasmo.checkup.sample import choose_pages
 
 ANCHOR = Table(fixed={1: 1.0})

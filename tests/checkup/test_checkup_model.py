@@ -21,10 +21,10 @@ from gecasmo import (
     read_log,
 )
 from gecasmo.checkup import check
-from gecasmo.checkup.cells import check_cells
 from gecasmo.checkup.subject import Subject, some_pages
+from gecasmo.checkup.traffic import check_cells
 from gecasmo.models import CATALOGUE
-from gecasmo.testing.small_logs import random_log
+from gecasmo.testing.subject import random_log
 
 ANCHOR = Table(fixed={1: 1.0})
 

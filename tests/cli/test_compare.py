@@ -96,7 +96,7 @@ def test_an_unknown_model(log_file: Path) -> None:
 def test_the_progress_bar(log_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, color_system=None, _environ={})
-    monkeypatch.setattr("gecasmo.cli.watching.error_console", lambda: console)
+    monkeypatch.setattr("gecasmo.cli.progress.error_console", lambda: console)
     monkeypatch.setattr("gecasmo.cli.output.error_console", lambda: console)
     monkeypatch.setattr("gecasmo.cli.output.Output.has_progress", property(lambda self: True))
     succeed("compare", log_file, "DBN", *FEW)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import PROGRAM, WIDE, fail, invoke, run, succeed
 
-from gecasmo.cli.wording import in_flags
+from gecasmo.cli.guard import in_flags
 from gecasmo.errors import GecasmoWarning
 
 BUG = """
@@ -30,7 +30,7 @@ def test_a_bug_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: object) -> None:
         raise KeyError("some\nthing")
 
-    monkeypatch.setattr("gecasmo.cli.finding.find_model", fails)
+    monkeypatch.setattr("gecasmo.cli.lookup.find_model", fails)
     said = fail("describe", "DBN")
     assert said.startswith("This is a bug in gecasmo: KeyError: ")
     assert "test_failing.py, line " in said
@@ -60,21 +60,21 @@ def test_memory_and_files(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(self: object) -> None:
         raise PermissionError(13, "Permission denied", "secret.csv")
 
-    monkeypatch.setattr("gecasmo.cli.finding.find_model", exhausted)
+    monkeypatch.setattr("gecasmo.cli.lookup.find_model", exhausted)
     assert fail("describe", "DBN").startswith("There is not enough memory")
-    monkeypatch.setattr("gecasmo.cli.finding.find_model", refused)
+    monkeypatch.setattr("gecasmo.cli.lookup.find_model", refused)
     assert fail("describe", "DBN") == "secret.csv: Permission denied.\n"
 
 
 def test_warnings_are_one_line_each_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gecasmo.cli.finding import find_model
+    from gecasmo.cli.lookup import find_model
 
     def warns(text: str) -> object:
         for _ in range(2):
             warnings.warn("Something\n  is odd.", GecasmoWarning, stacklevel=1)
         return find_model(text)
 
-    monkeypatch.setattr("gecasmo.cli.finding.find_model", warns)
+    monkeypatch.setattr("gecasmo.cli.lookup.find_model", warns)
     found = succeed("describe", "DBN")
     assert found.stderr == "Warning: Something is odd.\n"
 

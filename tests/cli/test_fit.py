@@ -178,7 +178,7 @@ def _bar_that_stops_at(iteration: int) -> Any:
 def test_an_interrupted_fit_is_kept(
     folder: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecasmo.cli.watching.fit_bar", _bar_that_stops_at(2))
+    monkeypatch.setattr("gecasmo.cli.progress.fit_bar", _bar_that_stops_at(2))
     found = invoke("fit", "DBN", log_file, "-o", "dbn.fit")
     assert found.exit_code == 130
     assert "interrupted after" in found.stdout
@@ -199,7 +199,7 @@ def test_interrupted_before_there_is_anything(
 def test_the_progress_bar(folder: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=120, color_system=None, _environ={})
-    monkeypatch.setattr("gecasmo.cli.watching.error_console", lambda: console)
+    monkeypatch.setattr("gecasmo.cli.progress.error_console", lambda: console)
     monkeypatch.setattr("gecasmo.cli.output.error_console", lambda: console)
     monkeypatch.setattr("gecasmo.cli.output.Output.has_progress", property(lambda self: True))
     succeed("fit", "DBN", log_file, "-o", "dbn.fit")
@@ -217,7 +217,7 @@ def test_a_log_from_a_pipe(folder: Path, log_file: Path) -> None:
 
 
 def test_em_of_the_command_line_is_em() -> None:
-    from gecasmo.cli.watching import WatchedEM
+    from gecasmo.cli.progress import WatchedEM
 
     plain = EM()
     watched = WatchedEM()

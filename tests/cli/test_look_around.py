@@ -13,8 +13,8 @@ from command_line import fail, invoke, run, succeed, succeed_with_json
 from gecasmo import DBN
 from gecasmo.checkup import subject
 from gecasmo.cli import _PANELS
-from gecasmo.cli.exits import MEANINGS
-from gecasmo.cli.finding import find_model
+from gecasmo.cli.guard import MEANINGS
+from gecasmo.cli.lookup import find_model
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import contestants
 from gecasmo.models import CATALOGUE, model_named

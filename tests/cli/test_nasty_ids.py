@@ -14,8 +14,7 @@ import polars as pl
 import pytest
 from command_line import PROGRAM, WIDE, fail, invoke, run, succeed, succeed_with_json
 
-from gecasmo.cli.output import as_json
-from gecasmo.cli.streams import error_console, result_console
+from gecasmo.cli.output import as_json, error_console, result_console
 from gecasmo.errors import GecasmoWarning
 from gecasmo.simulation import demo_log
 
@@ -118,7 +117,7 @@ def test_errors_and_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
         warnings.warn(f"odd {RED} {CLOSING}\r\nnews", GecasmoWarning, stacklevel=1)
         raise KeyError(RED)
 
-    monkeypatch.setattr("gecasmo.cli.finding.find_model", fails)
+    monkeypatch.setattr("gecasmo.cli.lookup.find_model", fails)
     warning, error = fail("describe", "DBN").splitlines()
     assert warning == f"Warning: odd {SHOWN} {CLOSING} news"
     assert error.startswith("This is a bug in gecasmo: KeyError: ")

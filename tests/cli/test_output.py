@@ -12,9 +12,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from gecasmo.cli.output import as_json
-from gecasmo.cli.tables import bar, frame_table
-from gecasmo.cli.writing import check_target, table_format, write_table
+from gecasmo.cli.output import as_json, bar, check_target, frame_table, table_format, write_table
 from gecasmo.errors import GecasmoError
 
 FRAME = pl.DataFrame({"doc": ["a", "[b]"], "share": [0.25, None], "n": [1234, 5]})

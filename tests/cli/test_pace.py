@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gecasmo.cli.pace import Pace
-from gecasmo.cli.watching import left_words
+from gecasmo.cli.progress import Pace, left_words
 
 
 def climb(pace: Pace, rate: float, n: int, seconds_each: float = 2.0) -> None:

@@ -15,9 +15,9 @@ import gecasmo
 from gecasmo.errors import ClickLogError
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.estimation.parts.disk import DiskParts
-from gecasmo.logs.store.finishing import Finishing
+from gecasmo.logs.store.finish import Finishing
 from gecasmo.model.base import Model
-from gecasmo.model.simulating import shown_pages
+from gecasmo.model.stories import shown_pages
 
 NOWHERE = Path("/proc")  # a folder that is there and takes no files, even from root
 
@@ -63,7 +63,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("fit", "update", "predict", "simulate"):
         monkeypatch.setattr(Model, name, begin)
     monkeypatch.setattr("gecasmo.judgments.judge", begin)
-    monkeypatch.setattr("gecasmo.logs.store.ingesting.ingest", begin)
+    monkeypatch.setattr("gecasmo.logs.store.ingest.ingest", begin)
 
 
 @pytest.mark.skipif(not NOWHERE.is_dir(), reason="no folder that nobody can write to")

@@ -12,10 +12,10 @@ from gecasmo import DBN, read_log
 from gecasmo.encoding.rows import Rows
 from gecasmo.estimation import steps
 from gecasmo.forms import Table, TableState
-from gecasmo.kernels import row_sweeps
-from gecasmo.kernels.row_steps import CHUNK
 from gecasmo.kernels.running import run_jobs, using_threads
-from gecasmo.kernels.vector_math import exp_of, log_of
+from gecasmo.kernels.static import row_sweeps
+from gecasmo.kernels.static.row_steps import CHUNK
+from gecasmo.kernels.static.vector_math import exp_of, log_of
 from gecasmo.testing import plain_python
 from strategies.checks import many
 

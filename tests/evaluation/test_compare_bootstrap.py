@@ -11,8 +11,14 @@ from scipy.stats import norm, t
 from gecasmo import DBN, EM, GCTR, RCTR, ClickLog, read_log
 from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.evaluation import compare
-from gecasmo.evaluation.bootstrap import METRICS, interval, metrics, resampled
-from gecasmo.evaluation.differences import NO_DIFFERENCE, verdict_of
+from gecasmo.evaluation.bootstrap import (
+    METRICS,
+    NO_DIFFERENCE,
+    interval,
+    metrics,
+    resampled,
+    verdict_of,
+)
 from gecasmo.simulation import demo_log
 
 FEW = EM(max_iter=2, tol=0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gecasmo import EM, GCTR, RCTR, read_log
 from gecasmo.evaluation import calibration, compare
-from gecasmo.evaluation.ctr_prediction import ctr_rmse, top_pairs
+from gecasmo.evaluation.metrics import ctr_rmse, top_pairs
 
 FEW = EM(max_iter=2, tol=0)
 

@@ -12,7 +12,7 @@ from comparing_examples import ragged
 
 from gecasmo import EM, ClickLog, ClickModel, Parameter, flip
 from gecasmo.evaluation import compare
-from gecasmo.evaluation.clicks_only import clicks_only
+from gecasmo.evaluation.contestants import clicks_only
 
 
 class Shop(ClickModel):

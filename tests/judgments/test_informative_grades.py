@@ -14,8 +14,8 @@ from scipy import stats
 
 from gecasmo import DBN, PBM, Table, read_log
 from gecasmo.judgments import judge
-from gecasmo.judgments.beliefs import BetaBeliefs
 from gecasmo.judgments.cuts import Crowd, cells
+from gecasmo.judgments.grading import BetaBeliefs
 from gecasmo.simulation import demo_log
 
 

@@ -13,7 +13,7 @@ import gecasmo
 from gecasmo import DBN, DCTR, PBM, RCTR, SDBN, UBM, ClickModel, Parameter, Table, flip, read_log
 from gecasmo.errors import GecasmoWarning, NotFittedError
 from gecasmo.judgments import JudgmentsError, propensities, write_propensities
-from gecasmo.judgments import examination as examining
+from gecasmo.judgments import propensity as examining
 from gecasmo.judgments.propensity import _around
 from gecasmo.models import CATALOGUE
 

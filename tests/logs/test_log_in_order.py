@@ -15,7 +15,7 @@ from polars.testing import assert_frame_equal, assert_series_equal
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import pages
-from gecasmo.logs.assembling import _Assembly
+from gecasmo.logs.assembly import _Assembly
 
 
 @st.composite

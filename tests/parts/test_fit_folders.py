@@ -25,9 +25,8 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation.parts import disk
 from gecasmo.forms.parted_table import PartedTable
-from gecasmo.logs.store.writing import telling_full_disk
-from gecasmo.model.fit_folder import FitFolder
-from gecasmo.model.fit_identity import identity_of
+from gecasmo.logs.store.disk import telling_full_disk
+from gecasmo.model.fit_folder import FitFolder, identity_of
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -165,12 +164,22 @@ def test_a_full_disk_is_told_and_can_be_gone_on_with(
     same(model().fit(log, METHOD), model().fit(log, METHOD, checkpoint=tmp_path / "fit"))
 
 
+def test_a_folder_that_is_refused_is_let_go_at_once(log: Any, tmp_path: Path) -> None:
+    """Also while the error, which holds on to everything, is still alive."""
+    model().fit(log, METHOD, checkpoint=tmp_path / "fit")
+    with pytest.raises(CheckpointError, match="What differs") as first:
+        model().fit(log, EM(max_iter=METHOD.max_iter + 1), checkpoint=tmp_path / "fit")
+    with pytest.raises(CheckpointError, match="What differs"):
+        model().fit(log, EM(max_iter=METHOD.max_iter + 2), checkpoint=tmp_path / "fit")
+    assert first.value.__traceback__ is not None
+
+
 def test_too_little_room_is_told_before(
     log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gecasmo.logs.store import sizes
+    from gecasmo.logs.store import disk
 
-    monkeypatch.setattr(sizes, "free_bytes", lambda folder: 10)
+    monkeypatch.setattr(disk, "free_bytes", lambda folder: 10)
     with pytest.raises(CheckpointError, match="not enough room on the disk"):
         model().fit(log, METHOD, checkpoint=tmp_path / "fit")
 

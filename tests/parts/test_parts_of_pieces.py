@@ -30,9 +30,9 @@ from gecasmo.encoding import EncodedLog
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
 from gecasmo.estimation.parts.joining import JoinedPieces, NotJoinableError
 from gecasmo.logs.store.stored_log import StoredLog
-from gecasmo.model import part_pieces, streaming
-from gecasmo.model.part_pieces import build_from_pieces
-from gecasmo.model.parts import Settings, build_part, local_coins
+from gecasmo.model import parts as parts_module
+from gecasmo.model import streaming
+from gecasmo.model.parts import Settings, build_from_pieces, build_part, local_coins
 from strategies.checks import many
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -83,7 +83,7 @@ def n_joined(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.append(self.n_added)
             return super().encoded()
 
-    monkeypatch.setattr(part_pieces, "JoinedPieces", Counting)
+    monkeypatch.setattr(parts_module, "JoinedPieces", Counting)
     return found
 
 

@@ -39,7 +39,7 @@ from gecasmo.plots import (
     relevance_against_ctr,
     story,
 )
-from gecasmo.plots.rows import share_interval, thinned
+from gecasmo.plots.sources import share_interval, thinned
 from gecasmo.plots.theme import DASHES, PALETTE, SHAPES, labelled, share_end
 
 

@@ -17,8 +17,8 @@ from gecasmo import DBN, RCTR, UBM, ClickLog, read_log
 from gecasmo.compiler.automaton_json import from_data, to_data
 from gecasmo.errors import GecasmoError
 from gecasmo.evaluation import compare
-from gecasmo.model.automaton_model import AutomatonModel
 from gecasmo.model.base import Model
+from gecasmo.model.click_model import AutomatonModel
 from gecasmo.plots import comparison_charts, fit_charts, log_charts, save, save_all, story
 from gecasmo.testing import plain_python
 

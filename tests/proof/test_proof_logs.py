@@ -146,7 +146,7 @@ def test_answers_are_the_same_bit_by_bit_on_any_number_of_threads(
     model = CATALOGUE["DBN"].with_values(attraction=0.3, satisfaction=0.4, continuation=0.8)
     answers = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr("gecasmo.model.running.default_threads", lambda n=threads: n)
+        monkeypatch.setattr("gecasmo.model.page_run.default_threads", lambda n=threads: n)
         answers.append(
             (
                 model.log_likelihood(log),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from gecasmo.compiler import Automaton, Edge, Literal
-from gecasmo.model.automaton_model import AutomatonModel
+from gecasmo.model.click_model import AutomatonModel
 from strategies.cases import Case, cases, make_plain
 from strategies.checks import close_to, many
 from strategies.zoo import ZooCase

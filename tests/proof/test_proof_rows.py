@@ -10,7 +10,8 @@ from hypothesis import given
 
 from gecasmo import CCM, DBN, PBM, UBM, Table, read_log
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood, row_likelihoods
+from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood
+from gecasmo.estimation.beliefs.sweeps import Sweeps
 from gecasmo.estimation.problem import as_weights
 from gecasmo.testing import plain_python
 from oracle.brute_force import Oracle
@@ -41,8 +42,10 @@ def likelihoods(
         for number, coin in enumerate(model.forms)
         if encoded.plan.coins[number].scope != "global"
     }
-    found = row_likelihoods(expectation, weights, list(asked.values()))
-    return dict(zip(asked, found, strict=True)), encoded, expectation, weights
+    # In a first sweep every row stands at its probability.
+    found = Sweeps(expectation).run(weights, list(asked.values())).likelihoods
+    by_coin = {coin: found[one.coin] for coin, one in asked.items()}
+    return by_coin, encoded, expectation, weights
 
 
 def at(likelihood: RowLikelihood, row: int, point: int) -> float:

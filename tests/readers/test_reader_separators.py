@@ -15,7 +15,7 @@ from reader_helpers import SAMPLES, pages, read_noting
 import gecasmo
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import read_log
-from gecasmo.logs.peeking import peek
+from gecasmo.logs.reader import peek
 
 TITLES = {";": "semicolons", "|": "bars", "\t": "tabs", ",": "commas"}
 

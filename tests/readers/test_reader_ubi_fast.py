@@ -21,9 +21,14 @@ from reader_helpers import MORE, SAMPLES, read_noting
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs import read_log
 from gecasmo.logs.formats import ubi_lines, ubi_records
-from gecasmo.logs.formats.ubi_fields import moments_of_numbers, moments_of_texts, read_moment
-from gecasmo.logs.formats.ubi_lines import read_plain_lines, shape_of
-from gecasmo.logs.formats.ubi_tables import read_plain_table
+from gecasmo.logs.formats.ubi_lines import (
+    moments_of_numbers,
+    moments_of_texts,
+    read_moment,
+    read_plain_lines,
+    shape_of,
+)
+from gecasmo.logs.formats.ubi_records import read_plain_table
 from gecasmo.logs.inputs import Input, Opened
 from gecasmo.logs.notes import Notebook
 

@@ -9,8 +9,7 @@ import pytest
 
 from gecasmo.simulation import Nearest, Popularity, Uniform
 from gecasmo.simulation import market as markets
-from gecasmo.simulation.market import Market
-from gecasmo.simulation.rankers import draw_pages
+from gecasmo.simulation.market import Market, draw_pages
 
 
 def small_market(sensitivity: float = 1.0, n_users: int = 4, n_items: int = 6) -> Market:

@@ -14,9 +14,8 @@ from spark_sessions import started
 
 from gecasmo import DBN, EM, read_log
 from gecasmo import spark as on_spark
-from gecasmo.spark.checkpoints import Checkpoints
-from gecasmo.spark.running import SparkParts
-from gecasmo.spark.working import pass_over
+from gecasmo.spark.executors import pass_over
+from gecasmo.spark.parts import Checkpoints, SparkParts
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"

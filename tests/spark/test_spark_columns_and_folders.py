@@ -10,7 +10,7 @@ import pytest
 
 from gecasmo.errors import ClickLogError, GecasmoWarning
 from gecasmo.spark.answers import roles_of
-from gecasmo.spark.checkpoints import Checkpoints
+from gecasmo.spark.parts import Checkpoints
 from gecasmo.spark.source import checked_roles
 
 LONG = {
@@ -137,7 +137,7 @@ def test_a_folder_that_the_user_names_meanwhile_stays(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = []
-    monkeypatch.setattr("gecasmo.spark.checkpoints.take_back", taken.append)
+    monkeypatch.setattr("gecasmo.spark.parts.take_back", taken.append)
     context = RunningContext("local[2]")
     found = Checkpoints(context)
     context.folder = "file:/shared/mine/4711"
@@ -155,7 +155,7 @@ def test_the_folder_goes_also_if_spark_does_not_answer(
     def failing(context: Any) -> None:
         raise ConnectionError("no answer from Java")
 
-    monkeypatch.setattr("gecasmo.spark.checkpoints.take_back", failing)
+    monkeypatch.setattr("gecasmo.spark.parts.take_back", failing)
     found = Checkpoints(RunningContext("local[2]"))
     with pytest.raises(ConnectionError):
         found.close()

@@ -17,7 +17,7 @@ from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Logistic, Parameter, Table,
 from gecasmo import spark as on_spark
 from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms.parted_table import PartedTable
-from gecasmo.spark.checkpoints import take_back
+from gecasmo.spark.parts import take_back
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"

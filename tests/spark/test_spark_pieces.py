@@ -30,21 +30,37 @@ from gecasmo.estimation.parts.passes import run_pass
 from gecasmo.estimation.parts.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
 from gecasmo.hashing import hash_values
-from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.grading import JudgmentsError
 from gecasmo.logs.notes import Note
 from gecasmo.model.parts import Settings, build_part, local_coins
-from gecasmo.spark import needs, working
-from gecasmo.spark.cutting import NUMBERED, Reading, check_parts
-from gecasmo.spark.java import require_java, start, usable
-from gecasmo.spark.needs import SparkError, require_frame, require_spark
-from gecasmo.spark.parts import tell_notes
-from gecasmo.spark.points import points_from_bytes, points_to_bytes
+from gecasmo.spark import executors, session
+from gecasmo.spark.executors import (
+    Job,
+    make_part,
+    pass_over,
+    place_part,
+    points_from_bytes,
+    points_to_bytes,
+    with_part,
+)
+from gecasmo.spark.fitting import first_pages
+from gecasmo.spark.parts import Answers, check_every, tell_notes
 from gecasmo.spark.results import Results, check_probe
-from gecasmo.spark.running import Answers, check_every
-from gecasmo.spark.sampling import first_pages
+from gecasmo.spark.session import (
+    SparkError,
+    ToldByExecutor,
+    found_in,
+    hearing,
+    marked,
+    require_frame,
+    require_java,
+    require_spark,
+    start,
+    telling,
+    usable,
+)
 from gecasmo.spark.shipping import ShippedModel, columns_read
-from gecasmo.spark.telling import ToldByExecutor, found_in, hearing, marked, telling
-from gecasmo.spark.working import Job, make_part, pass_over, place_part, with_part
+from gecasmo.spark.source import NUMBERED, Reading, check_parts
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -98,7 +114,7 @@ def test_a_partition_does_not_depend_on_the_order_of_its_pieces(clicks: pl.DataF
 def test_rows_are_cut_in_several_goes(
     clicks: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecasmo.spark.cutting._ROWS_AT_ONCE", 250)
+    monkeypatch.setattr("gecasmo.spark.source._ROWS_AT_ONCE", 250)
     how = reading(2)
     cut = list(how.cut(batches(clicks)))
     assert len(cut) > 2
@@ -218,7 +234,7 @@ def test_errors_that_the_driver_does_not_know_are_told_by_their_words() -> None:
 
 # -- what must be there ------------------------------------------------------------------------
 def test_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "PACKAGES", ("pyspark", "no_such_package"))
+    monkeypatch.setattr(session, "PACKAGES", ("pyspark", "no_such_package"))
     with pytest.raises(SparkError, match=r"no_such_package: pip install 'gecasmo\[spark\]'"):
         require_spark()
 
@@ -345,10 +361,10 @@ def test_passes_over_bytes_are_passes_over_parts(clicks: pl.DataFrame) -> None:
         n: build_part(made.model, n, log, made.local, settings) for n, log in made.logs.items()
     }
     own = {
-        n: working.replace(built.part, index={2: np.zeros(1, np.int64)}, n_rows={2: 1})
+        n: executors.replace(built.part, index={2: np.zeros(1, np.int64)}, n_rows={2: 1})
         for n, built in parts.items()
     }
-    job = working.replace(made.job, n_rows={2: 1})
+    job = executors.replace(made.job, n_rows={2: 1})
     index = {2: np.zeros(1, np.int64)}
     placed = {n: place_part(data, index) for n, (data, _) in enumerate(made.made)}
     points: dict[int, bytes] = dict.fromkeys(placed, b"")
@@ -375,20 +391,20 @@ def test_passes_over_bytes_are_passes_over_parts(clicks: pl.DataFrame) -> None:
 
 
 def test_a_worker_keeps_few_parts(clicks: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(working, "_parts", type(working._parts)())
-    monkeypatch.setattr(working, "_MOST_PARTS", 2)
+    monkeypatch.setattr(executors, "_parts", type(executors._parts)())
+    monkeypatch.setattr(executors, "_MOST_PARTS", 2)
     made = Made(clicks, DBN(), n_parts=8)
     task = Task(
         Recipe("begin"), "a", {2: np.array([[0.1], [0.9]])}, dict.fromkeys(made.local, (1.0, 1.0))
     )
-    job = working.replace(made.job, n_rows={2: 1})
+    job = executors.replace(made.job, n_rows={2: 1})
     for n, (data, _) in enumerate(made.made):
         pass_over(job, n, place_part(data, {2: np.zeros(1, np.int64)}), b"", task)
-    assert len(working._parts) == 2
-    monkeypatch.setattr(working, "_MOST_BYTES", 0)
+    assert len(executors._parts) == 2
+    monkeypatch.setattr(executors, "_MOST_BYTES", 0)
     number, data = next((n, data) for n, (data, _) in enumerate(made.made) if data)
     pass_over(job, number, place_part(data, {2: np.zeros(1, np.int64)}), b"", task)
-    assert not working._parts
+    assert not executors._parts
 
 
 def test_points_of_other_rows_are_refused(clicks: pl.DataFrame) -> None:
@@ -399,7 +415,7 @@ def test_points_of_other_rows_are_refused(clicks: pl.DataFrame) -> None:
     )
     index = {2: np.zeros(1, np.int64)}
     placed = [place_part(m.made[0][0], index) for m in (made, other)]
-    jobs = [working.replace(m.job, n_rows={2: 1}) for m in (made, other)]
+    jobs = [executors.replace(m.job, n_rows={2: 1}) for m in (made, other)]
     points, _ = pass_over(jobs[0], 0, placed[0], b"", task)
     again = Task(Recipe("next", of="a"), "b", task.shared, task.priors)
     with pytest.raises(SparkError, match="its rows were not the same"):
@@ -409,7 +425,7 @@ def test_points_of_other_rows_are_refused(clicks: pl.DataFrame) -> None:
 def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame) -> None:
     made = Made(clicks, DBN(), n_parts=1)
     data = made.made[0][0]
-    job = working.replace(made.job, n_rows={2: 1})
+    job = executors.replace(made.job, n_rows={2: 1})
     placed = place_part(data, {2: np.zeros(1, np.int64)})
     task = Task(
         Recipe("begin", seed=(3, 0)),
@@ -428,7 +444,7 @@ def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame) -> None:
 def test_a_part_that_spark_cannot_move_is_refused(
     clicks: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(working, "_LARGEST", 1000)
+    monkeypatch.setattr(executors, "_LARGEST", 1000)
     with pytest.raises(ClickLogError, match="use more partitions="):
         Made(clicks, DBN(), n_parts=1)
 
@@ -443,7 +459,7 @@ def test_a_part_in_which_nothing_can_happen_is_left_out(clicks: pl.DataFrame) ->
     assert heard is not None
     assert (heard.n_sessions, heard.n_dropped, heard.weight) == (0, 400, 0.0)
     with pytest.raises(ImpossibleSessionError):
-        make_part(working.replace(job, impossible="raise"), 0, pieces)
+        make_part(executors.replace(job, impossible="raise"), 0, pieces)
 
 
 def test_the_first_pages_have_whole_queries(clicks: pl.DataFrame) -> None:

@@ -16,7 +16,7 @@ from gecasmo import open_log, read_log
 from gecasmo.cli import app
 from gecasmo.cli.ingest import ingest_bar
 from gecasmo.cli.output import Output
-from gecasmo.logs.store.spilling import Spilling
+from gecasmo.logs.store.intake import Spilling
 
 
 def run(*arguments: Any) -> Result:

@@ -14,7 +14,7 @@ from stored_pages import all_pages, files_of, multiset, pages_of, simulated
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.hashing import hash_values
-from gecasmo.logs.store import finishing
+from gecasmo.logs.store import finish
 
 
 def pages(frame: pl.DataFrame) -> Any:
@@ -91,11 +91,11 @@ def test_several_partitions_decide_about_folding(
 def test_of_a_large_log_some_buckets_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecasmo.logs.store.finishing.FEWEST_SAMPLED_PAGES", 100)
+    monkeypatch.setattr("gecasmo.logs.store.finish.FEWEST_SAMPLED_PAGES", 100)
     seen: list[int] = []
-    likes = finishing.likes_of
+    likes = finish.likes_of
     monkeypatch.setattr(
-        finishing, "likes_of", lambda pages: seen.append(pages.n_pages) or likes(pages)
+        finish, "likes_of", lambda pages: seen.append(pages.n_pages) or likes(pages)
     )
     queries = [query for number in range(64) for query in queries_in(number, 64)[:3]]
     frame = pages_of_queries(dict.fromkeys(queries, 9), set(queries))

@@ -14,13 +14,13 @@ from stored_pages import simulated
 
 from gecasmo import ClickLog
 from gecasmo.errors import GecasmoWarning
-from gecasmo.logs.store.parquet_footer import largest_row_group
-from gecasmo.logs.store.planning import warn_of_partitions
+from gecasmo.logs.store.parquet import largest_row_group
+from gecasmo.logs.store.plan import warn_of_partitions
 
 SCRIPT = """
 import json, resource, sys
 import polars as pl
-from gecasmo.logs.store.ingesting import ingest
+from gecasmo.logs.store.ingest import ingest
 source, target, memory = sys.argv[1:]
 pl.scan_parquet(source).head(1000).collect()  # threads and libraries are there already
 with open("/proc/self/statm") as file:
@@ -106,7 +106,7 @@ def test_too_large_row_groups_are_told(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_too_large_partitions_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = simulated(400, seed=2)
-    monkeypatch.setattr("gecasmo.logs.store.planning.BYTES_OF_A_SMALL_RESULT", 10**6)
+    monkeypatch.setattr("gecasmo.logs.store.plan.BYTES_OF_A_SMALL_RESULT", 10**6)
     with pytest.warns(GecasmoWarning, match=r"partition has .* results, .* more than memory=64"):
         ClickLog.ingest(frame, tmp_path / "log", memory="64MB", partitions=2, fold=False)
 

@@ -18,19 +18,19 @@ from stored_pages import all_pages, files_of, multiset, pages_of
 
 from gecasmo import ClickLog, open_log, read_log
 from gecasmo.errors import ClickLogError
+from gecasmo.logs.store.intake import Spilling
 from gecasmo.logs.store.journal import Journal
 from gecasmo.logs.store.spill import Spill
-from gecasmo.logs.store.spilling import Spilling
 
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[5:]
 from gecasmo.logs import compression
-from gecasmo.logs.store import ingesting, finishing, opening, spilling
+from gecasmo.logs.store import finish, ingest, intake
 compression.CHUNK = 400
-spilling.batch_rows = lambda *_: 40
-opening.chunk_bytes = lambda *_: 400
-finishing.most_rows = lambda *_: 60
+intake.batch_rows = lambda *_: 40
+intake.chunk_bytes = lambda *_: 400
+finish.most_rows = lambda *_: 60
 left, real = int(sys.argv[3]), {name: getattr(os, name) for name in ("fsync", "replace")}
 def count(name):
     def counted(*arguments):
@@ -43,7 +43,7 @@ def count(name):
         return real[name](*arguments)
     return counted
 os.fsync, os.replace = count("fsync"), count("replace")
-ingesting.ingest(sys.argv[1], sys.argv[2], partitions=8, keep=["device"])
+ingest.ingest(sys.argv[1], sys.argv[2], partitions=8, keep=["device"])
 """
 
 
@@ -242,7 +242,7 @@ def test_a_plan_is_for_the_memory_that_the_first_was_granted(
         for memory in ("300MB", "4GB", "200MB"):
             with pytest.raises(KeyboardInterrupt):
                 ClickLog.ingest(parquet, tmp_path / "log", memory=memory)
-    monkeypatch.setattr("gecasmo.logs.store.finishing.partitions_for", noted)
+    monkeypatch.setattr("gecasmo.logs.store.finish.partitions_for", noted)
     assert ClickLog.ingest(parquet, tmp_path / "log").n_partitions == 2
     assert granted == [200_000_000]
 
@@ -331,7 +331,7 @@ def test_too_little_room_is_told_before_the_work(
 ) -> None:
     small_steps(rows=40)
     with monkeypatch.context() as patched:
-        patched.setattr("gecasmo.logs.store.sizes.free_bytes", lambda _: 100)
+        patched.setattr("gecasmo.logs.store.disk.free_bytes", lambda _: 100)
         told: list[Any] = []
         with pytest.raises(ClickLogError, match=r"are needed \(.* for rows on their way"):
             ClickLog.ingest(parquet, tmp_path / "log", progress=lambda *what: told.append(what))

@@ -13,8 +13,8 @@ from stored_pages import all_pages, assert_well_stored, multiset, pages_of, simu
 import gecasmo
 from gecasmo import ClickLog
 from gecasmo.errors import ClickLogError
-from gecasmo.logs import joining
-from gecasmo.logs.store import StoredLog, splitting
+from gecasmo.logs import clicklog
+from gecasmo.logs.store import StoredLog, split
 
 COUNTS = ("n_sessions", "n_source_results", "n_clicks", "total_weight")
 
@@ -84,7 +84,7 @@ def test_the_share_of_sessions_is_met(tmp_path: Path) -> None:
 def test_with_very_many_sessions_the_share_is_met_by_chance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(splitting, "MOST_COUNTED", 10)
+    monkeypatch.setattr(split, "MOST_COUNTED", 10)
     log = stored(tmp_path, simulated(2000, seed=2, n_queries=2000))
     train, test = log.split(test=0.3)
     assert 0.25 < test.n_sessions / log.n_sessions < 0.35
@@ -275,7 +275,7 @@ def test_a_fit_of_a_part_is_that_of_the_same_pages_in_memory(tmp_path: Path) -> 
         ]
         pages = gecasmo.read_log(pl.concat(frames), weight="weight")
         memory = gecasmo.PBM().fit(pages, method=method)
-        joined = joining.joined([part for part in test.partitions() if part.n_sessions])
+        joined = clicklog.joined([part for part in test.partitions() if part.n_sessions])
         assert model.score(test) == pytest.approx(memory.score(joined), abs=1e-9)
         assert model.report_ is not None
         assert model.report_.n_sessions == train.n_sessions

@@ -14,7 +14,7 @@ from gecasmo import ClickLog, open_log
 from gecasmo.judgments import judge
 from gecasmo.logs.store import StoredLog
 from gecasmo.model import Model, streaming
-from gecasmo.model.sampling import sample_pages
+from gecasmo.model.stored_fit import sample_pages
 
 KEYS = ["query", "doc"]
 

@@ -13,8 +13,8 @@ from stored_examples import fitted, parted
 
 from gecasmo import DBN, Logistic, Table
 from gecasmo.judgments import Judgments, JudgmentsError, PartedJudgments, judge
+from gecasmo.judgments.cuts import Relevances
 from gecasmo.judgments.grading import quantile_cuts
-from gecasmo.judgments.values import Relevances
 from gecasmo.judgments.worth import most_worthy
 
 KEYS = ["query", "doc"]

@@ -10,7 +10,7 @@ from stored_examples import FakeStore
 from gecasmo import DBN, ClickLog, check, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.judgments import propensities
-from gecasmo.model.simulating import repeated, simulated_logs, unfolded
+from gecasmo.model.stories import repeated, simulated_logs, unfolded
 from gecasmo.model.streaming import joined, some_partitions
 
 

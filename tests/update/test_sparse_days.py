@@ -89,7 +89,7 @@ def test_a_model_with_rows_in_files_remembers_the_same(days, first, tmp_path):
         off, wider = differences(model, other, coin)
         # Their first fits differ: parts look at rows once where a log in memory sweeps. An update
         # adds nothing to that.
-        assert off.max() < max(0.05, 1.25 * before[coin][0].max())
+        assert off.max() < max(0.05, 1.5 * before[coin][0].max())
         assert np.quantile(off, 0.99) < max(0.05, np.quantile(before[coin][0], 0.99))
         assert np.quantile(wider, 0.99) < max(0.05, np.quantile(before[coin][1], 0.99))
 

@@ -6,15 +6,12 @@ import html
 import textwrap
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polars as pl
 
-from gecasmo.checkup.words import share, shortened
+from gecasmo.checkup.findings import Checkup, Finding, share, shortened
 from gecasmo.judgments.printing import printable_lines, text_width
-
-if TYPE_CHECKING:
-    from gecasmo.checkup.findings import Checkup, Finding
 
 _LINES_SHOWN = 12
 _CELL, _SHORTEST = 44, 16

@@ -7,24 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.checkup.cells import check_cells
-from gecasmo.checkup.clicks import check_clicks
-from gecasmo.checkup.findings import Checkup, Part
+from gecasmo.checkup.findings import Checkup, Part, counted
 from gecasmo.checkup.flat import check_flatness
 from gecasmo.checkup.graph import check_tangle
 from gecasmo.checkup.identified import check_identified, find_tangles, look
 from gecasmo.checkup.impossible import check_impossible
-from gecasmo.checkup.information import inform
-from gecasmo.checkup.pages import check_notes, check_pages
-from gecasmo.checkup.randomising import check_randomising
+from gecasmo.checkup.information import check_randomising, inform
+from gecasmo.checkup.pages import check_clicks, check_notes, check_pages
 from gecasmo.checkup.sample import LONGEST, choose_pages
 from gecasmo.checkup.subject import QUICK_PAGES, Subject, as_model, begin, quick_states
-from gecasmo.checkup.traffic import check_traffic
-from gecasmo.checkup.words import counted
+from gecasmo.checkup.traffic import check_cells, check_traffic
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
-from gecasmo.model.simulating import shown_pages
+from gecasmo.model.stories import shown_pages
 from gecasmo.model.streaming import Partitioned, in_memory, is_stored, some_partitions
 
 Tell = Callable[[str], None]

@@ -15,11 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part
+from gecasmo.checkup.findings import Part, listed, summed_up
 from gecasmo.checkup.identified import Tangle
 from gecasmo.checkup.information import Information
 from gecasmo.checkup.subject import Subject
-from gecasmo.checkup.words import listed, summed_up
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.problem import as_weights
 

@@ -2,7 +2,8 @@
 
 Two questions, one tool. *Could any log tell?* Pages of the log are put in random order and given
 simulated clicks; what still cannot be told apart is a matter of the model and its keys. *Can this
-log tell?* The same for the pages as they are.
+log tell?* The same for the pages as they are. What cannot be told apart are the directions in which
+the matrix of scores is zero.
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part
-from gecasmo.checkup.null import Block, NullSpace, null_space
-from gecasmo.checkup.parameters import Parameters, parameters_of, random_probabilities
+from gecasmo.checkup.findings import Part, counted, listed, summed_up
 from gecasmo.checkup.sample import MOST_LOOKS, Sample, shuffled
-from gecasmo.checkup.scores import score_results
+from gecasmo.checkup.scores import Parameters, parameters_of, random_probabilities, score_results
 from gecasmo.checkup.subject import begin
-from gecasmo.checkup.words import counted, listed, summed_up
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _IDEAL_PAGES = 300
 _MOST_OF = 0.9
+
+# Relative to the largest singular value, with columns of unit length.
+_ZERO = 1e-7
+_SILENT = 1e-9
 
 
 @dataclass(frozen=True)
@@ -231,3 +234,61 @@ def _touches_shared(
     """Whether a block has a part in a coin with few rows, which the whole log shares."""
     sizes = dict(zip(model.forms, n_rows, strict=True))
     return any(sizes[coin] <= 100 for coin in coins_of(block, parameters))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Parameters that can only be moved together without anybody noticing.
+
+    `columns` are their numbers; there are `dimension` independent ways to move them, the rows of
+    `directions`.
+    """
+
+    columns: Integers
+    dimension: int
+    directions: Floats
+
+
+@dataclass(frozen=True)
+class NullSpace:
+    """`silent` columns take no part in any score; `blocks` hold the other zero directions."""
+
+    silent: Integers
+    blocks: tuple[Block, ...]
+
+    @property
+    def dimension(self) -> int:
+        """The number of zero directions among the columns that are not silent."""
+        return sum(block.dimension for block in self.blocks)
+
+
+def null_space(matrix: Floats) -> NullSpace:
+    """The zero directions of a matrix with a column per parameter, split into blocks."""
+    from scipy.sparse.csgraph import connected_components
+
+    length = np.sqrt((matrix**2).sum(axis=0))
+    loud = np.flatnonzero(length > _SILENT)
+    silent = np.flatnonzero(length <= _SILENT)
+    if not len(loud):
+        return NullSpace(silent, ())
+    unit = matrix[:, loud] / length[loud]
+    if len(unit) < len(loud):
+        unit = np.concatenate([unit, np.zeros((len(loud) - len(unit), len(loud)))])
+    # The triangle of a QR decomposition has the same singular values, and is smaller.
+    _, values, vectors = np.linalg.svd(np.linalg.qr(unit, mode="r"))
+    zero = vectors[values <= _ZERO * max(values[0], 1e-300)]
+    if not len(zero):
+        return NullSpace(silent, ())
+    together = zero.T @ zero
+    _, number = connected_components(np.abs(together) > 1e-6, directed=False)
+    blocks = []
+    for label in np.unique(number):
+        members = np.flatnonzero(number == label)
+        dimension = round(float(np.trace(together[np.ix_(members, members)])))
+        if dimension == 0:
+            continue
+        _, vectors_here = np.linalg.eigh(together[np.ix_(members, members)])
+        directions = vectors_here[:, -dimension:].T / length[loud[members]]
+        blocks.append(Block(loud[members], dimension, directions))
+    blocks.sort(key=lambda block: -len(block.columns))
+    return NullSpace(silent, tuple(blocks))

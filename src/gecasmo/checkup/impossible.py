@@ -6,16 +6,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part
+from gecasmo.checkup.findings import Part, counted, listed, row_text, session_text, share
 from gecasmo.checkup.subject import expect, predict
-from gecasmo.checkup.words import counted, listed, row_text, session_text, share
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
 from gecasmo.encoding.observations import observe, symbols_of
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
-from gecasmo.model.impossible import find_impossible
+from gecasmo.model.page_run import find_impossible
 
 Bools = NDArray[np.bool_]
 

@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.counting import totals
-from gecasmo.checkup.traffic import page_hashes, pair_codes
+from gecasmo.checkup.traffic import page_hashes, pair_codes, totals
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model

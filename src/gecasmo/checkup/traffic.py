@@ -1,17 +1,23 @@
-"""Pairs of query and document: how much data each has, what repeats, what dominates."""
+"""How much data there is: of pairs of query and document, of repeated pages, of rows of coins."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.counting import totals
-from gecasmo.checkup.findings import Part
-from gecasmo.checkup.words import counted, share, value_text
+from gecasmo.checkup.findings import Part, counted, row_text, share, value_text
+from gecasmo.checkup.subject import Subject
+from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import coded, in_chain
+from gecasmo.forms.protocol import columns_of
 from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _SOME = 50
 _BORDERS = (1, 2, 10, 100)
@@ -183,3 +189,112 @@ def _check_concentration(part: Part, log: ClickLog, top: int) -> None:
         part.tables["traffic"] = pl.DataFrame(
             lines, schema=["which", "of", "number", "share_of_pages"], orient="row"
         )
+
+
+def check_cells(subject: Subject, few: int, top: int) -> Part:
+    """Per coin: how many rows, how often they are met and flipped, and how many hardly ever."""
+    part = Part()
+    lines, thin = [], []
+    for number, coin in enumerate(subject.model.forms):
+        rows = subject.encoded.rows[number]
+        met = times_met(subject.encoded, number)
+        flips = subject.counts.tables[number].sum(axis=0)
+        if len(rows) > 1 and subject.encoded.plan.coins[number].scope == "global":
+            met = flips  # the model numbers these rows itself, and only its flips tell which is met
+        free = ~subject.fixed[number]
+        never = free & (flips < 1e-9)
+        seldom = free & (flips < few) & ~never
+        total = float(met[free].sum())
+        in_thin = float(met[never | seldom].sum())
+        lines.append(
+            {
+                "coin": coin,
+                "key": ", ".join(rows.keys) or "(one row)",
+                "rows": len(rows),
+                "given": int((~free).sum()),
+                "never_flipped": int(never.sum()),
+                f"below_{few}_flips": int(seldom.sum()),
+                "median_flips": float(np.median(flips[free])) if free.any() else None,
+                "share_of_impressions": in_thin / total if total > 0 else 0.0,
+            }
+        )
+        order = np.flatnonzero(never | seldom)
+        order = order[np.argsort(-met[order], kind="stable")]
+        thin += [
+            {
+                "coin": coin,
+                "row": row_text(rows, row) or "(one row)",
+                "impressions": float(met[row]),
+                "flips": float(flips[row]),
+            }
+            for row in order[:top].tolist()
+        ]
+        if not len(order):
+            continue
+        reads_features = bool(columns_of(subject.model.forms[coin]))
+        is_bad = in_thin > 0.2 * total and not reads_features
+        part.add(
+            "warning" if is_bad else "info",
+            "cells",
+            f"{coin}: {counted(len(order))} of {counted(int(free.sum()), 'row')} "
+            f"{'has' if len(order) == 1 else 'have'} fewer than {few} expected flips "
+            f"({int(never.sum()):,} none at all); {share(in_thin, total)} of the impressions use "
+            f"{'it' if len(order) == 1 else 'them'}.",
+            count=len(order),
+            examples=[
+                f"{row_text(rows, row) or coin}: {counted(met[row], 'impression')}, "
+                f"{_flips(float(flips[row]))}"
+                for row in order[:top].tolist()
+            ],
+            advice=_advice(coin, bool(rows.keys)) if is_bad else "",
+        )
+    part.tables["coins"] = pl.DataFrame(lines)
+    if thin:
+        part.tables["few_trials"] = pl.DataFrame(thin)
+    return part
+
+
+def _flips(number: float) -> str:
+    """About so many flips."""
+    shown = f"{number:.3g}"
+    return f"about {shown} flip{'' if shown == '1' else 's'}"
+
+
+def _advice(coin: str, has_key: bool) -> str:
+    few = "So little is hardly more than the prior."
+    if not has_key:
+        return f"{few} A longer log is needed."
+    return (
+        f"{few} Coarser rows help, such as {coin}=Table(key=...), or features, such as "
+        f"{coin}=Logistic(...)."
+    )
+
+
+def totals(numbers: NDArray[Any], weights: NDArray[Any], size: int) -> Floats:
+    """The sum of the weights that belong to each of the numbers 0 to size - 1."""
+    return np.bincount(numbers, weights=weights, minlength=size).astype(np.float64)
+
+
+def times_met(encoded: EncodedLog, coin: int) -> Floats:
+    """How often each row of a coin could have been flipped: results (or pages) that use it."""
+    n_rows = len(encoded.rows[coin])
+    plan = encoded.plan.coins[coin]
+    lengths = np.diff(encoded.obs_start)
+    if plan.scope == "page":
+        return totals(encoded.codes[plan.codes], encoded.weight * (lengths > 0), n_rows)
+    weight = np.repeat(encoded.weight, lengths)
+    if plan.scope == "global":
+        # Without a key there is one row; rows that a model numbers itself are met as it says.
+        return np.full(n_rows, weight.sum())
+    return totals(rows_at_results(encoded, coin), weight, n_rows)
+
+
+def rows_at_results(encoded: EncodedLog, coin: int) -> Integers:
+    """The row of a coin at every result of the encoded pages, page by page."""
+    plan = encoded.plan.coins[coin]
+    lengths = np.diff(encoded.obs_start)
+    if plan.scope == "global":
+        return np.zeros(encoded.n_results, np.int64)
+    if plan.scope == "page":
+        return np.repeat(encoded.page_rows(plan.codes).astype(np.int64), lengths)
+    return encoded.result_rows(plan.codes, bool(plan.history)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The command line: `gecasmo COMMAND`. One file a command."""
+"""The command line: `gecasmo COMMAND`. Commands that belong together share a file."""
 
 from __future__ import annotations
 
@@ -8,24 +8,17 @@ from typing import Annotated
 
 import typer
 
+from gecasmo.cli.answers import evaluate, predict, simulate
 from gecasmo.cli.check import check
 from gecasmo.cli.compare import compare
-from gecasmo.cli.demo import demo
-from gecasmo.cli.describe import describe
-from gecasmo.cli.evaluate import evaluate
-from gecasmo.cli.exits import BAD_INPUT, EPILOG
 from gecasmo.cli.explain import explain
-from gecasmo.cli.fit import fit
-from gecasmo.cli.guard import Guarded
+from gecasmo.cli.fit import fit, update
+from gecasmo.cli.guard import BAD_INPUT, EPILOG, Guarded
 from gecasmo.cli.ingest import ingest
-from gecasmo.cli.judgments import judgments
-from gecasmo.cli.models import models
+from gecasmo.cli.judgments import judgments, propensities
+from gecasmo.cli.output import write_remark
 from gecasmo.cli.paper import paper
-from gecasmo.cli.predict import predict
-from gecasmo.cli.propensities import propensities
-from gecasmo.cli.simulate import simulate
-from gecasmo.cli.streams import write_remark
-from gecasmo.cli.update import update
+from gecasmo.cli.zoo import demo, describe, models
 
 app = typer.Typer(
     cls=Guarded,

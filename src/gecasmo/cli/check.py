@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gecasmo.cli.arguments import AnyLogArgument, ModelFlag
-from gecasmo.cli.bundles import bundled
-from gecasmo.cli.drawing import Plotting
-from gecasmo.cli.exits import FAULTY_LOG
+from gecasmo.cli.flags import AnyLogArgument, ModelFlag, Plotting, bundled
+from gecasmo.cli.guard import FAULTY_LOG, in_flags
 from gecasmo.cli.output import Output
-from gecasmo.cli.reading import Reading
+from gecasmo.cli.reading import Reading, in_memory_sample
 
 if TYPE_CHECKING:
     from gecasmo.checkup import Checkup
@@ -41,9 +39,7 @@ def check(
     Ends with code 3 if something is wrong that has to be mended first.
     """
     from gecasmo.checkup import check as look_over
-    from gecasmo.cli.finding import find_model
-    from gecasmo.cli.reading import in_memory_sample
-    from gecasmo.cli.wording import in_flags
+    from gecasmo.cli.lookup import find_model
     from gecasmo.plots import log_charts
 
     plotting.check()

@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.arguments import LogArgument, ModelsArgument
-from gecasmo.cli.bundles import bundled
-from gecasmo.cli.choices import Impossible, ImpossibleFlag
-from gecasmo.cli.drawing import Plotting
-from gecasmo.cli.output import Output
+from gecasmo.cli.flags import (
+    Impossible,
+    ImpossibleFlag,
+    LogArgument,
+    ModelsArgument,
+    Plotting,
+    bundled,
+)
+from gecasmo.cli.output import (
+    PIPE,
+    Output,
+    as_json,
+    check_pipe,
+    check_target,
+    frame_table,
+    table_format,
+    write_table,
+)
 from gecasmo.cli.reading import Reading
 
 if TYPE_CHECKING:
@@ -85,9 +98,8 @@ def compare(
     The click rates by rank and by document are always in the table. A model is only called better
     where the interval of the difference says so.
     """
-    from gecasmo.cli.finding import find_model
-    from gecasmo.cli.watching import WatchedEM, comparing_bar
-    from gecasmo.cli.writing import PIPE, check_pipe, check_target, table_format
+    from gecasmo.cli.lookup import find_model
+    from gecasmo.cli.progress import WatchedEM, comparing_bar
     from gecasmo.evaluation import compare as compare_models
     from gecasmo.plots import comparison_charts
 
@@ -139,8 +151,6 @@ def compare(
 
 def _by_rank(frame: pl.DataFrame) -> list[Any]:
     """Perplexity by rank with a column a model, once for each kind."""
-    from gecasmo.cli.tables import frame_table
-
     return [
         frame_table(
             frame.pivot("model", index="rank", values=kind).sort("rank"),
@@ -152,8 +162,6 @@ def _by_rank(frame: pl.DataFrame) -> list[Any]:
 
 def _write(table: pl.DataFrame, data: dict[str, Any], target: str) -> None:
     """The table of models; as JSON everything that was found."""
-    from gecasmo.cli.output import as_json
-    from gecasmo.cli.writing import table_format, write_table
     from gecasmo.files import whole_file
 
     if table_format(target) != "json":

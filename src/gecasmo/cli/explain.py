@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.arguments import FitArgument, LogArgument
-from gecasmo.cli.bundles import bundled
-from gecasmo.cli.output import Output
+from gecasmo.cli.flags import FitArgument, LogArgument, bundled
+from gecasmo.cli.output import Output, bar, result_console
 from gecasmo.cli.reading import ReadingOneSession
 from gecasmo.judgments.printing import printable
 
@@ -41,7 +40,7 @@ def explain(
     The columns after it are probabilities given everything seen on the page: that the user reached
     the result, and that each coin came up heads there.
     """
-    from gecasmo.cli.loading import load_fit
+    from gecasmo.cli.lookup import load_fit
 
     model = load_fit(fit)
     read = reading.read(
@@ -114,9 +113,6 @@ def _told(data: dict[str, Any]) -> list[Any]:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
-
-    from gecasmo.cli.streams import result_console
-    from gecasmo.cli.tables import bar
 
     story = data["results"]
     console = result_console()

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.arguments import LogArgument
-from gecasmo.cli.bundles import bundled
-from gecasmo.cli.exits import INTERRUPTED
-from gecasmo.cli.output import Output
-from gecasmo.cli.reading import ROLES, Reading, _names, guess
-from gecasmo.cli.streams import write_remark
+from gecasmo.cli.flags import LogArgument, bundled
+from gecasmo.cli.guard import INTERRUPTED, in_flags
+from gecasmo.cli.output import PIPE, Output, check_parent, write_remark
+from gecasmo.cli.reading import ROLES, Reading, _names, guess, is_stored_log
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -86,12 +84,9 @@ def ingest(
     Interrupted, or killed? The same command goes on where it was; --memory may be another one, but
     partitions stay as many as the first planned.
     """
-    from gecasmo.cli.reading import is_stored_log
-    from gecasmo.cli.wording import in_flags
-    from gecasmo.cli.writing import PIPE, check_parent
     from gecasmo.errors import ClickLogWarning, GecasmoError
-    from gecasmo.logs.peeking import peek
-    from gecasmo.logs.store.ingesting import ingest as store
+    from gecasmo.logs.reader import peek
+    from gecasmo.logs.store.ingest import ingest as store
     from gecasmo.logs.store.journal import Journal
 
     if is_stored_log(log):
@@ -158,8 +153,6 @@ def _saying_that_it_goes_on(target: Path, output: Output, tell: Tell | None) -> 
 @contextmanager
 def _saying_how_to_go_on(target: Path, log: str, resume: bool) -> Iterator[None]:
     """Say what an interrupted ingest leaves, and what to do with it."""
-    from gecasmo.cli.writing import PIPE
-
     try:
         yield
     except KeyboardInterrupt:
@@ -208,7 +201,7 @@ def ingest_bar(output: Output) -> Iterator[Tell | None]:
         TimeRemainingColumn,
     )
 
-    from gecasmo.cli.streams import error_console
+    from gecasmo.cli.output import error_console
 
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -1,4 +1,8 @@
-"""`gecasmo judgments FIT -o FILE`: graded judgments for a ranking stack."""
+"""What a fit says to a ranking stack: graded judgments, and propensities.
+
+`gecasmo judgments FIT -o FILE` writes judgments; `gecasmo propensities FIT [LOG]` says how probable
+it is that a rank is looked at.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.arguments import FitArgument
-from gecasmo.cli.bundles import bundled
-from gecasmo.cli.output import Output
+from gecasmo.cli.flags import FitArgument, bundled
+from gecasmo.cli.output import (
+    PIPE,
+    Output,
+    check_pipe,
+    check_target,
+    frame_table,
+    table_format,
+    write_data,
+    write_table,
+)
+from gecasmo.cli.reading import Reading
 
 if TYPE_CHECKING:
     import polars as pl
 
     from gecasmo.judgments import Judgments, PartedJudgments, Written
-
 
 _HEAD = 5  # lines to show of what a file holds
 
@@ -190,8 +202,7 @@ def judgments(
 
     [cyan]gecasmo judgments dbn.fit -o - --format qrels | head[/cyan]
     """
-    from gecasmo.cli.loading import load_fit
-    from gecasmo.cli.writing import PIPE, check_pipe, check_target, table_format, write_table
+    from gecasmo.cli.lookup import load_fit
     from gecasmo.errors import GecasmoError
     from gecasmo.judgments import judge
     from gecasmo.judgments.formats import format_of
@@ -302,9 +313,6 @@ def _write(
     """Write to a file, or through one to standard output."""
     import tempfile
 
-    from gecasmo.cli.streams import write_data
-    from gecasmo.cli.writing import PIPE
-
     if target != PIPE:
         return found.write(target, kind, **options)
     with tempfile.TemporaryDirectory() as folder:
@@ -312,3 +320,59 @@ def _write(
         written = found.write(file, kind, **options)
         write_data(file.read_bytes())
     return replace(written, path=Path("standard output"))
+
+
+@bundled
+def propensities(
+    fit: FitArgument,
+    reading: Reading,
+    output: Output,
+    log: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[LOG]",
+            help="Pages to average over, for models in which examination depends on clicks.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write them here: .csv, .tsv, .json, .ndjson or .parquet; - is standard output.",
+        ),
+    ] = None,
+    level: Annotated[
+        float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
+    ] = 0.9,
+) -> None:
+    """Examination by rank, with intervals, for learners that correct for position.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo propensities pbm.fit -o propensities.csv[/cyan]
+
+    [cyan]gecasmo propensities dbn.fit clicks.parquet[/cyan]
+    """
+    from gecasmo.cli.lookup import load_fit
+    from gecasmo.judgments import propensities as estimate
+
+    check_target(target)
+    check_pipe(target, output)
+    if target is not None:
+        table_format(target)
+    model = load_fit(fit)
+    clicks = None if log is None else reading.read_any(log, output).log
+    with output.working("Estimating"):
+        frame = estimate(model, clicks, level=level)
+    if target is not None:
+        write_table(frame, target)
+    data = {"model": model.name, "level": level, "written": target, "propensities": frame}
+    if target == PIPE:
+        return
+    table = frame_table(frame, f"How probable it is that a rank is looked at, under {model.name}")
+    if target is None:
+        output.show(data, table)
+    else:
+        output.summarise(data, table, f"Written to {target}.")

@@ -1,21 +1,98 @@
-"""Where commands say things: results on standard output, everything else on standard error."""
+"""Where commands say things: results on standard output, everything else on standard error.
+
+This is the only way out, and nothing that goes through here can command a terminal: names in a log
+are text, "[bold]" in one is no markup, and an escape sequence is shown as "?[31m". A result may be
+a line, a table or JSON, or be written to a file, whole or not at all.
+"""
 
 from __future__ import annotations
 
+import io
 import json as json_format
 import math
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.guard import heard
-from gecasmo.cli.streams import error_console, result_console, write_remark, write_result
+from gecasmo.errors import GecasmoError
+from gecasmo.judgments.printing import printable_lines
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import Console
+    from rich.segment import Segment
+    from rich.table import Table
+
+_PIPE_WIDTH = 120  # columns of a table that nobody's window limits
+
+
+def write_result(text: str) -> None:
+    """Lines of text on standard output, as long as they are."""
+    sys.stdout.write(printable_lines(text) + "\n")
+
+
+def write_remark(text: str) -> None:
+    """Lines of text on standard error: remarks, warnings and errors."""
+    sys.stderr.write(printable_lines(text) + "\n")
+
+
+def write_data(data: bytes) -> None:
+    """A file for a pipe, after whatever text was printed; on a terminal it is only looked at."""
+    if sys.stdout.isatty():
+        data = printable_lines(data.decode(errors="replace")).encode()
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def result_console() -> Console:
+    """The console on standard output, for tables."""
+    width = None
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        width = _PIPE_WIDTH
+    console: Console = _plain_console()(width=width)
+    return console
+
+
+def error_console() -> Console:
+    """The console on standard error, for progress."""
+    console: Console = _plain_console()(stderr=True)
+    return console
+
+
+@cache
+def _plain_console() -> type[Any]:
+    """A kind of console that shows text as it is; made late, since Rich is slow to import."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class PlainConsole(Console):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+        def render(self, *what: Any, **options: Any) -> Iterator[Segment]:
+            # Colours and movements stand apart from the text of a segment, so they stay.
+            for segment in super().render(*what, **options):
+                if segment.control:
+                    yield segment
+                else:
+                    yield Segment(printable_lines(segment.text), segment.style)
+
+    return PlainConsole
+
+
+# The warnings of the running command, for those who also print them as JSON.
+heard: ContextVar[list[str]] = ContextVar("heard")
 
 
 @dataclass(frozen=True)
@@ -104,3 +181,133 @@ def plain(value: Any) -> Any:
     if hasattr(value, "__iter__"):
         return [plain(each) for each in value]
     return str(value)
+
+
+_EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def frame_table(
+    frame: pl.DataFrame,
+    title: str | None = None,
+    *,
+    headings: Mapping[str, str] | None = None,
+    formats: Mapping[str, str] | None = None,
+) -> Table:
+    """A frame as a table; numbers stand right, and what is missing is an empty cell.
+
+    `headings` renames columns, `formats` gives a format (such as ".4f") for the numbers of some.
+    """
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    from gecasmo.judgments.printing import printable
+
+    title = None if title is None else printable(title)
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    for name, dtype in frame.schema.items():
+        heading = (headings or {}).get(name, name.replace("_", " "))
+        is_number = dtype.is_numeric()
+        table.add_column(Text(printable(heading)), justify="right" if is_number else "left")
+    for row in frame.iter_rows(named=True):
+        cells = [_cell(value, (formats or {}).get(name)) for name, value in row.items()]
+        table.add_row(*(Text(printable(text)) for text in cells))
+    return table
+
+
+def _cell(value: Any, how: str | None) -> str:
+    if value is None:
+        return ""
+    if how is not None and isinstance(value, int | float):
+        return format(value, how)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.4f}"
+    return str(value)
+
+
+def bar(share: float, width: int, encoding: str) -> str:
+    """A share between 0 and 1 as a bar of so many characters."""
+    share = min(max(share, 0.0), 1.0)
+    if not encoding.lower().startswith("utf"):
+        return ("#" * round(share * width)).ljust(width)
+    full, rest = divmod(round(share * width * 8), 8)
+    return ("█" * full + (_EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+PIPE = "-"
+TABLE_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet")
+
+
+def check_target(path: str | None, flag: str = "--output") -> None:
+    """Refuse a place that cannot be written to before the work, not after it."""
+    if path is None or path == PIPE:
+        return
+    target = Path(path).expanduser()
+    if target.is_dir():
+        raise GecasmoError(f"{flag} {path}: that is a folder; name a file.")
+    check_parent(target, path, flag)
+
+
+def check_parent(target: Path, path: str, flag: str = "--output") -> None:
+    """Refuse a place whose folder is not there, or takes no files."""
+    folder = target.absolute().parent
+    if not folder.is_dir():
+        raise GecasmoError(f"{flag} {path}: there is no folder {target.parent}.")
+    # Permissions do not tell of disks that are read-only, so a file is really made.
+    trial = folder / f".gecasmo-{uuid.uuid4().hex}"
+    try:
+        trial.touch()
+        trial.unlink()
+    except OSError as problem:
+        raise GecasmoError(
+            f"{flag} {path}: the folder {target.parent} cannot be written to: "
+            f"{problem.strerror or problem}."
+        ) from None
+
+
+def check_pipe(path: str | None, output: Output) -> None:
+    """Two results cannot both have standard output."""
+    if path == PIPE and output.json:
+        raise typer.BadParameter(
+            "--output - and --json both want standard output; choose one of them."
+        )
+
+
+def table_format(path: str, flag: str = "--output", formats: Iterable[str] = TABLE_FORMATS) -> str:
+    """The format that a file's name tells; CSV on standard output."""
+    if path == PIPE:
+        return "csv"
+    kind = Path(path).suffix.lower().removeprefix(".")
+    if kind not in formats:
+        endings = ", ".join(f".{name}" for name in formats)
+        raise GecasmoError(f"{flag} {path}: the name has to end in one of {endings}.")
+    return kind
+
+
+def write_table(frame: pl.DataFrame, path: str, kind: str | None = None) -> None:
+    """Write a frame; `kind` is one of `TABLE_FORMATS`, by default as the name ends."""
+    from gecasmo.files import whole_file
+
+    kind = table_format(path) if kind is None else kind
+    if path == PIPE:
+        write_data(_bytes(frame, kind))
+        return
+    with whole_file(path) as temporary:
+        temporary.write_bytes(_bytes(frame, kind))
+
+
+def _bytes(frame: pl.DataFrame, kind: str) -> bytes:
+    if kind == "json":
+        return (as_json(frame) + "\n").encode()
+    buffer = io.BytesIO()
+    if kind == "parquet":
+        frame.write_parquet(buffer)
+    elif kind == "ndjson":
+        frame.write_ndjson(buffer)
+    else:
+        frame.write_csv(buffer, separator="\t" if kind == "tsv" else ",")
+    return buffer.getvalue()

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gecasmo.cli.bundles import bundled
-from gecasmo.cli.output import Output
-from gecasmo.cli.streams import error_console, result_console
+from gecasmo.cli.flags import bundled
+from gecasmo.cli.output import Output, error_console, result_console
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -96,7 +96,7 @@ class Reading:
         """
         from gecasmo import read_log
         from gecasmo.errors import GecasmoError
-        from gecasmo.logs.peeking import peek
+        from gecasmo.logs.reader import peek
 
         if is_stored_log(source):
             raise GecasmoError(

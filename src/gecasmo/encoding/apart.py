@@ -6,7 +6,7 @@ itself only gives sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class Apart:
     obs: NDArray[np.unsignedinteger]
     rows: list[NDArray[np.uint32]]
     codes: list[NDArray[np.unsignedinteger[Any]]]
+    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about rows
 
     @property
     def n_pages(self) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +13,8 @@ from numpy.typing import NDArray
 from gecasmo.encoding.columns import coded
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_sums import add_by_row, note_by_row
 from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]
@@ -29,23 +33,10 @@ def row_averages(
     query is part of the key) on which it is shown, "impressions" how often that is. Of "rank" and
     of columns with numbers it is the mean; other columns must have one value wherever a row stands.
     """
-    plan = encoded.plan.coins[number]
-    if plan.scope == "global":
+    if encoded.plan.coins[number].scope == "global":
         raise ModelError(f"The coin '{coin}' has no rows of its own that {names[0]} could tell.")
-    rows = _row_of_result(encoded, number)
-    return {name: _typical(encoded, coin, number, keys, name, rows) for name in names}
-
-
-def _row_of_result(encoded: EncodedLog, number: int) -> NDArray[np.int64]:
-    """The row of a coin at each result, in the order of the log's rows."""
-    plan, log = encoded.plan.coins[number], known_log(encoded)
-    page = encoded.page_of_session[log.page]
-    if plan.scope == "page":
-        return encoded.page_rows(plan.codes)[page].astype(np.int64)
-    place = np.empty(log.n_results, np.int64)
-    place[log.order] = np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
-    start = encoded.obs_start if plan.history else encoded.row_start
-    return encoded.rows_at(plan.codes, page, start[page] + place).astype(np.int64)
+    averages = _Averages(encoded, number, keys)
+    return {name: averages.typical(coin, name) for name in names}
 
 
 def known_log(encoded: EncodedLog) -> ClickLog:
@@ -54,76 +45,99 @@ def known_log(encoded: EncodedLog) -> ClickLog:
     return encoded.log
 
 
-def _typical(
-    encoded: EncodedLog,
-    coin: str,
-    number: int,
-    keys: Sequence[str],
-    name: str,
-    rows: NDArray[np.int64],
-) -> pl.Series:
-    log, n_rows = known_log(encoded), len(encoded.rows[number])
-    weight = log.weight[log.page]
-    if name in (EXPOSURE, PAGES):
-        exposure, pages = _exposure(encoded, keys, rows, weight, n_rows)
-        return pl.Series(name, exposure if name == EXPOSURE else pages)
-    if name == IMPRESSIONS:
-        return pl.Series(name, np.bincount(rows, weights=weight, minlength=n_rows))
-    if name == "rank":
-        return pl.Series(name, _means(rows, log.rank.astype(np.float64), weight, n_rows))
-    if name not in log.columns:
-        raise ClickLogError(
-            f"The prior of '{coin}' depends on '{name}', and the log has no such column.\n"
-            f"  It has: {', '.join(log.columns)}; there are also {EXPOSURE} and {IMPRESSIONS}."
-        )
-    column = log.column(name)
-    if column.null_count():
-        raise ClickLogError(
-            f"The prior of '{coin}' depends on '{name}', but {column.null_count():,} of "
-            f"{len(column):,} results have no value there."
-        )
-    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
-        return pl.Series(name, _means(rows, column.cast(pl.Float64).to_numpy(), weight, n_rows))
-    codes = coded(log, name, coin)
-    example = np.zeros(n_rows, np.int64)
-    example[rows] = codes.codes
-    if (example[rows] != codes.codes).any():
-        raise ModelError(
-            f"The prior of '{coin}' depends on '{name}', which is no number and has several values "
-            "for the same row."
-        )
-    return codes.values.gather(pl.Series(example)).alias(name)
+class _Averages:
+    """Sums over the places where each row of a coin stands."""
 
+    def __init__(self, encoded: EncodedLog, number: int, keys: Sequence[str]) -> None:
+        self.encoded, self.log, self.number = encoded, known_log(encoded), number
+        self.keys = keys
+        self.n_rows = len(encoded.rows[number])
 
-def _exposure(
-    encoded: EncodedLog, keys: Sequence[str], rows: NDArray[np.int64], weight: Floats, n_rows: int
-) -> tuple[Floats, Floats]:
-    """For each row the share of pages that show it, and how many pages could have.
+    def typical(self, coin: str, name: str) -> pl.Series:
+        """One value per row."""
+        log = self.log
+        if name == EXPOSURE:
+            return pl.Series(name, smoothed_share(self.shown, self.pages))
+        if name == PAGES:
+            return pl.Series(name, self.pages)
+        if name == IMPRESSIONS:
+            return pl.Series(name, self.shown)
+        if name == "rank":
+            return pl.Series(name, self._means(log.rank))
+        if name not in log.columns:
+            raise ClickLogError(
+                f"The prior of '{coin}' depends on '{name}', and the log has no such column.\n"
+                f"  It has: {', '.join(log.columns)}; there are also {EXPOSURE} and {IMPRESSIONS}."
+            )
+        column = log.column(name)
+        if column.null_count():
+            raise ClickLogError(
+                f"The prior of '{coin}' depends on '{name}', but {column.null_count():,} of "
+                f"{len(column):,} results have no value there."
+            )
+        if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+            return pl.Series(name, self._means(column.cast(pl.Float64).to_numpy()))
+        codes = coded(log, name, coin)
+        example, is_one = self._examples(codes.codes)
+        if not is_one:
+            raise ModelError(
+                f"The prior of '{coin}' depends on '{name}', which is no number and has several "
+                "values for the same row."
+            )
+        return codes.values.gather(pl.Series(example)).alias(name)
 
-    Half a page is added on either side: shown on one page of one is not the same as always.
-    """
-    log = known_log(encoded)
-    shown = np.bincount(rows, weights=weight, minlength=n_rows).astype(np.float64)
-    pages = np.full(n_rows, float(log.weight.sum()))
-    if "query" in keys and log.has_query:
-        query = coded(log, "query", "query")
+    @cached_property
+    def shown(self) -> Floats:
+        """How often each row is shown."""
+        found: Floats = self._sums(np.zeros(1))[0]
+        return found
+
+    @cached_property
+    def pages(self) -> Floats:
+        """How many pages could have shown each row."""
+        log = self.log
+        if "query" not in self.keys or not log.has_query:
+            return np.full(self.n_rows, float(log.weight.sum()))
+        query = coded(log, "query", "query").codes
         firsts = log.order[log.starts[:-1][log.lengths > 0]]
-        of_query = np.bincount(query.codes[firsts], weights=log.weight[log.lengths > 0])
-        query_of_row = np.zeros(n_rows, np.int64)
-        query_of_row[rows] = query.codes
-        pages = of_query[query_of_row]
-    return smoothed_share(shown, pages), pages
+        of_query = np.bincount(query[firsts], weights=log.weight[log.lengths > 0])
+        return of_query.astype(np.float64)[self._examples(query)[0]]
+
+    def _means(self, values: NDArray[Any]) -> Floats:
+        shown, total = self._sums(values)
+        # Pages that weigh nothing say nothing; their rows stand in the middle.
+        all_shown = shown.sum()
+        middle = float(total.sum() / all_shown) if all_shown > 0 else 0.0
+        return np.where(shown > 0, total / np.maximum(shown, 1e-300), middle)
+
+    def _sums(self, values: NDArray[Any]) -> Floats:
+        """How often each row is shown, and the sum of the values there."""
+        found = np.zeros((2, self.n_rows))
+        self._walk(add_by_row, values, self.log.weight, found)
+        self.__dict__.setdefault("shown", found[0])  # known from now on
+        return found
+
+    def _examples(self, codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], bool]:
+        """A code that each row has somewhere, and whether it has no other."""
+        found, differ = np.full(self.n_rows, -1, np.int64), np.zeros(1, np.int64)
+        self._walk(note_by_row, codes, found, differ)
+        return np.maximum(found, 0), not differ[0]
+
+    def _walk(self, kernel: Any, *given: NDArray[Any]) -> None:
+        """Let a kernel see the row and the place in the log of every result."""
+        encoded, log = self.encoded, self.log
+        plan = encoded.plan.coins[self.number]
+        is_by_page = plan.scope == "page"
+        begins = encoded.obs_start if plan.history else encoded.row_start
+        arguments = (
+            *[log.starts, np.zeros(0, np.int64) if log.is_sorted else log.order],
+            *[encoded.page_of_session, np.asarray(begins), encoded.codes[plan.codes]],
+            *[encoded.first_rows[plan.codes], is_by_page, *given],
+        )
+        static_kernel(kernel, arguments)(*arguments)
 
 
 def smoothed_share(shown: Floats | float, pages: Floats) -> Floats:
     """A share of pages, drawn to one half by one page."""
     share: Floats = (shown + 0.5) / (pages + 1.0)
     return share
-
-
-def _means(rows: NDArray[np.int64], values: Floats, weight: Floats, n_rows: int) -> Floats:
-    total = np.bincount(rows, weights=weight * values, minlength=n_rows)
-    # Pages that weigh nothing say nothing; their rows stand in the middle.
-    count = np.bincount(rows, weights=weight, minlength=n_rows)
-    middle = float(np.average(values, weights=weight)) if weight.sum() > 0 else 0.0
-    return np.where(count > 0, total / np.maximum(count, 1e-300), middle)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.forms import FormState, Table, TableState
-from gecasmo.kernels import row_sweeps
+from gecasmo.kernels.static import row_sweeps
 
 Floats = NDArray[np.float64]
 Three = tuple[FormState, FormState, FormState]  # a state, and the states one and two steps later

@@ -1,11 +1,10 @@
 """How well models predict: likelihood, perplexity, calibration, and honest comparisons."""
 
-from gecasmo.evaluation.calibration import Calibration, calibration
 from gecasmo.evaluation.compare import compare
 from gecasmo.evaluation.comparison import Comparison, Setting
 from gecasmo.evaluation.evaluate import Evaluation, evaluate
 from gecasmo.evaluation.leaks import LeakTest, leak_test
-from gecasmo.evaluation.perplexity import Perplexity, perplexity
+from gecasmo.evaluation.metrics import Calibration, Perplexity, calibration, perplexity
 
 __all__ = [
     "Calibration",

@@ -3,18 +3,20 @@
 Sessions of one query (or user) are not independent, so whole clusters are drawn. What each model
 is judged by is summed per cluster first; a sample weighs the clusters by how often they were
 drawn, and every metric is computed anew from the weighted sums (a perplexity is no mean). The
-same samples serve all models, which is what makes differences between them paired.
+same samples serve all models, which is what makes differences between them paired, and tells
+whether one model is better than another or only looks so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.evaluation.predictions import Predictions
+from gecasmo.evaluation.evaluate import Predictions
 from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]
@@ -30,6 +32,19 @@ HIGHER_IS_BETTER = {
 }
 METRICS = tuple(HIGHER_IS_BETTER)
 _NUMBERS_AT_ONCE = 20_000_000
+NO_DIFFERENCE, NOT_TESTED = "no clear difference", "not tested"
+# Differences this small are rounding, however consistently they point one way.
+ROUNDING = 1e-9
+
+_SCHEMA = {
+    "model": pl.String,
+    "against": pl.String,
+    "metric": pl.String,
+    "difference": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "verdict": pl.String,
+}
 
 
 @dataclass(frozen=True)
@@ -140,3 +155,39 @@ def interval(values: Floats, level: float, n_clusters: int) -> tuple[float | Non
     tail = float(ndtr(-student * np.sqrt(n_clusters / (n_clusters - 1))))
     low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def paired_differences(
+    values: Mapping[str, Mapping[str, float]],
+    samples: Mapping[str, Mapping[str, Floats]],
+    references: list[str],
+    level: float,
+    n_clusters: int,
+) -> pl.DataFrame:
+    """Every model against each reference: metric by metric, on the same bootstrap samples.
+
+    `difference` is the model's value minus that of `against`.
+    """
+    rows = []
+    for against in references:
+        for model in values:
+            if model == against:
+                continue
+            for metric in METRICS:
+                with np.errstate(invalid="ignore"):  # perplexities can be beyond all numbers
+                    drawn = samples[model][metric] - samples[against][metric]
+                low, high = interval(drawn, level, n_clusters)
+                gap = values[model][metric] - values[against][metric]
+                difference = gap if np.isfinite(gap) else None
+                verdict = verdict_of(low, high, HIGHER_IS_BETTER[metric])
+                rows.append((model, against, metric, difference, low, high, verdict))
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def verdict_of(low: float | None, high: float | None, higher_is_better: bool) -> str:
+    """Better or worse only if the interval of the difference excludes zero."""
+    if low is None or high is None:
+        return NOT_TESTED
+    if low <= ROUNDING and high >= -ROUNDING:
+        return NO_DIFFERENCE
+    return "better" if (low > 0) == higher_is_better else "worse"

@@ -1,4 +1,7 @@
-"""Who takes part in a comparison: names, classes and models become models with names."""
+"""Who takes part in a comparison: names, classes and models become models with names.
+
+Models that tell more than clicks are scored by what they say of the clicks.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from gecasmo.compiler.hide import hide
+from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError
 from gecasmo.estimation import Method
-from gecasmo.evaluation.clicks_only import clicks_only, other_signals
 from gecasmo.evaluation.words import counted
 from gecasmo.forms.protocol import columns_of
+from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Impossible, Model
@@ -171,3 +176,24 @@ def fit_contestant(
             f"{entry.name}, fitting: {counted(report.n_floored, 'impossible observation')} of the "
             "training part counted as 1e-8."
         )
+
+
+def other_signals(model: Model) -> tuple[str, ...]:
+    """What a model's answers are about beside clicks, such as purchases."""
+    return tuple(name for name in model.structure.traced.signals if name != "click")
+
+
+def clicks_only(model: Model) -> Model:
+    """A copy that answers as if nobody saw any signal but clicks; the model itself if it has none.
+
+    Its log-likelihood is log P(clicks), the sum over all that the other signals may have been, and
+    so comparable with that of models which know clicks only.
+    """
+    others = other_signals(model)
+    if not others:
+        return model
+    twin = model.copy()
+    counting = model.counting_structure
+    twin._structures = (Structure(hide(counting.traced, (*others, LAST_CLICK))), counting)
+    twin._libraries = {}
+    return twin

@@ -1,4 +1,8 @@
-"""Evaluate a fitted model on a log, and show the figures as a table."""
+"""Evaluate a fitted model on a log, and show the figures as a table.
+
+What an evaluation is made of are sums that add up over the partitions of a log. A comparison wants
+to know more: what a model says of each session and each result.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,27 @@ import html
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from gecasmo.evaluation.calibration import Calibration
-from gecasmo.evaluation.perplexity import Perplexity
-from gecasmo.evaluation.sums import EvaluationSums
+from gecasmo.evaluation.metrics import (
+    Calibration,
+    CalibrationSums,
+    Perplexity,
+    PerplexitySums,
+)
 from gecasmo.evaluation.words import counted
-from gecasmo.model.impossible import counts_of_source
+from gecasmo.logs import ClickLog
+from gecasmo.model.answers import marginal_clicks, per_session
+from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
 from gecasmo.model.streaming import in_memory, is_stored, over_partitions
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -157,3 +171,100 @@ def finished(
         conditional=sums.conditional.finish(),
         calibration=sums.calibration.finish(),
     )
+
+
+@dataclass(frozen=True)
+class EvaluationSums:
+    """The sums behind an `Evaluation`.
+
+    `tally` counts sessions and results, `weighed` their weights: sessions that are kept, their
+    results, and sessions that are impossible.
+    """
+
+    tally: Tally
+    n_impossible: int
+    weighed: tuple[float, float, float]
+    log_likelihood: float
+    marginal: PerplexitySums
+    conditional: PerplexitySums
+    calibration: CalibrationSums
+
+    @classmethod
+    def of(cls, model: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
+        """The sums of a log in memory."""
+        filtered = Filtered(model, log, impossible, warn=False)  # the table says what was left out
+        kept = filtered.kept[log.page]
+        weight = log.weight[log.page][kept]
+        marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
+        conditional = filtered.click
+        if impossible == "floor":
+            marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
+        marginal, conditional = marginal[kept], conditional[kept]
+        click, rank = log.click[kept], log.rank[kept]
+        logs = per_session(log, np.log(filtered.probability))[filtered.kept]
+        weights = log.weight[filtered.kept]
+        bad = np.unique(log.page[filtered.is_impossible])
+        return cls(
+            filtered.tally,
+            len(bad),
+            (float(weights.sum()), float(weight.sum()), float(log.weight[bad].sum())),
+            float((logs * weights).sum()),
+            PerplexitySums.of(click, marginal, rank, weight),
+            PerplexitySums.of(click, conditional, rank, weight),
+            CalibrationSums.of(click, marginal, weight),
+        )
+
+    def __add__(self, other: EvaluationSums) -> EvaluationSums:
+        pages, results, bad = (a + b for a, b in zip(self.weighed, other.weighed, strict=True))
+        return EvaluationSums(
+            self.tally + other.tally,
+            self.n_impossible + other.n_impossible,
+            (pages, results, bad),
+            self.log_likelihood + other.log_likelihood,
+            self.marginal + other.marginal,
+            self.conditional + other.conditional,
+            self.calibration + other.calibration,
+        )
+
+
+def floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floats:
+    """Click probabilities by which nothing that happened had probability 0."""
+    never = click & (probability <= 0)
+    always = ~click & (probability >= 1)
+    return np.where(never, floor, np.where(always, 1 - floor, probability))
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """`log_likelihood` and `is_impossible` per session; click probabilities per result.
+
+    Nothing that happened has probability 0 in them: it counts as 1e-8.
+    """
+
+    log_likelihood: Floats
+    is_impossible: Bools
+    conditional: Floats
+    marginal: Floats
+
+
+def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -> Predictions:
+    """Score every session; `impossible` is "raise" or "floor"."""
+    filtered = Filtered(model, log, impossible, warn=False)
+    marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
+    return Predictions(
+        log_likelihood=per_session(log, np.log(filtered.probability)),
+        is_impossible=_sessions_with(filtered.is_impossible, log),
+        conditional=floored(log.click, filtered.click, FLOOR),
+        marginal=floored(log.click, marginal, FLOOR),
+    )
+
+
+def impossible_sessions(model: Model, log: ClickLog) -> Bools:
+    """Which sessions the model says cannot happen."""
+    return _sessions_with(Filtered(model, log, "floor", warn=False).is_impossible, log)
+
+
+def _sessions_with(results: Bools, log: ClickLog) -> Bools:
+    sessions = np.zeros(log.n_sessions, bool)
+    sessions[log.page[results]] = True
+    return sessions

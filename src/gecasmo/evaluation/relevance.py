@@ -1,18 +1,31 @@
-"""Does a model order documents as people who judged them would?"""
+"""Does a model order documents as people who judged them would?
+
+Human judgments are a frame or file with query, doc and grade, made to fit a log.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import GecasmoError
-from gecasmo.evaluation.grades import INSTALL, Grades
+from gecasmo.errors import ClickLogError, GecasmoError
+from gecasmo.evaluation.words import counted
 from gecasmo.forms.extras import extra
+from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
+from gecasmo.model.structured import as_frame
 
 Floats = NDArray[np.float64]
 RELEVANCE_METRICS = ("ndcg", "auc", "kendall")
+
+INSTALL = "gecasmo[relevance]"
+HIGHEST_GRADE = 30  # gains are 2^grade - 1, and trec_eval counts them in 32 bits
+_NEEDED = ("query", "doc", "grade")
 
 
 def relevance_of(model: Model, pairs: pl.DataFrame) -> tuple[Floats | None, str]:
@@ -95,3 +108,126 @@ def kendall(grade: NDArray[np.int64], score: Floats) -> float:
     if len(np.unique(score)) < 2:
         return 0.0
     return float(kendalltau(grade, score).statistic)
+
+
+@dataclass(frozen=True)
+class Grades:
+    """`frame` has query, doc, grade and whatever else was given, for queries with a positive
+    grade; `n_skipped` is the number of queries without one."""
+
+    frame: pl.DataFrame
+    n_queries: int
+    n_skipped: int
+
+
+def grades(given: Any, log: ClickLog, notes: list[str]) -> Grades:
+    """Read and check judgments, with ids of the types that the log has."""
+    if not log.has_query:
+        raise ClickLogError(
+            "compare(judgments=...): judgments are about queries, and the log has no queries."
+        )
+    frame = read_grades(given)
+    lost = [name for name in _NEEDED if name not in frame.columns]
+    if lost:
+        raise ClickLogError(
+            f"compare(judgments=...): no column {' and no '.join(map(repr, lost))}. There is: "
+            f"{', '.join(frame.columns)}."
+        )
+    for name in _NEEDED:
+        if frame[name].null_count():
+            row = int(frame[name].is_null().arg_max() or 0)
+            raise ClickLogError(f"compare(judgments=...): row {row} has no {name}.")
+    if frame.is_empty():
+        raise ClickLogError("compare(judgments=...): there are no judgments.")
+    frame = frame.with_columns(
+        _as_in(log.column("query"), frame["query"]),
+        _as_in(log.column("doc"), frame["doc"]),
+        _whole(frame["grade"]),
+    )
+    twice = frame.select("query", "doc").is_duplicated()
+    if twice.any():
+        query, doc = frame.select("query", "doc").row(int(twice.arg_max() or 0))
+        raise ClickLogError(
+            f"compare(judgments=...): the pair of query {query!r} and doc {doc!r} is judged twice."
+        )
+    n_all = frame["query"].n_unique()
+    # Judges mark spam with negative grades; it gains nothing, as what is not relevant.
+    frame = frame.with_columns(pl.col("grade").clip(lower_bound=0)).filter(
+        pl.col("grade").max().over("query") > 0
+    )
+    n_queries = frame["query"].n_unique()
+    if not n_queries:
+        raise ClickLogError("compare(judgments=...): no judged query has a positive grade.")
+    _tell(frame, log, n_all - n_queries, notes)
+    return Grades(frame, n_queries, n_all - n_queries)
+
+
+def read_grades(given: Any) -> pl.DataFrame:
+    """A frame as it is; a .csv, .tsv or .parquet file; any other file as TREC qrels."""
+    if not isinstance(given, str | Path):
+        return as_frame(given, "judgments")
+    path = Path(given)
+    try:
+        match path.suffix.lower():
+            case ".csv":
+                return pl.read_csv(path)
+            case ".tsv":
+                return pl.read_csv(path, separator="\t")
+            case ".parquet":
+                return pl.read_parquet(path)
+        measures = extra("ir_measures", "Reading TREC qrels", INSTALL)
+        lines = list(measures.read_trec_qrels(str(path)))
+    except (OSError, pl.exceptions.PolarsError, ValueError, IndexError) as problem:
+        raise ClickLogError(f"compare(judgments={str(given)!r}): {problem}") from problem
+    return pl.DataFrame(
+        {
+            "query": [line.query_id for line in lines],
+            "doc": [line.doc_id for line in lines],
+            "grade": [line.relevance for line in lines],
+        },
+        schema={"query": pl.String, "doc": pl.String, "grade": pl.Int64},
+    )
+
+
+def _as_in(own: pl.Series, given: pl.Series) -> pl.Series:
+    """Ids in the type of the log: files of judgments often hold numbers as text, and back."""
+    dtype = pl.String() if isinstance(own.dtype, pl.Categorical | pl.Enum) else own.dtype
+    try:
+        return given.cast(dtype)
+    except pl.exceptions.PolarsError:
+        raise ClickLogError(
+            f"compare(judgments=...): ids of the column {given.name!r} are {given.dtype} there and "
+            f"{own.dtype} in the log, and do not become that (first: {given[0]!r})."
+        ) from None
+
+
+def _whole(values: pl.Series) -> pl.Series:
+    try:
+        whole = values.cast(pl.Int64)
+        is_whole = bool((whole.cast(pl.Float64) == values.cast(pl.Float64)).all())
+    except pl.exceptions.PolarsError:
+        is_whole = False
+    if not is_whole:
+        raise ClickLogError(
+            "compare(judgments=...): grades are whole numbers, 0 for what is not relevant."
+        )
+    highest = int(whole.to_numpy().max())
+    if highest > HIGHEST_GRADE:
+        raise ClickLogError(
+            f"compare(judgments=...): there is a grade {highest}, and the gain of a grade is "
+            f"2^grade - 1; grades above {HIGHEST_GRADE} make no sense so."
+        )
+    return whole
+
+
+def _tell(frame: pl.DataFrame, log: ClickLog, n_skipped: int, notes: list[str]) -> None:
+    if n_skipped:
+        queries = counted(n_skipped, "judged query has", "judged queries have")
+        notes.append(f"{queries} no positive grade: skipped.")
+    ids = [log.column(name).cast(frame[name].dtype) for name in ("query", "doc")]
+    unseen = len(frame.join(pl.DataFrame(ids).unique(), on=["query", "doc"], how="anti"))
+    if unseen:
+        notes.append(
+            f"{unseen:,} of {len(frame):,} judged pairs were never in training: models order them "
+            "by their priors."
+        )

@@ -17,13 +17,11 @@ from gecasmo.evaluation.bootstrap import (
     perplexity_by_rank,
     resampled,
 )
-from gecasmo.evaluation.calibration import calibration
 from gecasmo.evaluation.contestants import Contestant
-from gecasmo.evaluation.ctr_prediction import TopPairs, ctr_rmse
-from gecasmo.evaluation.grades import Grades
+from gecasmo.evaluation.evaluate import Predictions, impossible_sessions, predictions
 from gecasmo.evaluation.leaks import leak_test
-from gecasmo.evaluation.predictions import Predictions, impossible_sessions, predictions
-from gecasmo.evaluation.relevance import RELEVANCE_METRICS, relevance_metrics, relevance_of
+from gecasmo.evaluation.metrics import TopPairs, calibration, ctr_rmse
+from gecasmo.evaluation.relevance import RELEVANCE_METRICS, Grades, relevance_metrics, relevance_of
 from gecasmo.evaluation.words import counted
 from gecasmo.forms import Fixed, Table
 from gecasmo.logs import ClickLog

@@ -8,7 +8,7 @@ too, and may be nothing at all. log s, the strength, is a level plus smooth func
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -21,20 +21,31 @@ from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_sha
 from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_sums import fill_ramps
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# A smooth function bends at so many places at most, with at least so many rows in between.
+# A smooth function bends at so many places at most, with at least so many rows in between; fewer
+# rows than for a line have none.
 _MOST_PIECES = 8
-_ROWS_IN_PIECE = 25
+_ROWS_IN_PIECE = 100
+_ROWS_FOR_LINE = 25
 # Fewer levels with several rows say nothing of how far levels stray.
 FEWEST_LEVELS = 6
 FARTHEST = 9.0  # the logit of a mean
 # Strengths, as logarithms of flips.
 WEAKEST, STRONGEST = np.log(0.05), np.log(1e4)
 _ENOUGH = 20_000  # rows
+_FEW_ROWS = 10_000  # fewer are not worth compiling
 _OF_DOCUMENT = " of document"
+PLACE = "place"  # among the results of a query
+_FOR_PLACES = {"rank", IMPRESSIONS, PAGES}
+_BEYOND = 0.7  # how far from the middle results are that a page does not show, in its lengths
+# Rows that no page ever shows go on where the function of places ends, for such a share of its
+# rise, and as unsure.
+_FURTHER = 0.35
 # Three values with the mean, the variance and the kurtosis of a normal distribution.
 NODES = np.array([-np.sqrt(3.0), 0.0, np.sqrt(3.0)])
 NODE_WEIGHTS = np.array([1.0, 4.0, 1.0]) / 6.0
@@ -48,8 +59,9 @@ class Empirical:
     by : str or tuple of str, optional
         What the mean of a row's prior depends on. By default all that the log offers: an effect of
         each key column where there are several (of a pair its document, in all queries, and its
-        query) and, of rows by document, "rank" (the mean rank at which it is shown) and "exposure"
-        (the share of its query's pages that show it). Others are "impressions" (how often it is
+        query) and, of rows by document, "rank" (the mean rank at which it is shown; together with
+        the exposure pages that do not show it count, too) and "exposure" (the share of its query's
+        pages that show it). Others are "impressions" (how often it is
         shown) and columns of the log: numbers become smooth functions, anything else effects. With
         `by=()` all rows share one prior.
     """
@@ -98,14 +110,17 @@ class Smooth:
     times: str = ""
     usual: float = 0.0
     spread: float = 1.0
+    beyond: float = 0.0  # of places: see `with_place`
 
     @classmethod
     def of(cls, name: str, values: Floats) -> Smooth | None:
         """Pieces of equally many rows; None if values hardly differ."""
         x = scaled(name, values)
-        n_pieces = min(_MOST_PIECES, len(x) // _ROWS_IN_PIECE)
-        if n_pieces < 1:
+        if len(x) < _ROWS_FOR_LINE:
             return None
+        # How much a number of pages tells goes with its logarithm.
+        most = 1 if name == PAGES else _MOST_PIECES
+        n_pieces = int(np.clip(len(x) // _ROWS_IN_PIECE, 1, most))
         knots = np.unique(np.quantile(x, np.linspace(0, 1, n_pieces + 1)))
         if len(knots) < 2 or knots[-1] - knots[0] < 1e-9:
             return None
@@ -123,19 +138,59 @@ class Smooth:
     def size(self) -> int:
         return len(self.knots)
 
+    @property
+    def is_open(self) -> NDArray[np.bool_]:
+        """Whether the line of means, and that of strengths, is for the log alone to tell."""
+        if self.name == PAGES:
+            return np.array([False, True])
+        return np.array([not self.times and not self.name.endswith(_OF_DOCUMENT), False])
+
+    def is_known_from(self, names: Container[str]) -> bool:
+        """Whether it depends on nothing but these typical values."""
+        return self.name in names and (not self.times or self.times in names)
+
+    @property
+    def steepest(self) -> Floats:
+        """How far the lines of means and of strengths may rise or fall over all rows."""
+        return np.array([4.0, 6.0 if self.name == PAGES else 1.0])
+
     def basis(self, typical: Mapping[str, Floats]) -> Floats:
         """The line and the ramps of some rows, `[row, which]`."""
-        ramps = _ramps(scaled(self.name, typical[self.name]), self.knots) - self.centre
-        ramps = np.hstack([ramps.mean(axis=1, keepdims=True), ramps])
-        return ramps * self._factor(typical)[:, None] if self.times else ramps
+        found = np.empty((len(typical[self.name]), self.size))
+        self.fill(typical, found, 0)
+        return found
+
+    def fill(self, typical: Mapping[str, Floats], out: Floats, column: int) -> None:
+        """Write them into some columns."""
+        x = scaled(self.name, typical[self.name])
+        factor = self._factor(typical) if self.times else np.zeros(0)
+        if len(x) < _FEW_ROWS:
+            own = out[:, column : column + self.size]
+            np.subtract(_ramps(x, self.knots), self.centre, out=own[:, 1:])
+            if self.times:
+                own[:, 1:] *= factor[:, None]
+            own[:, 0] = own[:, 1:].mean(axis=1)
+            return
+        arguments = (x, self.knots, self.centre, factor, out, column)
+        static_kernel(fill_ramps, arguments)(*arguments)
 
     def at(self, typical: Mapping[str, Floats], slopes: Floats) -> Floats:
-        """The function with these slopes for some rows."""
-        slopes = slopes[1:] + slopes[0] / (len(slopes) - 1)
-        heights = np.concatenate([[0.0], np.cumsum(slopes)])
+        """The functions with these slopes, `[which, slope]`, two of them, for some rows."""
+        # In one order, and so the same to the last bit wherever slopes come from.
+        slopes = np.ascontiguousarray(slopes[:, 1:] + slopes[:, :1] / (slopes.shape[1] - 1))
+        heights = np.zeros((2, len(self.knots)))
+        np.cumsum(slopes, axis=1, out=heights[:, 1:])
         x = scaled(self.name, typical[self.name])
-        found: Floats = np.interp(x, self.knots, heights) - float(self.centre @ slopes)
+        # As the parts of one complex function, so that each row is looked for once.
+        both = np.interp(x, self.knots, heights[0] + 1j * heights[1])
+        found: Floats = np.stack([both.real, both.imag])
+        found -= (slopes * self.centre).sum(axis=1)[:, None]
         return found * self._factor(typical) if self.times else found
+
+    def rise(self, slopes: Floats) -> float:
+        """How much the function of places, with these slopes, rises over all of them towards what
+        pages do not show."""
+        return self.beyond / _BEYOND * float(slopes[0] + slopes[1:].sum())
 
     def _factor(self, typical: Mapping[str, Floats]) -> Floats:
         # Beyond three deviations it goes on level, as the function itself does.
@@ -178,17 +233,20 @@ class Effect:
 
 @dataclass(frozen=True)
 class Unseen:
-    """What stands for a row that was never shown: rows that are hardly shown.
+    """What stands for a row that was never shown.
 
-    `slopes` are those of means and of strengths, `[which, level and ramps of exposure]`, fitted to
-    the rows that were shown; `variance` is how far these stray. `query` and `pages` say how many
-    pages a query has, and so what it means not to be shown (without queries: one number).
+    By query (without queries: one number each) `pages` says how many pages there are, and so what
+    it means not to be shown, and `place` where rows are that no page shows; it is empty where
+    nobody asks. What else priors depend on is taken from rows that are hardly shown: `slopes` of
+    means and of strengths, `[which, level and ramps of exposure]`, fitted to the rows that were
+    shown; `variance` is how far these stray.
     """
 
     slopes: Floats
     variance: float
     query: pl.Series | None
     pages: Floats
+    place: Floats
 
     def in_general(self) -> Unseen:
         """The same for any query, with as many pages as that of a typical page has."""
@@ -196,18 +254,26 @@ class Unseen:
             return replace(self, query=None)
         weight = self.pages / max(float(self.pages.sum()), 1e-300)
         usual = np.exp((weight * np.log(np.maximum(self.pages, 1.0))).sum())
-        return replace(self, query=None, pages=np.array([usual]))
+        place = np.array([weight @ self.place]) if len(self.place) else self.place
+        return replace(self, query=None, pages=np.array([usual]), place=place)
 
-    def exposure(self, rows: Rows) -> Floats:
-        """How often such rows are shown, which is to say never."""
-        pages = np.zeros(len(rows))
+    def typical(self, rows: Rows) -> dict[str, Floats]:
+        """What is known of such rows: above all that no page shows them. The place of a query that
+        was never asked is NaN."""
+        n_rows = len(rows)
+        pages = np.zeros(n_rows)
+        place = np.full(n_rows, np.nan)
         if self.query is None:
             pages[:] = self.pages[0] if len(self.pages) else 0.0
+            place[:] = self.place[0] if len(self.place) else np.nan
         elif "query" in rows.keys:
             known = pl.DataFrame([self.query.alias("query")])
             found = match(rows.frame.select("query"), known, ("query",))
             pages = np.where(found >= 0, self.pages[found], 0.0)
-        return smoothed_share(0.0, pages)
+            if len(self.place):
+                place = np.where(found >= 0, self.place[found], np.nan)
+        typical = {EXPOSURE: smoothed_share(0.0, pages), PAGES: pages}
+        return typical | ({PLACE: place} if len(self.place) else {})
 
 
 @dataclass(frozen=True)
@@ -241,6 +307,9 @@ class Priors:
         slopes[0, 0], slopes[1, 0] = -0.7, np.log(3.0)
         spreads = np.tile([[0.5], [0.05]], (1, len(smooths)))  # strengths hardly bend
         steepness = np.tile([[2.0], [0.5]], (1, len(smooths)))
+        for number, smooth in enumerate(smooths):
+            if smooth.name == PAGES:
+                steepness[1, number] = 4.0
         return cls(tuple(smooths), slopes, spreads, steepness, tuple(effects))
 
     @property
@@ -259,6 +328,19 @@ class Priors:
         names = [smooth.name for smooth in self.smooths if smooth.name.endswith(_OF_DOCUMENT)]
         return {name: name.removesuffix(_OF_DOCUMENT) for name in names}
 
+    @property
+    def beyond(self) -> float | None:
+        """Where rows are taken to be when a page does not show them, if that matters."""
+        return next((smooth.beyond for smooth in self.smooths if smooth.name == PLACE), None)
+
+    @property
+    def last_place(self) -> float:
+        """The place of rows that are hardly shown."""
+        knots = next(smooth.knots for smooth in self.smooths if smooth.name == PLACE)
+        if not self.beyond:
+            return float(knots.mean())
+        return float(knots[-1] if self.beyond > 0 else knots[0])
+
     def for_levels(self, levels: Sequence[Levels]) -> Priors:
         """The same priors with the effects of just these values, by column."""
         effects = []
@@ -274,22 +356,20 @@ class Priors:
 
     def basis(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """What slopes are multiplied with, `[row, slope]`."""
-        blocks = [smooth.basis(typical) for smooth in self.smooths]
-        return np.hstack([np.ones((n_rows, 1)), *blocks])
+        found = np.ones((n_rows, self.slopes.shape[1]))
+        for smooth, part in zip(self.smooths, self.parts(), strict=True):
+            smooth.fill(typical, found, part.start)
+        return found
 
     def linear(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """Logits of means and logarithms of strengths without effects, `[which, row]`."""
-        found = self.sums(typical, n_rows)
-        found[0] = np.clip(found[0], -FARTHEST, FARTHEST)
-        found[1] = np.clip(found[1], WEAKEST, STRONGEST)
-        return found
+        return within_reach(self.sums(typical, n_rows))
 
     def sums(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
         """The sums of slopes, `[which, row]`, whatever they mean."""
         found = np.repeat(self.slopes[:, :1], n_rows, axis=1)
         for smooth, part in zip(self.smooths, self.parts(), strict=True):
-            for which in range(2):
-                found[which] += smooth.at(typical, self.slopes[which, part])
+            found += smooth.at(typical, self.slopes[:, part])
         return found
 
     def of_unseen(self, rows: Rows) -> tuple[Floats, Floats, NDArray[np.str_]]:
@@ -298,13 +378,21 @@ class Priors:
         n_rows = len(rows)
         linear, variance = np.repeat(self.slopes[:, :1], n_rows, axis=1), np.zeros(n_rows)
         if self.unseen is not None:
-            linear = np.repeat(self.unseen.slopes[:, :1], n_rows, axis=1)
+            typical = self.unseen.typical(rows)
+            if PLACE in typical:
+                typical[PLACE] = np.where(np.isnan(typical[PLACE]), self.last_place, typical[PLACE])
+            linear += self.unseen.slopes[:, :1]
             variance[:] = self.unseen.variance
-            for smooth in self.smooths:
+            for smooth, part in zip(self.smooths, self.parts(), strict=True):
+                if smooth.is_known_from(typical):
+                    linear += smooth.at(typical, self.slopes[:, part])
+                if smooth.name == PLACE and not smooth.times:
+                    # How far down they are nobody knows, only which way it goes.
+                    further = _FURTHER * smooth.rise(self.slopes[0, part])
+                    linear[0] += further
+                    variance += further**2
                 if smooth.name == EXPOSURE and not smooth.times:
-                    typical = {EXPOSURE: self.unseen.exposure(rows)}
-                    for which in range(2):
-                        linear[which] += smooth.at(typical, self.unseen.slopes[which, 1:])
+                    linear += smooth.at(typical, self.unseen.slopes[:, 1:])
         rests_on = np.full(n_rows, "prior", dtype=object)
         for effect in self.effects:
             if effect.name not in rows.keys:
@@ -315,8 +403,15 @@ class Priors:
             variance += own
             better = known & (own < 0.9 * effect.spread**2)
             rests_on[better & (rests_on == "prior")] = effect.name
-        pseudo = pseudo_counts(linear[0], variance, np.clip(linear[1], WEAKEST, STRONGEST))
+        linear = within_reach(linear)
+        pseudo = pseudo_counts(linear[0], variance, linear[1])
         return pseudo, pseudo[0] / pseudo.sum(axis=0), rests_on.astype(str)
+
+
+def within_reach(linear: Floats) -> Floats:
+    """Logits of means and logarithms of strengths, `[which, row]`, as far as they may go."""
+    found: Floats = np.clip(linear, [[-FARTHEST], [WEAKEST]], [[FARTHEST], [STRONGEST]])
+    return found
 
 
 def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floats:
@@ -328,11 +423,19 @@ def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floa
         return np.stack([strength * mean, strength * (1 - mean)])
     at = np.clip(logit + NODES[:, None] * np.sqrt(variance), -FARTHEST, FARTHEST)
     means = 1 / (1 + np.exp(-at))
-    mean = NODE_WEIGHTS @ means
-    inside = NODE_WEIGHTS @ (means * (1 - means)) / (strength + 1)
-    between = NODE_WEIGHTS @ (means - mean) ** 2
+    mean = _over_nodes(means)
+    inside = _over_nodes(means * (1 - means)) / (strength + 1)
+    between = _over_nodes((means - mean) ** 2)
     together = np.maximum(mean * (1 - mean) / (inside + between) - 1, np.exp(WEAKEST))
     return np.stack([together * mean, together * (1 - mean)])
+
+
+def _over_nodes(values: Floats) -> Floats:
+    """The mean over the nodes, `[node, row]`: the same for a row whichever others there are, which
+    a product of matrices is not, to the last bit."""
+    low, middle, high = (weight * line for weight, line in zip(NODE_WEIGHTS, values, strict=True))
+    found: Floats = low + middle + high
+    return found
 
 
 @dataclass(frozen=True)
@@ -370,12 +473,20 @@ class Design:
         levels: list[Levels] = []
         numbers: dict[str, Floats] = {}
         codes: dict[str, Floats] = {}
+        for name, values in typical.items():
+            if name in (*names, IMPRESSIONS, PAGES) and values.dtype.is_numeric():
+                numbers[name] = values.to_numpy().astype(np.float64)
+        beyond = beyond_pages(numbers)
+        numbers = with_place(rows, numbers, beyond)
         for name in names:
             values = rows.frame[name] if name in rows.keys else typical[name]
             if name not in rows.keys and values.dtype.is_numeric():
-                numbers[name] = values.to_numpy().astype(np.float64)
+                name = PLACE if name == "rank" and PLACE in numbers else name
                 smooth = Smooth.of(name, numbers[name])
-                smooths += [smooth] if smooth is not None else []
+                if smooth is not None:
+                    smooths.append(
+                        replace(smooth, beyond=beyond or 0.0) if name == PLACE else smooth
+                    )
                 continue
             found = levels_of(name, values)
             fewest = FEWEST_LEVELS if prior.by is None else 2
@@ -383,19 +494,24 @@ class Design:
                 levels.append(found)
                 if name not in rows.keys:
                     codes[name] = found.index.astype(np.float64)
+        own = {smooth.name: numbers[smooth.name] for smooth in smooths}
+        times = EXPOSURE
+        if prior.by is None and PLACE in own:
+            # A place that few pages tell is a place nobody knows.
+            smooth = Smooth.of(PAGES, numbers[PAGES])
+            if smooth is not None:
+                smooths.append(smooth)
+                times = PAGES
         for level in levels:
-            for name, means in level_means(level, numbers).items():
+            for name, means in level_means(level, own).items():
                 numbers[name] = means
                 smooth = Smooth.of(name, means)
                 smooths += [smooth] if smooth is not None else []
         for smooth in list(smooths):
             # A place on few pages says less than the same place on many.
-            if smooth.name == "rank" and EXPOSURE in numbers:
-                changing = smooth.with_times(EXPOSURE, numbers[EXPOSURE])
+            if smooth.name in ("rank", PLACE) and EXPOSURE in names:
+                changing = smooth.with_times(times, numbers[times])
                 smooths += [changing] if changing is not None else []
-        for name in (IMPRESSIONS, PAGES):
-            if name in typical:
-                numbers[name] = typical[name].to_numpy().astype(np.float64)
         return cls(rows, numbers | codes, tuple(smooths), tuple(levels))
 
     @classmethod
@@ -409,7 +525,7 @@ class Design:
         """Of rows that priors learned from others are applied to; `values` are those of columns
         that are no part of the key and no numbers. Means over documents are those of these rows,
         unless `typical` has others."""
-        numbers, codes, levels = dict(typical), {}, []
+        numbers, codes, levels = with_place(rows, typical, priors.beyond), {}, []
         for effect in priors.effects:
             is_key = effect.name in rows.keys
             found = levels_of(effect.name, (rows.frame if is_key else values)[effect.name])
@@ -417,7 +533,7 @@ class Design:
             if not is_key:
                 codes[effect.name] = found.index.astype(np.float64)
         wanted = {smooth.name for smooth in priors.smooths} - numbers.keys()
-        asked = {n: own for n, own in typical.items() if f"{n}{_OF_DOCUMENT}" in wanted}
+        asked = {n: own for n, own in numbers.items() if f"{n}{_OF_DOCUMENT}" in wanted}
         for level in levels:
             numbers |= level_means(level, asked)
         return cls(rows, numbers | codes, priors.smooths, tuple(levels))
@@ -440,16 +556,19 @@ class Design:
 
     def logit(self, priors: Priors) -> Floats:
         """The logit of the mean of each row's prior, effects included."""
-        found: Floats = priors.linear(self.typical, len(self.rows))[0]
+        found: Floats = priors.linear(self.typical, len(self.rows))[0].copy()
         for effect, level in zip(priors.effects, self.levels, strict=True):
             if effect.spread > 0:
                 found += effect.mean[level.index]
         return found
 
-    def pseudo(self, priors: Priors, says: Floats) -> Floats:
+    def pseudo(self, priors: Priors, says: Floats, linear: Floats | None = None) -> Floats:
         """The Beta prior of each row, if what it says itself of the logit of its mean (slope and
-        precision, `[which, row]`) is left out of the effects."""
-        linear = priors.linear(self.typical, len(self.rows))
+        precision, `[which, row]`) is left out of the effects; `linear` are means and strengths
+        without these, if they are known already."""
+        if linear is None:
+            linear = priors.linear(self.typical, len(self.rows))
+        linear = linear.copy()
         variance = np.zeros(linear.shape[1])
         for effect, level in zip(priors.effects, self.levels, strict=True):
             if effect.spread == 0:
@@ -473,26 +592,78 @@ class Design:
 
     def unseen(self, priors: Priors) -> Unseen:
         """What stands for rows that were never shown, from those that were."""
-        # What many rows say, some of them say as well.
+        pages = self.typical.get(PAGES, np.zeros(0))
+        query, place = None, np.zeros(0)
+        if len(pages) and "query" in self.rows.keys:
+            frame = self.rows.frame.select("query").with_columns(pl.Series(PAGES, pages))
+            if priors.beyond is not None:
+                length = page_lengths(self.rows, self.typical)
+                elsewhere = place_elsewhere(length, priors.beyond)
+                frame = frame.with_columns(pl.Series(PLACE, elsewhere))
+            frame = frame.unique("query", maintain_order=True)
+            query, pages = frame["query"], frame[PAGES].to_numpy()
+            place = frame[PLACE].to_numpy() if PLACE in frame.columns else place
+        unseen = Unseen(
+            np.zeros((2, 1)), 0.0, query, pages if query is not None else pages[:1], place
+        )
+        # Of the rest rows that are hardly shown say something; what many say, some say as well.
         some = slice(None, None, max(1, len(self.rows) // _ENOUGH))
         typical = {name: values[some] for name, values in self.typical.items()}
         n_rows = len(range(*some.indices(len(self.rows))))
-        linear = priors.linear(typical, n_rows)
-        blocks = [np.ones((n_rows, 1))]
-        for smooth in self.smooths:
+        known = {EXPOSURE, PAGES, *((PLACE,) if len(place) else ())}
+        linear, blocks = np.zeros((2, n_rows)), [np.ones((n_rows, 1))]
+        for smooth, part in zip(self.smooths, priors.parts(), strict=True):
             if smooth.name == EXPOSURE and not smooth.times:
                 blocks.append(smooth.basis(typical))
+            if not smooth.is_known_from(known):
+                linear += smooth.at(typical, priors.slopes[:, part])
         basis = np.hstack(blocks)
         slopes = np.linalg.lstsq(basis, linear.T, rcond=None)[0].T.astype(np.float64)
         variance = float(np.var(linear[0] - basis @ slopes[0]))
-        pages = self.typical.get(PAGES)
-        if pages is None:
-            return Unseen(slopes, variance, None, np.zeros(0))
-        if "query" not in self.rows.keys:
-            return Unseen(slopes, variance, None, pages[:1])
-        known = self.rows.frame.select("query").with_columns(pl.Series(PAGES, pages))
-        known = known.unique("query", maintain_order=True)
-        return Unseen(slopes, variance, known["query"], known[PAGES].to_numpy())
+        return replace(unseen, slopes=slopes, variance=variance)
+
+
+def with_place(
+    rows: Rows, typical: Mapping[str, Floats], beyond: float | None
+) -> dict[str, Floats]:
+    """What is typical of rows, with their place among the results of their query: the mean rank,
+    where pages that do not show a row count as so many of their lengths beyond the middle.
+
+    Of rows that are seldom shown the rank alone says little: it is the last one, of what is just
+    below the end of the page as of what is far below it.
+    """
+    found = dict(typical)
+    if beyond is not None and "query" in rows.keys and typical.keys() >= _FOR_PLACES:
+        share = np.clip(typical[IMPRESSIONS] / np.maximum(typical[PAGES], 1e-300), 0.0, 1.0)
+        elsewhere = place_elsewhere(page_lengths(rows, typical), beyond)
+        found[PLACE] = share * typical["rank"] + (1 - share) * elsewhere
+    return found
+
+
+def page_lengths(rows: Rows, typical: Mapping[str, Floats]) -> Floats:
+    """The mean number of results on the pages of each row's query."""
+    query = levels_of("query", rows.frame["query"]).index
+    results = np.bincount(query, typical[IMPRESSIONS])[query]
+    length: Floats = results / np.maximum(typical[PAGES], 1e-300)
+    return length
+
+
+def place_elsewhere(length: Floats, beyond: float) -> Floats:
+    """The place of what a page of such a length does not show."""
+    return (length + 1) / 2 + beyond * length
+
+
+def beyond_pages(typical: Mapping[str, Floats]) -> float | None:
+    """Where rows are when pages do not show them, in lengths of the page from its middle: beyond
+    the end if rows that are seldom shown are at the bottom then, as under any good ranker; beyond
+    the top if they are there; in the middle if nothing tells."""
+    if not typical.keys() >= _FOR_PLACES:
+        return None
+    rank, share = typical["rank"], typical[IMPRESSIONS] / np.maximum(typical[PAGES], 1e-300)
+    if len(rank) < _ROWS_FOR_LINE or min(rank.std(), share.std()) < 1e-9:
+        return 0.0
+    alike = float(np.corrcoef(rank, share)[0, 1])
+    return -_BEYOND * float(np.clip(3 * alike, -1.0, 1.0))
 
 
 def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Floats]:
@@ -519,7 +690,7 @@ def levels_of(name: str, values: pl.Series) -> Levels:
 
 def scaled(name: str, values: Floats) -> Floats:
     """Numbers of which ratios matter are taken by their logarithm."""
-    if name in (EXPOSURE, IMPRESSIONS):
+    if name in (EXPOSURE, IMPRESSIONS, PAGES):
         return np.log(np.maximum(values, 1e-12))
     return np.asarray(values, np.float64)
 

@@ -19,7 +19,7 @@ from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical, Priors
 from gecasmo.forms.protocol import Floats, as_key
-from gecasmo.kernels import row_sweeps
+from gecasmo.kernels.static import row_sweeps
 
 if TYPE_CHECKING:
     from gecasmo.forms.parted_table import PartedTable

@@ -156,6 +156,7 @@ def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFr
                 "centre": one.centre.tolist(),
                 "times": one.times,
                 "usual": one.usual,
+                "beyond": one.beyond,
                 "spread": one.spread,
             }
             for one in priors.smooths
@@ -170,6 +171,8 @@ def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFr
         unseen = priors.unseen
         data["unseen"] = {"slopes": unseen.slopes.tolist(), "variance": unseen.variance}
         pages = pl.DataFrame({"pages": unseen.pages})
+        if len(unseen.place):
+            pages = pages.with_columns(pl.Series("place", unseen.place))
         if unseen.query is not None:
             pages = pages.with_columns(unseen.query.alias("query"))
         frames["pages"] = pages
@@ -185,6 +188,7 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
             str(one["times"]),
             float(one["usual"]),
             float(one["spread"]),
+            float(one["beyond"]),
         )
         for one in data["smooths"]
     )
@@ -200,7 +204,9 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
         pages = frames["pages"]
         query = pages["query"] if "query" in pages.columns else None
         slopes = np.array(data["unseen"]["slopes"], float)
-        unseen = Unseen(slopes, float(data["unseen"]["variance"]), query, pages["pages"].to_numpy())
+        place = pages["place"].to_numpy() if "place" in pages.columns else np.zeros(0)
+        stray = float(data["unseen"]["variance"])
+        unseen = Unseen(slopes, stray, query, pages["pages"].to_numpy(), place)
     told = data["information"]
     n_smooths = len(smooths)
     priors = Priors(

@@ -1,11 +1,9 @@
 """Judgments from a fitted model: grades with intervals, files for ranking stacks, propensities."""
 
-from gecasmo.judgments.errors import JudgmentsError
 from gecasmo.judgments.formats import FORMATS, JudgmentFormat, Written
-from gecasmo.judgments.grading import RULES, Grading
-from gecasmo.judgments.judge import judge
+from gecasmo.judgments.grading import RULES, Grading, JudgmentsError
+from gecasmo.judgments.judge import PartedJudgments, judge
 from gecasmo.judgments.judged import Judgments
-from gecasmo.judgments.parted import PartedJudgments
 from gecasmo.judgments.propensity import propensities, write_propensities
 from gecasmo.judgments.worth import WorthJudging
 

@@ -9,10 +9,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.forms.protocol import columns_of
-from gecasmo.judgments.errors import JudgmentsError
+from gecasmo.judgments.grading import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.estimates import beta_interval
-from gecasmo.model.given import as_frame
+from gecasmo.model.structured import as_frame
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

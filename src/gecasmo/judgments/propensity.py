@@ -1,11 +1,15 @@
-"""Position propensities: how likely a rank is looked at, for learners that weigh clicks by it."""
+"""Position propensities: how likely a rank is looked at, for learners that weigh clicks by it.
+
+Who looked is told by the coins that a click requires.
+"""
 
 from __future__ import annotations
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,22 +17,14 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning
 from gecasmo.files import whole_file
-from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.examination import (
-    Draws,
-    Required,
-    drawn,
-    examination_coin,
-    examined,
-    loose_scale,
-    mean_looks,
-    required_coins,
-    some_queries,
-    some_stored_queries,
-    stored_looks,
-)
+from gecasmo.forms import Fixed
+from gecasmo.forms.parted_table import PartedTable
+from gecasmo.forms.table import TableState
+from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
-from gecasmo.model.streaming import is_stored
+from gecasmo.model.stories import unfolded
+from gecasmo.model.streaming import Partitioned, is_stored, over_partitions, some_partitions
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -39,6 +35,9 @@ Ends = tuple[Any, Any]  # of an interval, each a column
 
 _DRAWS = 2000  # of a ratio of two estimates
 _LEAST = 1e-12  # logarithms are taken of nothing smaller
+
+_PAGES = 20_000  # intervals are learned on about so many
+_SMALLEST = 1e-9  # a document that nobody could click on says nothing about who looked
 
 
 def propensities(
@@ -223,3 +222,211 @@ def write_propensities(frame: pl.DataFrame, path: Any) -> None:
             frame.write_csv(temporary)
         else:
             temporary.write_text(json.dumps({"propensities": frame.to_dicts()}, indent=1))
+
+
+class Required(NamedTuple):
+    """The coins that have to come up heads for any click: those of relevance, and others."""
+
+    relevance: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def required_coins(model: Model) -> Required:
+    """What every click requires; a model where relevance is not among it is refused."""
+    named = relevance_coins(model)
+    clicks = [edge for edge in model.structure.traced.edges if "click" in edge.symbol]
+    heads = [{lit.parameter for lit in e.literals if lit.heads and not lit.lag} for e in clicks]
+    always = set.intersection(*heads) if heads else set()
+    relevance = tuple(coin for coin in named if coin in always)
+    if not relevance:
+        raise JudgmentsError(
+            f"Under {model.name} a click does not require {' or '.join(named)}, so looking at a "
+            "result cannot be told from liking it, and there are no propensities."
+        )
+    others = tuple(coin for coin in model.forms if coin in always and coin not in named)
+    return Required(relevance, others)
+
+
+def examination_coin(model: Model, required: Required) -> str | None:
+    """The coin that by itself says how likely a rank is looked at, if there is one."""
+    automaton = model.structure.traced
+    if len(required.others) != 1 or model.keys[required.others[0]] != ("rank",):
+        return None
+    known = {*required.relevance, *required.others}
+    is_simple = automaton.n_states == 1 and not automaton.start_parameters()
+    for edge in automaton.edges:
+        if "click" in edge.symbol:
+            is_simple &= not edge.guards and {lit.parameter for lit in edge.literals} <= known
+    return required.others[0] if is_simple else None
+
+
+def is_anchored(model: Model, required: Required) -> bool:
+    """Whether the scale of the coins that only appear as a product is fixed by a given number."""
+    if not required.others or model.report_ is None:  # without a fit all numbers are given
+        return True
+    states = model.states(whole=False)
+    return any(
+        isinstance(model.forms[coin], Fixed) or _has_given_rows(states[coin])
+        for coin in (*required.relevance, *required.others)
+    )
+
+
+def loose_scale(model: Model, required: Required) -> tuple[str, str] | None:
+    """What is seen only as a product that nothing anchors, and what to do; None if all is well."""
+    if is_anchored(model, required):
+        return None
+    coin = required.others[0]
+    row = "1" if model.keys[coin] == ("rank",) else "(1, ...)"
+    return (
+        f"{model.name} observes only products of {coin} and {' and '.join(required.relevance)}, "
+        "and nothing anchors their scale",
+        f"fit again with {coin} given at the first rank, such as "
+        f"{model.name}({coin}=Table(fixed={{{row}: 1.0}}))",
+    )
+
+
+def scale_remark(model: Model) -> str:
+    """What to know of relevances whose scale nothing anchors; empty if something does."""
+    try:
+        found = loose_scale(model, required_coins(model))
+    except JudgmentsError:  # no click requires relevance, so there is no such product
+        return ""
+    if found is None:
+        return ""
+    what, cure = found
+    return (
+        f"{what}: relevances are known up to a common factor, so read them as relative, and cut "
+        f"points and intervals with them; or {cure}."
+    )
+
+
+def _has_given_rows(state: Any) -> bool:
+    if isinstance(state, PartedTable):
+        return state.n_given > 0
+    is_fixed = getattr(state, "is_fixed", None)  # only tables have it
+    is_constant = getattr(state, "is_constant", False)
+    return bool(is_constant or (is_fixed is not None and np.any(is_fixed)))
+
+
+def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
+    """Mean over pages of the probability that each of these ranks is looked at."""
+    return mean_looks(looks_by_rank(model, coins, log), ranks)
+
+
+def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats:
+    """The weight of results that could be clicked, and of looks at them, `[which, rank]`."""
+    liked = np.ones(log.n_results)
+    for coin in coins:
+        liked = liked * model.probability(coin, log)
+    usable = liked > _SMALLEST
+    looked = np.asarray(model.predict_clicks(log))[usable] / liked[usable]
+    weight = log.weight[log.page][usable]
+    n_ranks = int(log.rank.max(initial=0)) + 1
+    sums = [
+        np.bincount(log.rank[usable], weights=weight * each, minlength=n_ranks)
+        for each in (np.ones(len(weight)), looked)
+    ]
+    return np.stack(sums)
+
+
+def stored_looks(
+    model: Model, coins: tuple[str, ...], log: Partitioned
+) -> tuple[NDArray[np.int64], Floats, float]:
+    """The ranks of a stored log, `looks_by_rank` of all its pages, and their weight."""
+    ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
+    for part, shown, own in over_partitions(
+        model,
+        log,
+        lambda view, pages: (
+            looks_by_rank(view, coins, pages),
+            np.unique(pages.rank),
+            float(pages.weight.sum()),
+        ),
+    ):
+        wide = np.zeros((2, max(part.shape[1], sums.shape[1])))
+        wide[:, : sums.shape[1]] += sums
+        wide[:, : part.shape[1]] += part
+        ranks, sums, weight = np.union1d(ranks, shown), wide, weight + own
+    return ranks, sums, weight
+
+
+def mean_looks(sums: Floats, ranks: NDArray[Any]) -> Floats:
+    """From sums to the mean probability that each of these ranks is looked at."""
+    total, looks = sums[:, ranks]
+    if not np.all(total > 0):
+        raise JudgmentsError(
+            f"At rank {ranks[int(np.argmin(total > 0))]} no page has a result that could be "
+            "clicked, so there is no telling who looks there."
+        )
+    return np.asarray(np.clip(looks / total, 0.0, 1.0), dtype=np.float64)
+
+
+def some_queries(log: ClickLog, rng: np.random.Generator) -> ClickLog:
+    """All pages of random queries, enough to see how far fits stray, with every rank.
+
+    Whole queries, since it is the number of pages behind a pair that decides how far off it is.
+    """
+    if log.n_sessions <= _PAGES:
+        return log
+    group = np.arange(log.n_sessions)
+    if log.has_query:
+        group = log.session_column("query").rank("dense").fill_null(0).to_numpy().astype(np.int64)
+    turn = rng.permutation(group.max() + 1)[group]
+    cut = np.sort(turn)[_PAGES - 1]
+    first = np.full(log.rank.max() + 1, turn.max() + 1)  # in this order, to have each rank
+    np.minimum.at(first, log.rank, turn[log.page])
+    return log.take((turn <= cut) | np.isin(turn, first))
+
+
+def some_stored_queries(
+    model: Model, log: Partitioned, rng: np.random.Generator
+) -> tuple[Model, ClickLog]:
+    """The same of a stored log, with the model for them; pages come as often as they occurred.
+
+    Queries with more pages than are wanted in all would crowd out the others, and are left out.
+    """
+    view, pages = some_partitions(model, log, _PAGES, int(rng.integers(2**31)))
+    group = np.arange(pages.n_sessions)
+    if pages.has_query:
+        group = pages.session_column("query").rank("dense").fill_null(0).to_numpy()
+    group = group.astype(np.int64)
+    weight = np.bincount(group, weights=pages.weight)
+    order = rng.permutation(np.flatnonzero(weight > 0))
+    light = order[weight[order] <= _PAGES]
+    order = light if len(light) else order[[np.argmin(weight[order])]]
+    n_taken = int(np.searchsorted(np.cumsum(weight[order]), _PAGES)) + 1
+    return view, unfolded(pages.take(np.isin(group, order[:n_taken])))
+
+
+class Draws:
+    """A model whose tables are drawn anew from what is believed of them; other forms stay."""
+
+    def __init__(self, model: Model, rng: np.random.Generator) -> None:
+        self.twin = model.copy()
+        self.rng = rng
+        self.states = dict(model.states())
+        self.spreads: dict[str, Floats] = {}
+        for coin, state in self.states.items():
+            if isinstance(state, TableState) and state.spread is not None:
+                self.spreads[coin] = np.nan_to_num(state.spread)
+
+    def draw(self) -> Model:
+        """The model with new probabilities; the next draw changes it again."""
+        self.twin.states_ = self.states | {
+            coin: replace(
+                self.states[coin],
+                probability=drawn(self.states[coin].probability, spread, self.rng),
+            )
+            for coin, spread in self.spreads.items()
+        }
+        return self.twin
+
+
+def drawn(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
+    """Independent draws from the Beta distributions with these means and standard deviations."""
+    unsure = (spread > 0) & (mean > 0) & (mean < 1)
+    values = np.array(mean, dtype=np.float64)
+    p, s = values[unsure], spread[unsure]
+    strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
+    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
+    return values

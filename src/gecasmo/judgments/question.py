@@ -10,17 +10,23 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.beliefs import BetaBeliefs
-from gecasmo.judgments.cuts import Crowd, cells
-from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.examination import scale_remark
-from gecasmo.judgments.grading import FIXED_CUTS, Grading, check_rule, grading_of
+from gecasmo.judgments.cuts import Crowd, Relevances, cells
+from gecasmo.judgments.grading import (
+    FIXED_CUTS,
+    INSUFFICIENT,
+    JUDGED,
+    ORDERED,
+    BetaBeliefs,
+    Grading,
+    JudgmentsError,
+    check_rule,
+    grading_of,
+)
 from gecasmo.judgments.judged import Judgments
 from gecasmo.judgments.order import order_of
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.judgments.printing import printable
-from gecasmo.judgments.values import Relevances
-from gecasmo.judgments.verdicts import INSUFFICIENT, JUDGED, ORDERED
+from gecasmo.judgments.propensity import scale_remark
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

@@ -10,15 +10,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.display import short
-from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.grading import Grading
+from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
+from gecasmo.judgments.judged import Judgments, short
 from gecasmo.judgments.printing import fitted, text_width
-from gecasmo.judgments.verdicts import JUDGED
 from gecasmo.model.streaming import all_pieces, is_stored
 
 if TYPE_CHECKING:
-    from gecasmo.judgments.judged import Judgments
     from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]

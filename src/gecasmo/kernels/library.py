@@ -99,7 +99,7 @@ class Library:
     ) -> Kernel:
         """A kernel ready to be called with such arguments; it writes into the arrays it gets."""
         is_compiled = compiling.get() if self.compiled is None else self.compiled
-        types = [str(a.dtype) for a in arguments if isinstance(a, np.ndarray)]
+        types = [a.dtype for a in arguments if isinstance(a, np.ndarray)]
         key = (kernel, augmentation, with_missing, is_compiled, *types)
         if key not in self._kernels:
             source = self.source(kernel, augmentation, with_missing)

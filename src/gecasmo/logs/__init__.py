@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
-from gecasmo.logs.peeking import Peek, peek
-from gecasmo.logs.reading import read_log
+from gecasmo.logs.reader import Peek, peek, read_log
 
 __all__ = ["ClickLog", "Note", "Peek", "peek", "read_log"]

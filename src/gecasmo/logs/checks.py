@@ -1,24 +1,65 @@
-"""Faults that show only when several columns are seen together."""
+"""Checks of a table: its columns by the part they play, and several columns together."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
-from gecasmo.logs.faults import Faults, counted
+from gecasmo.logs.notes import Faults, Notebook, counted
 from gecasmo.logs.pages import (
     PageOf,
     Ranks,
     Rows,
+    Unrolled,
     chain_order,
     first_rows,
     rows_that_differ,
     shown,
 )
-from gecasmo.logs.repeats import Repeats
+from gecasmo.logs.roles import Roles
+from gecasmo.logs.values import Bools, Floats, check_ids
 
-Bools = NDArray[np.bool_]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Rows that repeat the page, the rank and the document of an earlier row.
+
+    Attributes
+    ----------
+    rows
+        The rows that repeat.
+    firsts
+        For each of them, the first row that says the same.
+    """
+
+    rows: Rows
+    firsts: Rows
+
+    def kept(self, n_rows: int) -> Bools:
+        """Say of each row of the table whether it stays."""
+        stays = np.ones(n_rows, np.bool_)
+        stays[self.rows] = False
+        return stays
+
+    def differing(self, frame: pl.DataFrame, names: Iterable[str]) -> list[str]:
+        """Name the columns in which a row is not the row that it repeats."""
+        return [
+            name
+            for name in names
+            if frame[name].gather(self.rows).ne_missing(frame[name].gather(self.firsts)).any()
+        ]
+
+    def any_of(self, signal: Bools) -> Bools:
+        """Let a first row have the signal when one of its repeats has it."""
+        combined = signal.copy()
+        combined[self.firsts[signal[self.rows]]] = True
+        return combined
 
 
 def check_shared_ranks(
@@ -149,3 +190,90 @@ def note_repeated_sessions(sessions: pl.Series, title: str, faults: Faults) -> N
         f"{title}: {counted(int(repeated.sum()), 'row')} with the session of an earlier row, while "
         f"a nested log has one row a page, first: {faults.row(row)} has {shown(sessions, row)}"
     )
+
+
+class RoleReader:
+    """What all that check a table have in common.
+
+    Parameters
+    ----------
+    table
+        One row a result.
+    unrolled
+        Where the source has one row a page: what it was.
+    roles
+        Which column plays which part, settled.
+    faults
+        Where faults are noted.
+    notebook
+        Where it is noted what was met.
+    """
+
+    def __init__(
+        self,
+        table: pl.DataFrame,
+        unrolled: Unrolled | None,
+        roles: Roles,
+        faults: Faults,
+        notebook: Notebook,
+    ) -> None:
+        self.table, self.unrolled, self.roles = table, unrolled, roles
+        self.faults, self.notebook = faults, notebook
+
+    def read(self, role: str, check: Callable[[pl.Series, str, Faults], T]) -> T | None:
+        """Check the column of a role; where it has one value a page, a page at a time."""
+        if not self.roles.columns[role]:
+            return None
+        title = self.roles.title(role)
+        if self.is_of_pages(role):
+            assert self.unrolled is not None
+            with self.faults.naming_rows(self.unrolled.row_of_page):
+                return check(self.column(self.unrolled.pages, role), title, self.faults)
+        return check(self.column(self.table, role), title, self.faults)
+
+    def is_of_pages(self, role: str) -> bool:
+        """Whether the source has one value a page of a role."""
+        if self.unrolled is None:
+            return False
+        return all(name in self.unrolled.pages.columns for name in self.roles.columns[role])
+
+    def column(self, table: pl.DataFrame, role: str) -> pl.Series:
+        """The column of a role; a struct where several make an id."""
+        names = list(self.roles.columns[role])
+        if self.roles.is_struct(role):
+            return table.select(pl.struct(names)).to_series()
+        return table[names[0]]
+
+    def ids_of_rows(self, unrolled: Unrolled, first: int = 0) -> pl.Series:
+        """The id of each page of a source with a row a page; by default numbers from `first` on."""
+        session = self.read("session", check_ids)
+        if session is None:
+            return pl.Series(np.arange(first, first + len(unrolled.rows), dtype=np.int64))
+        with self.faults.naming_rows(unrolled.row_of_page):
+            note_repeated_sessions(session, self.roles.title("session"), self.faults)
+        return session
+
+    def note_varying(
+        self, role: str, values: pl.Series, page: PageOf, sessions: pl.Series, sound: Bools
+    ) -> None:
+        """Note the pages on which a role has several values, where that makes no sense."""
+        fault = f"{self.roles.title(role)}: {{}} with more than one {role}"
+        advice = ""
+        if role == "query":
+            names = [*self.roles.columns["session"], *self.roles.columns["query"]]
+            quoted = ", ".join(f'"{name}"' for name in names)
+            advice = f"; if a session covers several searches, try session=[{quoted}]"
+        note_varying(values, page, sound, sessions, fault, self.faults, advice)
+
+    def note_numbers_of_clicks(self, numbers: Floats | None, upto: bool) -> None:
+        """Note results that were clicked more than once; `upto` tells how often at most."""
+        again = np.flatnonzero(numbers > 1) if numbers is not None else ()
+        if numbers is None or not len(again):
+            return
+        most = f", up to {numbers[again].max():,.0f}" if upto else ""
+        self.notebook.add(
+            "results clicked more than once",
+            len(again),
+            f"{self.roles.title('click')} has numbers of clicks{most}; each above 0 is a click",
+            (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
+        )

@@ -1,4 +1,4 @@
-"""`ClickLog`: pages with ranked results and clicks, as columns."""
+"""`ClickLog`: pages with ranked results and clicks, as columns; and several logs as one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from gecasmo.logs.pages import (
     shown,
     values_of_pages,
 )
-from gecasmo.logs.selecting import as_mask, as_signal
-from gecasmo.logs.splitting import in_test_part
+from gecasmo.logs.selection import as_mask, as_signal, in_test_part
 from gecasmo.logs.summary import html_summary, text_summary
 
 if TYPE_CHECKING:
@@ -425,7 +424,7 @@ class ClickLog:
         -------
         StoredLog
         """
-        from gecasmo.logs.store.ingesting import ingest
+        from gecasmo.logs.store.ingest import ingest
 
         return ingest(
             source,
@@ -452,3 +451,36 @@ class ClickLog:
 
     def _repr_html_(self) -> str:
         return html_summary(self)
+
+
+def joined(logs: Sequence[ClickLog]) -> ClickLog:
+    """The pages of some logs with the same columns, one log after the other.
+
+    Parameters
+    ----------
+    logs
+        At least one; no session may be in two of them.
+
+    Returns
+    -------
+    ClickLog
+    """
+    if len(logs) == 1:
+        return logs[0]
+    before = np.cumsum([0, *(log.n_sessions for log in logs)])
+    page = np.concatenate(
+        [log.page.astype(np.uint32) + np.uint32(n) for log, n in zip(logs, before, strict=False)]
+    )
+    columns = [log.to_frame().select(logs[0].columns) for log in logs]
+    by_page = [log.page_columns for log in logs if log.page_columns is not None]
+    everywhere = [n for n in logs[0].columns if all(n in frame.columns for frame in by_page)]
+    return ClickLog(
+        pl.concat(columns, how="vertical_relaxed", rechunk=True),
+        page,
+        pl.concat([log.sessions for log in logs]),
+        np.concatenate([log.weight for log in logs]),
+        pages=pl.concat([frame.select(everywhere) for frame in by_page])
+        if len(by_page) == len(logs)
+        else None,
+        notes=logs[0].notes,
+    )

@@ -2,6 +2,6 @@
 
 from gecasmo.model.base import Model
 from gecasmo.model.click_model import ClickModel
-from gecasmo.model.saving import load
+from gecasmo.model.saved_model import load
 
 __all__ = ["ClickModel", "Model", "load"]

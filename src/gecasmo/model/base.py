@@ -11,17 +11,16 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
-from gecasmo.model.given import as_frame
 from gecasmo.model.streaming import is_stored
 from gecasmo.model.structured import Augmentation as Augmentation
-from gecasmo.model.structured import StructuredModel
+from gecasmo.model.structured import StructuredModel, as_frame
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
     from gecasmo.judgments import Judgments, PartedJudgments
     from gecasmo.logs.store import StoredLog
-    from gecasmo.model.predicting import Predicted
+    from gecasmo.model.answers import Predicted
     from gecasmo.plots.accessor import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
@@ -196,7 +195,9 @@ class Model(StructuredModel):
         -------
         A frame with the key columns, `probability`, `spread` (standard deviation of what is
         believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
-        that the estimate rests on. Spread and interval are null where a form does not tell.
+        that the estimate rests on, or "not identified" where the interval of a coin that all
+        pages share leaves nearly everything open. Spread and interval are null where a form does
+        not tell.
         """
         from gecasmo.model.estimates import estimate_frame
 
@@ -268,7 +269,7 @@ class Model(StructuredModel):
             `unseen` (the coins whose row was never fitted), `probability`, and `weight` if the
             pages have weights.
         """
-        from gecasmo.model.predicting import predict_to
+        from gecasmo.model.answers import predict_to
 
         return predict_to(self, log, path, kind, impossible)
 
@@ -319,8 +320,7 @@ class Model(StructuredModel):
         `overwrite=True` it replaces a stored log that is there. Pages that were folded are shown as
         often as they occurred.
         """
-        from gecasmo.model.simulating import simulate_stored
-        from gecasmo.model.stories import simulate
+        from gecasmo.model.stories import simulate, simulate_stored
 
         if is_stored(pages):
             return simulate_stored(self, pages, path, seed, truth, overwrite)
@@ -359,7 +359,7 @@ class Model(StructuredModel):
 
         With `folder=True` the same is written as a folder, to which a cluster can add parts.
         """
-        from gecasmo.model.saving import save_model
+        from gecasmo.model.saved_model import save_model
 
         save_model(self, path, folder)
 

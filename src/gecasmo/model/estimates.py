@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
 
+NOT_IDENTIFIED = "not identified"
+# The deviation of a probability of which hardly anything is known; that of one which may be
+# anything between 0 and 1 is 0.29.
+_ANYTHING = 0.24
+
 
 def estimate_frame(
     model: Model, coin: str, rows: pl.DataFrame | None, level: float
@@ -104,6 +109,9 @@ def _behind(
     is_fixed |= form.is_given(wanted)  # also of rows that the log never showed
     spread[is_fixed] = 0.0
     told = np.where(trials > 0, own, rests_on)
+    if state.spread is not None and not {"query", "doc"} & set(keys):
+        # Of what all pages share: flipped, and still nothing tells how it came up.
+        told = np.where((trials > 0) & ~(spread < _ANYTHING), NOT_IDENTIFIED, told)
     if model.report_ is None:  # the user's own numbers
         is_fixed |= seen
         spread[seen] = np.nan

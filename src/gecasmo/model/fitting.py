@@ -36,9 +36,8 @@ from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
-from gecasmo.model.impossible import FLOOR, find_impossible, refuse
-from gecasmo.model.progress import progress_bar
-from gecasmo.model.solving import solve
+from gecasmo.model.page_run import FLOOR, find_impossible, refuse
+from gecasmo.model.solution import progress_bar, solve
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
@@ -100,8 +99,8 @@ def fit_model(
     if features is not None and not isinstance(features, Mapping):
         raise ModelError('features are given by coin: features={"attraction": frame}.')
     if isinstance(log, StoredLog):
-        from gecasmo.model.fitting_parts import fit_stored
         from gecasmo.model.parts import Settings
+        from gecasmo.model.stored_fit import fit_stored
 
         fit_stored(
             model,

@@ -12,8 +12,7 @@ from gecasmo.errors import GecasmoError
 from gecasmo.files import scratch_folder, whole_file
 from gecasmo.logs.compression import packed
 from gecasmo.logs.formats.writing import packing_of
-from gecasmo.logs.separated import SEPARATORS
-from gecasmo.logs.table_files import kind_of_name
+from gecasmo.logs.table_files import SEPARATORS, kind_of_name
 
 KINDS = ".parquet, .csv, .tsv or .jsonl (text also followed by .gz or .zst)"
 

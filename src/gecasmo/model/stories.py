@@ -1,17 +1,25 @@
-"""What happened behind the page: posteriors, most likely and random stories, simulation."""
+"""What happened behind the page: posteriors, most likely and random stories, simulation.
+
+Simulated users also go over the pages of a stored log, chunk by chunk into another one.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
+from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
-from gecasmo.model.impossible import Filtered
-from gecasmo.model.running import PageRun, result_frame
+from gecasmo.logs.table_files import kind_of_name
+from gecasmo.model.frame_files import write_frames
+from gecasmo.model.page_run import Filtered, PageRun, result_frame
+from gecasmo.model.streaming import Partitioned, all_pieces, part_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -125,3 +133,174 @@ def _falls(
             listed = pl.Series(f"{prefix}{coin}", [word or None for word in words], dtype=pl.String)
             columns.append(listed.gather(pl.Series(edge)))
     return columns
+
+
+# Results that are simulated at a time.
+_AT_A_TIME = 1_000_000
+_ROLES = ("session", "query", "doc", "rank", "click")
+
+
+class Made(NamedTuple):
+    """How much was simulated."""
+
+    sessions: int
+    results: int
+    clicks: int
+
+
+def simulate_stored(
+    model: Model,
+    log: Any,
+    path: Any,
+    seed: int,
+    truth: bool = False,
+    overwrite: bool = False,
+) -> Any:
+    """New clicks on the pages of a stored log, as a stored log at `path`."""
+    from gecasmo.logs.store.ingest import ingest
+
+    if truth:
+        raise ClickLogError(
+            "What was hidden on the pages of a stored log would fill memory. Ask partition by "
+            "partition: model.simulate(log.partition(0), truth=True)."
+        )
+    if path is None:
+        raise ClickLogError(
+            "Clicks on a stored log may not fit into memory: say where to store them, such as "
+            'simulate(log, path="simulated.gclog").'
+        )
+    if kind_of_name(Path(path).name) is not None:
+        raise ClickLogError(
+            f"{path}: clicks on a stored log become a stored log, which is a folder; name it such "
+            "as simulated.gclog. (`gecasmo simulate` writes tables of any size.)"
+        )
+    if Path(path).expanduser().resolve() == Path(log.path).resolve():
+        raise ClickLogError(f"{path} is the log whose pages are to be simulated; name another.")
+    _check_counts(log)
+    keep = [name for name in log.columns if name not in _ROLES]
+    return ingest(
+        simulated_logs(model, log, seed),
+        path,
+        keep=keep,
+        partitions=log.n_partitions,
+        overwrite=overwrite,
+    )
+
+
+def simulate_table(model: Model, log: Any, path: Path, kind: str, seed: int) -> Made:
+    """New clicks on the pages of a stored log, as a table of any size; sessions are numbered."""
+    _check_counts(log)
+    has_weights = _keeps_weights(log)
+    sums = np.zeros(3, np.int64)
+
+    def frames() -> Iterator[pl.DataFrame]:
+        for clicked in simulated_logs(model, log, seed):
+            number = pl.Series("session", clicked.page.astype(np.int64) + sums[0])
+            frame = clicked.to_frame().select(clicked.columns).with_columns(number)
+            if has_weights:
+                frame = frame.with_columns(weight=pl.Series(clicked.weight[clicked.page]))
+            sums[:] += (clicked.n_sessions, clicked.n_results, int(clicked.click.sum()))
+            yield frame
+
+    write_frames(frames(), path, kind)
+    return Made(*map(int, sums))
+
+
+def _check_counts(log: Any) -> None:
+    """Refuse pages that stand for nobody knows how many."""
+    if getattr(log, "is_folded", False) and not log.weights_are_counts:
+        raise ClickLogError(
+            f"{log.path} is folded and has weights of its own, so nobody knows how often each page "
+            "occurred, and how many users to simulate on it. Ingest it with fold=False."
+        )
+
+
+def _keeps_weights(log: Any) -> bool:
+    """Whether simulated pages of a stored log may have other weights than 1."""
+    if "weight" in log.source_columns or log.total_weight != log.n_sessions:
+        return True
+    if log.source_columns:
+        return False
+    # It was made of logs, whose weights may add up to the number of pages by chance.
+    return any(_sessions(pages, log.is_folded)[1] for _, pages in all_pieces(log))
+
+
+def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickLog]:
+    """New clicks on the pages of a stored log, some pages at a time.
+
+    A page that stands for several equal ones is shown so many times, since its users click each in
+    their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
+    """
+    last, turn = -1, 0
+    for number, pages in all_pieces(log):
+        if number != last:
+            view, last, turn = part_view(model, number, log.n_partitions), number, 0
+        for chunk in _chunks(pages, bool(getattr(log, "is_folded", True))):
+            yield simulate(view, chunk, _seed(seed, number, turn), truth=False)
+            turn += 1
+        del pages  # before the next one is read
+
+
+def _seed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
+
+
+def unfolded(log: ClickLog) -> ClickLog:
+    """Each page as often as its weight says, if all weights are whole numbers."""
+    sessions, has_weights = _sessions(log, True)
+    return repeated(log, sessions, has_weights)
+
+
+def shown_pages(log: ClickLog, most: int) -> ClickLog:
+    """Pages that are stored once as often as they were shown, but `most` of them at most.
+
+    Queries are whole, unless the first one alone has more.
+    """
+    if not log.is_folded:
+        return log
+    n_shown = np.cumsum(log.weight)
+    last = int(np.searchsorted(n_shown, most, side="right"))
+    if last < log.n_sessions:
+        kept = np.arange(log.n_sessions) < last
+        if log.has_query:
+            queries = log.session_column("query")
+            whole = kept & (queries != queries[last]).to_numpy()
+            kept = whole if whole.any() else kept
+        if not kept.any():  # the first page alone was shown more often
+            return repeated(log, np.zeros(most, np.int64))
+        log = log.take(kept)
+    return unfolded(log)
+
+
+def _sessions(log: ClickLog, is_folded: bool) -> tuple[NDArray[np.int64], bool]:
+    """Each session as often as it occurred, and whether there are other weights to be kept."""
+    repeats = np.ones(log.n_sessions, np.int64)
+    if is_folded and np.all(log.weight == np.round(log.weight)):
+        repeats = log.weight.astype(np.int64)
+    return np.repeat(np.arange(log.n_sessions), repeats), not np.array_equal(repeats, log.weight)
+
+
+def _chunks(log: ClickLog, is_folded: bool) -> Iterator[ClickLog]:
+    """A partition in pieces, each page as often as it occurred."""
+    sessions, has_weights = _sessions(log, is_folded)
+    ends = np.cumsum(log.lengths[sessions])
+    borders = np.searchsorted(ends, np.arange(_AT_A_TIME, ends[-1:].sum(), _AT_A_TIME))
+    for chosen in np.split(sessions, borders):
+        if len(chosen):
+            yield repeated(log, chosen, has_weights)
+
+
+def repeated(log: ClickLog, sessions: NDArray[np.int64], has_weights: bool = False) -> ClickLog:
+    """A log of these sessions of another, as often as they are named, numbered from 0."""
+    lengths = log.lengths[sessions]
+    page = np.repeat(np.arange(len(sessions)), lengths)
+    within = np.arange(len(page)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    rows = log.order[np.repeat(log.starts[:-1][sessions], lengths) + within]
+    frame = log.to_frame().select(log.columns)[pl.Series(rows)]
+    numbers = pl.Series("session", np.arange(len(sessions)))
+    return ClickLog(
+        frame.with_columns(numbers.gather(pl.Series(page)).alias("session")),
+        page.astype(np.uint32),
+        numbers,
+        log.weight[sessions] if has_weights else np.ones(len(sessions)),
+    )

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
-from gecasmo.logs.joining import joined
+from gecasmo.logs.clicklog import joined
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

@@ -23,8 +23,7 @@ from gecasmo.forms.table_memory import TableMemory
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.fitting import Builder, FitReport
-from gecasmo.model.progress import progress_bar
-from gecasmo.model.solving import solve_with
+from gecasmo.model.solution import progress_bar, solve_with
 from gecasmo.model.streaming import whole_view
 
 if TYPE_CHECKING:

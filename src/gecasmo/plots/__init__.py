@@ -1,14 +1,11 @@
 """Pictures of logs, fits and comparisons; made with Altair, which is imported when one is drawn."""
 
-from gecasmo.plots.accessor import Plots
-from gecasmo.plots.amounts import pairs_by_impressions
-from gecasmo.plots.calibration import calibration
+from gecasmo.plots.accessor import Plots, comparison_charts, fit_charts, log_charts
 from gecasmo.plots.convergence import convergence
 from gecasmo.plots.examination import examination
-from gecasmo.plots.ranks import ctr_by_rank, perplexity_by_rank
-from gecasmo.plots.relevance import relevance_against_ctr
+from gecasmo.plots.pairs import pairs_by_impressions, relevance_against_ctr
+from gecasmo.plots.predictions import calibration, ctr_by_rank, perplexity_by_rank
 from gecasmo.plots.saving import save, save_all
-from gecasmo.plots.sets import comparison_charts, fit_charts, log_charts
 from gecasmo.plots.story import story
 
 __all__ = [

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import NotFittedError
-from gecasmo.plots.rows import thinned
+from gecasmo.plots.sources import thinned
 from gecasmo.plots.theme import BLUE, MAX_ROWS, ORANGE, WIDTH, Chart, altair, chart_of, finished
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from gecasmo.errors import ModelError
 from gecasmo.judgments import JudgmentsError, propensities
 from gecasmo.judgments.printing import printable
 from gecasmo.logs import ClickLog
-from gecasmo.plots.rows import thinned
-from gecasmo.plots.sources import wanted_log
+from gecasmo.plots.sources import thinned, wanted_log
 from gecasmo.plots.theme import (
     BLUE,
     HEIGHT,

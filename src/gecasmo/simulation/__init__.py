@@ -1,10 +1,9 @@
 """Made-up logs with a known truth."""
 
-from gecasmo.simulation.experiment import Simulated
+from gecasmo.simulation.experiment import Simulated, demo_log, random_pages
 from gecasmo.simulation.lifetimes import Habits
-from gecasmo.simulation.pages import demo_log, random_pages
+from gecasmo.simulation.market import Nearest, Popularity, Ranker, Uniform
 from gecasmo.simulation.paper import cookie_log, paper_log
-from gecasmo.simulation.rankers import Nearest, Popularity, Ranker, Uniform
 
 __all__ = [
     "Habits",

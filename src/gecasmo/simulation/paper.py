@@ -14,8 +14,7 @@ from gecasmo.models import DBN, SDBN
 from gecasmo.simulation.behaviour import choose_behaviour
 from gecasmo.simulation.experiment import Experiment, Simulated, as_rankers
 from gecasmo.simulation.lifetimes import Habits, draw_visits
-from gecasmo.simulation.market import Market
-from gecasmo.simulation.rankers import Ranker
+from gecasmo.simulation.market import Market, Ranker
 
 
 def paper_log(

@@ -3,10 +3,8 @@
 Needs the extra `gecasmo[spark]` and Java 17; docs/scale.md says how to run it on a cluster.
 """
 
-from gecasmo.spark.answers import evaluate, predict
+from gecasmo.spark.answers import evaluate, judgments, predict
 from gecasmo.spark.fitting import fit
-from gecasmo.spark.java import start
-from gecasmo.spark.judging import judgments
-from gecasmo.spark.needs import SparkError
+from gecasmo.spark.session import SparkError, start
 
 __all__ = ["SparkError", "evaluate", "fit", "judgments", "predict", "start"]

@@ -1,29 +1,35 @@
-"""Answers of a fitted model about the pages of a Spark data frame, partition by partition."""
+"""Answers of a fitted model as Spark data frames, partition by partition.
+
+They are about the pages of a Spark data frame, or graded judgments.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from gecasmo.errors import ModelError
-from gecasmo.evaluation.evaluate import Evaluation, finished
-from gecasmo.evaluation.sums import EvaluationSums
+from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, finished
+from gecasmo.forms import TableState
+from gecasmo.judgments.grading import FIXED_CUTS
+from gecasmo.judgments.judge import in_parts, judge
+from gecasmo.judgments.pairs import relevance_frame
+from gecasmo.judgments.question import Question
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import Given
 from gecasmo.model.answers import conditional_frame, marginal_clicks
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.impossible import Filtered
+from gecasmo.model.page_run import Filtered
 from gecasmo.model.streaming import part_view
-from gecasmo.spark.cutting import Reading
-from gecasmo.spark.needs import require_frame
 from gecasmo.spark.parts import tell_notes
+from gecasmo.spark.session import hearing, quiet, require_frame, require_spark, telling
 from gecasmo.spark.shipping import ShippedModel
-from gecasmo.spark.source import Source, open_source
-from gecasmo.spark.telling import hearing, quiet, telling
+from gecasmo.spark.source import Reading, Source, open_source
 
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
 
@@ -217,3 +223,118 @@ def _check(model: Any, dataframe: Any, impossible: str) -> None:
     require_frame(dataframe)
     if impossible not in ("raise", "drop", "floor"):
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+
+
+def judgments(
+    model: Model,
+    spark: Any,
+    *,
+    grades: int = 4,
+    rule: str = "informative",
+    thresholds: Sequence[float] | None = None,
+    level: float = 0.9,
+    max_width: float | None = 0.4,
+    min_examinations: float = 10.0,
+    min_probability: float = 0.5,
+    min_order: float = 0.8,
+) -> Any:
+    """Grade every pair of query and document that a fitted model knows, as a Spark data frame.
+
+    Parameters
+    ----------
+    model : fitted model
+        If its rows are in files, executors read them, and each grades the pairs of some parts;
+        what cut points are found by comes to the driver: of "informative" how many pairs there are
+        of which belief, of rules of quantiles the relevances of pairs with enough data.
+    spark : SparkSession
+    grades, rule, thresholds, level, max_width, min_examinations, min_probability, min_order
+        As for `gecasmo.judgments.judge`.
+
+    Returns
+    -------
+    A data frame with the columns of `model.judgments().frame`.
+    """
+    require_spark()
+    options: dict[str, Any] = {
+        "rule": rule,
+        "grades": grades,
+        "thresholds": thresholds,
+        "level": level,
+        "max_width": max_width,
+        "min_examinations": min_examinations,
+        "min_probability": min_probability,
+        "min_order": min_order,
+    }
+    sources = in_parts(model, None)
+    if sources is None:
+        with quiet():
+            return spark.createDataFrame(_arrow(judge(model, **options).frame))
+    # One part is judged here, to hear of options that make no sense and to see the columns.
+    first = next((view for _, view, _ in sources), part_view(model, 0, sources.n_parts))
+    like = judge(first, **options).frame.clear()
+    return _by_executors(model, spark, Question(**options), sources.n_parts, like)
+
+
+def _by_executors(
+    model: Model, spark: Any, question: Question, n_parts: int, like: pl.DataFrame
+) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    sent = spark.sparkContext.broadcast(ShippedModel.of(model))
+    numbers = spark.sparkContext.parallelize(range(n_parts), n_parts)
+    if question.rule in FIXED_CUTS:
+        cuts = question.cuts([])
+    else:
+        with hearing():
+            cuts = question.cuts(_seen(numbers, sent, question, n_parts))
+    with quiet():
+        schema = from_arrow_schema(_arrow(like).schema)
+        as_asked = to_arrow_schema(schema)
+
+    def grade(batches: Any) -> Iterator[Any]:
+        for batch in batches:
+            for number in batch["id"].to_pylist():
+                own = part_view(sent.value.model(), number, n_parts)
+                if has_pairs(own):
+                    table = _arrow(telling(graded)(own, question, cuts))
+                    yield from table.cast(as_asked).to_batches()
+
+    with quiet():
+        return spark.range(0, n_parts, 1, n_parts).mapInArrow(grade, schema)
+
+
+def _seen(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator[Any]:
+    """What cut points are found by, part by part."""
+
+    def look(number: int) -> Any:
+        view = part_view(sent.value.model(), number, n_parts)
+        return telling(seen)(view, question)
+
+    return iter(numbers.map(look).toLocalIterator(prefetchPartitions=True))
+
+
+def has_pairs(view: Model) -> bool:
+    """Whether a part has rows to be judged."""
+    states = (view.states()[coin] for coin in view.relevance)
+    tables = [state for state in states if isinstance(state, TableState)]
+    return any(len(table.rows) for table in tables if "query" in table.rows.keys)
+
+
+def seen(view: Model, question: Question) -> Any:
+    """What cut points are found by, of the pairs of a part."""
+    if not has_pairs(view):
+        return np.zeros((2, 0), np.int64) if question.rule == "informative" else np.zeros(0)
+    with using_threads(1):
+        frame = relevance_frame(view, None, question.level)
+    return question.seen(frame)
+
+
+def graded(view: Model, question: Question, cuts: Any) -> pl.DataFrame:
+    """The judgments of the pairs of a part."""
+    with using_threads(1):
+        frame = relevance_frame(view, None, question.level)
+    return question.judgments(view, frame, cuts).frame
+
+
+def _arrow(frame: pl.DataFrame) -> Any:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())

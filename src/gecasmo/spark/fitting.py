@@ -1,32 +1,39 @@
-"""`fit`: a model fitted to a Spark data frame, whose pages and rows stay with the executors."""
+"""`fit`: a model fitted to a Spark data frame, whose pages and rows stay with the executors.
+
+Only a sample comes into the memory of the driver: some pages, with all pages of their queries.
+"""
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 from gecasmo.errors import ImpossibleSessionError, ModelError
 from gecasmo.estimation import EM, Solution
+from gecasmo.estimation.beliefs.learning import PAGES
 from gecasmo.estimation.parts.beliefs import PartedBeliefs
 from gecasmo.forms import FormState
 from gecasmo.forms.parted_table import PartedTable
+from gecasmo.hashing import hash_values
+from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fitting import FitReport
-from gecasmo.model.fitting_parts import remark
 from gecasmo.model.parts import Settings, local_coins, parted_problem
-from gecasmo.model.progress import progress_bar
-from gecasmo.model.sampling import sample_of
-from gecasmo.model.solving import solve_with
+from gecasmo.model.solution import progress_bar, solve_with
+from gecasmo.model.stored_fit import remark, sample_of
 from gecasmo.spark.answers import roles_of
-from gecasmo.spark.needs import require_frame
-from gecasmo.spark.parts import Prepared, prepare
+from gecasmo.spark.executors import Job
+from gecasmo.spark.parts import Prepared, check_every, prepare
 from gecasmo.spark.results import Results
-from gecasmo.spark.running import check_every
-from gecasmo.spark.sampling import SparkPages
+from gecasmo.spark.session import hearing, quiet, require_frame, telling
 from gecasmo.spark.shipping import ShippedModel
-from gecasmo.spark.source import Source, open_source
-from gecasmo.spark.working import Job
+from gecasmo.spark.source import Reading, Source, open_source
 
 
 def fit(
@@ -234,3 +241,59 @@ def _check(
         raise ModelError('features are given by coin: features={"attraction": frame}.')
     if impossible not in ("raise", "drop", "floor"):
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+
+
+# Enough rows for so many pages, unless pages are long; then the sample is smaller.
+_RESULTS_ON_A_PAGE = 10
+
+
+@dataclass(frozen=True)
+class SparkPages:
+    """The partitions of a log on Spark, of which only as much is fetched as a sample needs.
+
+    Parameters
+    ----------
+    pieces : RDD with the pieces of each partition
+    reading : how they become pages
+    n_pages : of all partitions
+    """
+
+    pieces: Any
+    reading: Reading
+    n_pages: int
+
+    @property
+    def n_partitions(self) -> int:
+        return self.reading.n_parts
+
+    def partitions(self) -> Iterator[ClickLog]:
+        """Partitions that have pages, one after the other; of each the first pages."""
+        most = 2 * PAGES
+        reading = self.reading
+
+        def fetch(pieces: Any) -> Any:
+            table = telling(first_pages)(reading, pieces, most)
+            return [] if table is None else [table]
+
+        for number in range(self.n_partitions):
+            with hearing(), quiet():
+                found = self.pieces.context.runJob(self.pieces, fetch, [number])
+            for data in found:
+                yield reading.log(pl.read_ipc(io.BytesIO(data)), number)
+
+
+def first_pages(reading: Reading, pieces: Any, most: int) -> bytes | None:
+    """The first pages of a partition by the hash of their query, up to so many and the end of the
+    last query, as rows in that order."""
+    table = reading.table(pieces)
+    if table is None:
+        return None
+    hashes = hash_values(reading.values(table))
+    order = np.argsort(hashes, kind="stable")
+    n_rows = most * _RESULTS_ON_A_PAGE
+    if len(order) > n_rows:
+        last = hashes[order[n_rows - 1]]
+        order = order[hashes[order] <= last]
+    buffer = io.BytesIO()
+    table.select(pl.all().gather(pl.Series(order))).write_ipc(buffer)
+    return buffer.getvalue()

@@ -18,7 +18,7 @@ from gecasmo.estimation.parts.tasks import Task
 from gecasmo.forms import Table, TableState
 from gecasmo.forms.parted_files import FolderSource, PartFile, Source
 from gecasmo.forms.parted_table import PartedTable, write_part
-from gecasmo.spark.needs import SparkError
+from gecasmo.spark.session import SparkError
 
 # What was written of a coin in one part: the file, and its content unless it is in a folder.
 Written = Mapping[int, tuple[PartFile, bytes]]

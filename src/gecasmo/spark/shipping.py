@@ -17,8 +17,8 @@ from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.forms import Form, FormState, TableState
 from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
-from gecasmo.model.automaton_model import AutomatonModel
 from gecasmo.model.base import Model
+from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fitting import FitReport
 
 # Models that a worker keeps from one task to the next; each has compiled kernels.

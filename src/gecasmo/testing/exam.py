@@ -16,9 +16,7 @@ from gecasmo.compiler import reference
 from gecasmo.errors import ConvergenceWarning, GecasmoError
 from gecasmo.estimation import EM
 from gecasmo.model import ClickModel, Model, load
-from gecasmo.testing.plain import plain_python
-from gecasmo.testing.small_logs import every_pattern
-from gecasmo.testing.subject import Subject
+from gecasmo.testing.subject import Subject, every_pattern, plain_python
 
 TOLERANCE = 1e-10
 Floats = NDArray[np.float64]

@@ -1,8 +1,16 @@
-"""What sits the exam: a model with random probabilities on small pages, seen from all sides."""
+"""What sits the exam: a model with random probabilities on small pages, seen from all sides.
+
+Small random logs have every column that the model asks for, and kernels can run as plain Python.
+What the exam believes in uses neither automaton nor kernels: every way a page can go, by running
+the program itself for the whole page.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -11,11 +19,210 @@ from numpy.typing import NDArray
 from gecasmo.compiler import reference
 from gecasmo.encoding import Rows
 from gecasmo.encoding.observations import boolean_column
-from gecasmo.logs import ClickLog
+from gecasmo.kernels.library import compiling
+from gecasmo.language.flip import running
+from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS, POSITION_KEYS, Parameter
+from gecasmo.language.user import Result, User
+from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, Model
-from gecasmo.testing.enumeration import Way, every_way
-from gecasmo.testing.plain import plain_python
-from gecasmo.testing.small_logs import random_log, with_random_values
+
+
+@contextmanager
+def plain_python() -> Iterator[None]:
+    """Within this block kernels run as ordinary Python: slow, debuggable, the same numbers.
+
+    Examples
+    --------
+    >>> import gecasmo
+    >>> from gecasmo.testing import plain_python
+    >>> log = gecasmo.read_log({"session": [1, 1], "doc": ["a", "b"], "rank": [1, 2],
+    ...                         "click": [1, 0]})
+    >>> with plain_python():
+    ...     rate = gecasmo.GCTR().fit(log).parameters["click_rate"]["probability"][0]
+    >>> rate
+    0.5
+    """
+    token = compiling.set(False)
+    try:
+        yield
+    finally:
+        compiling.reset(token)
+
+
+def random_log(
+    model: Model, lengths: list[int], seed: int, n_docs: int = 4, click_rate: float = 0.4
+) -> ClickLog:
+    """Pages of these lengths with random documents, signals, guards and key columns."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, list[Any]] = {name: [] for name in ("session", "query", "doc", "rank")}
+    automaton = model.traced_automaton
+    on_page = {
+        key
+        for coin in automaton.start_parameters()
+        for key in model.keys[coin]
+        if key not in PAGE_KEYS
+    }
+    on_result = {
+        key
+        for coin, keys in model.keys.items()
+        if coin not in automaton.numbered_rows()
+        for key in keys
+        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page)
+    }
+    for page, length in enumerate(lengths):
+        columns["session"] += [f"s{page}"] * length
+        columns["query"] += [f"q{rng.integers(2)}"] * length
+        columns["doc"] += [f"d{d}" for d in rng.integers(n_docs, size=length)]
+        columns["rank"] += list(range(1, length + 1))
+        for key in on_page - {"doc", "rank"}:
+            columns.setdefault(key, []).extend([f"v{rng.integers(2)}"] * length)
+        for key in sorted(on_result):
+            columns.setdefault(key, []).extend(f"v{v}" for v in rng.integers(2, size=length))
+    n_results = sum(lengths)
+    _add_features(model, columns, n_results, rng)
+    for guard in automaton.guard_columns():
+        columns[guard] = (rng.random(n_results) < 0.5).tolist()
+    for signal in model.structure.traced.signals:
+        columns[signal] = (rng.random(n_results) < click_rate).tolist()
+    return read_log(pl.DataFrame(columns))
+
+
+def _add_features(
+    model: Model, columns: dict[str, list[Any]], n_results: int, rng: np.random.Generator
+) -> None:
+    """Numbers for the columns that forms read, the same wherever a key is the same."""
+    wanted = model.wanted()
+    for name in dict.fromkeys(column for need in wanted.values() for column in need.columns):
+        if name in (*HISTORY_KEYS, *POSITION_KEYS, "rank", "doc", "query", "session"):
+            continue
+        owners = [coin for coin, need in wanted.items() if name in need.columns]
+        if name in columns:  # it is a key itself
+            columns[name] = [float(value == "v1") for value in columns[name]]
+            continue
+        common = [
+            key
+            for key in columns
+            if all(key in model.keys[coin] or "result" in model.keys[coin] for coin in owners)
+        ]
+        values: dict[tuple[Any, ...], float] = {}
+        keys = list(zip(*(columns[key] for key in common), strict=True)) or [()] * n_results
+        columns[name] = [values.setdefault(key, round(float(rng.normal()), 2)) for key in keys]
+
+
+def every_pattern(model: Model, page: ClickLog) -> ClickLog:
+    """The single page of a log once with every pattern of signals it could show."""
+    signals = model.structure.traced.signals
+    frame = page.to_frame()
+    patterns = list(itertools.product((False, True), repeat=len(frame) * len(signals)))
+    copies = []
+    for number, pattern in enumerate(patterns):
+        shown = np.array(pattern, bool).reshape(len(signals), len(frame))
+        copies.append(
+            frame.with_columns(
+                pl.lit(f"pattern {number}").alias("session"),
+                *(pl.Series(name, row) for name, row in zip(signals, shown, strict=True)),
+            )
+        )
+    return read_log(pl.concat(copies))
+
+
+def with_random_values(model: Model, log: ClickLog, seed: int) -> Model:
+    """A copy of the model with random probabilities for every row that the log can meet."""
+    from gecasmo.forms import Table, TableState
+
+    rng = np.random.default_rng(seed)
+    twin = model.copy()
+    encoded = model.encode(log, "filter", merge=False)
+    twin.states_, twin.report_ = {}, None
+    for coin, rows in zip(model.forms, encoded.rows, strict=True):
+        twin.forms[coin] = Table(key=model.keys[coin])
+        values = rng.uniform(0.05, 0.95, len(rows))
+        # Rows met only under clicks that this log does not have get a probability as well.
+        twin.states_[coin] = TableState(rows, values, float(rng.uniform(0.2, 0.8)))
+    return twin
+
+
+# The row of a coin at a result, given the clicks above; position None means before the first.
+Chance = Callable[[str, int | None, Sequence[bool]], float]
+
+
+class Way(NamedTuple):
+    """One way through a page."""
+
+    probability: float
+    signals: tuple[frozenset[str], ...]
+    reached: tuple[bool, ...]
+    flips: tuple[tuple[str, int | None, bool], ...]
+
+
+class _Chooser:
+    def __init__(
+        self, parameters: dict[str, Parameter], outcomes: list[bool], chance: Chance
+    ) -> None:
+        self.parameters = parameters
+        self.outcomes = outcomes
+        self.chance = chance
+        self.used = 0
+        self.probability = 1.0
+        self.position: int | None = None
+        self.clicks: list[bool] = []
+        self.guards: Mapping[str, bool] = {}
+        self.flips: list[tuple[str, int | None, bool]] = []
+
+    def flip(self, parameter: Parameter) -> bool:
+        if self.used == len(self.outcomes):
+            self.outcomes.append(True)
+        outcome = self.outcomes[self.used]
+        self.used += 1
+        name = next(n for n, known in self.parameters.items() if known is parameter)
+        heads = self.chance(name, self.position, self.clicks)
+        self.probability *= heads if outcome else 1 - heads
+        self.flips.append((name, self.position, outcome))
+        return outcome
+
+    def guard(self, column: str) -> bool:
+        return self.guards[column]
+
+
+def every_way(model: ClickModel, guards: Sequence[Mapping[str, bool]], chance: Chance) -> list[Way]:
+    """All ways through a page of `len(guards)` results, with their probabilities."""
+    ways = []
+    outcomes: list[bool] = []
+    while True:
+        chooser = _Chooser(model.parameters_by_name, outcomes, chance)
+        token = running.set(chooser)
+        try:
+            signals, reached = _play(model, guards, chooser)
+        finally:
+            running.reset(token)
+        ways.append(Way(chooser.probability, signals, reached, tuple(chooser.flips)))
+        while outcomes and not outcomes[-1]:
+            outcomes.pop()
+        if not outcomes:
+            return ways
+        outcomes[-1] = False
+
+
+def _play(
+    model: ClickModel, guards: Sequence[Mapping[str, bool]], chooser: _Chooser
+) -> tuple[tuple[frozenset[str], ...], tuple[bool, ...]]:
+    user = User({}, at_start=True)
+    model.start(user)
+    attributes: dict[str, Any] = user._state
+    has_left: bool = user._has_left
+    signals, reached = [], []
+    for position, known in enumerate(guards):
+        reached.append(not has_left)
+        chooser.position, chooser.guards = position, known
+        shown: frozenset[str] = frozenset()
+        if not has_left:
+            user = User(attributes)
+            model.browse(user, Result(chooser))
+            attributes, has_left, shown = user._state, user._has_left, frozenset(user._signals)
+        signals.append(shown)
+        chooser.clicks.append("click" in shown)
+    return tuple(signals), tuple(reached)
+
 
 Floats = NDArray[np.float64]
 

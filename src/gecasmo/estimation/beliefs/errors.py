@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gecasmo.estimation.beliefs.regression import Regression
+from gecasmo.estimation.beliefs.sweeps import in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.problem import Evaluation, Problem
 from gecasmo.forms import FormState, Table, TableState
@@ -26,7 +29,7 @@ Integers = NDArray[np.int64]
 
 # Rows are moved along this many directions of the shared coins, the widest ones.
 _DIRECTIONS = 12
-_ROWS_AT_ONCE = 50_000
+_ROWS_AT_ONCE = 40_000
 # Of more shared numbers rows do not remember how they lean on each.
 _MOST_LEANS = 16
 # Nothing is less certain than this, in logits.
@@ -191,16 +194,23 @@ def left_open(state: TableState, regression: Regression, covariance: Floats) -> 
     found = np.zeros(n_rows)
     by_mean, by_strength = _along_slopes(state, regression)
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    # A few directions hold nearly all of it.
-    wide = np.cumsum(values[::-1]) <= 0.98 * max(float(values[values > 0].sum()), 1e-300)
-    chosen = max(1, int(wide.sum()) + 1)
-    along = vectors[:, ::-1][:, :chosen] * np.sqrt(np.maximum(values[::-1][:chosen], 0.0))
-    for begin in range(0, n_rows, _ROWS_AT_ONCE):
-        own = slice(begin, min(begin + _ROWS_AT_ONCE, n_rows))
+    # A few directions hold nearly all of it, and stand for the rest.
+    values = np.maximum(values[::-1], 0.0)
+    held = np.cumsum(values) / max(float(values.sum()), 1e-300)
+    chosen = min(int(np.searchsorted(held, 0.95)) + 1, len(held))
+    along = vectors[:, ::-1][:, :chosen] * np.sqrt(values[:chosen] / max(held[chosen - 1], 1e-300))
+    means, strengths = np.split(along, 2)
+
+    def add(own: slice) -> None:
         typical = {name: x[own] for name, x in regression.design.typical.items()}
         z = regression.priors.basis(typical, own.stop - own.start)
-        d = np.hstack([z * by_mean[own, None], z * by_strength[own, None]])
-        found[own] = ((d @ along) ** 2).sum(axis=1)
+        moves = (z @ means) * by_mean[own, None]
+        moves += (z @ strengths) * by_strength[own, None]
+        found[own] = np.einsum("ij,ij->i", moves, moves)
+
+    cuts = [*range(0, n_rows, _ROWS_AT_ONCE), n_rows]
+    with threadpool_limits(1, "blas"):
+        in_threads(add, [slice(a, b) for a, b in pairwise(cuts)])
     return found
 
 

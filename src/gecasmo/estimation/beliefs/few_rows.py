@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.kernels.row_grid import MOST_ATTEMPTS, N_COARSE, NOTHING, WIDEST
+from gecasmo.kernels.static.row_grid import MOST_ATTEMPTS, N_COARSE, NOTHING, WIDEST
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -36,10 +36,15 @@ def grid_of_few(
     into: Any,
     first: int,
 ) -> None:
-    """As `row_grid`: fills `low`, `step`, `values` and `known` of rows that have places."""
+    """As `row_grid`: fills `low`, `step`, `values` and `known` of rows of which places say
+    something."""
     n_fine = into.values.shape[1]
     chosen = np.argsort(places.rows, kind="stable")
     chosen = chosen[wanted[places.rows[chosen]]]
+    says = (places.exact > 0) | (places.heads + places.tails > 0)
+    told = np.zeros(len(wanted), np.bool_)  # rows of which some place says something
+    told[places.rows[says & (places.weight != 0)]] = True
+    chosen = chosen[told[places.rows[chosen]]]
     rows, of_row = np.unique(places.rows[chosen].astype(np.int64), return_inverse=True)
     into.known[rows - first] = True
     evidence = _Evidence(places, chosen, of_row, len(rows))
@@ -146,7 +151,9 @@ def elsewhere_of_few(places: Any, prior: Floats, known: Any, first: int) -> Floa
     total = share.sum(axis=1) + below[:, 0] + beyond[:, 0]
     means = [(share * p).sum(axis=1), (share * p * p).sum(axis=1)]
     found: Floats = (np.stack(means) + beyond[:, 0]) / total
-    return found
+    a, b = prior[:, row + first]
+    as_before = np.stack([a / (a + b), a / (a + b) * (a + 1) / (a + b + 1)])
+    return np.where(known.values[row].any(axis=1), found, as_before)
 
 
 def _add(total: Floats, rows: Integers, values: Floats) -> None:

@@ -23,7 +23,7 @@ from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import Moments, narrow_moments_of
 from gecasmo.estimation.beliefs.regression import Level, Regression
 from gecasmo.estimation.beliefs.rows import asked_of, beta_prior
-from gecasmo.estimation.beliefs.sweeps import Sweeps
+from gecasmo.estimation.beliefs.sweeps import Sweeps, in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.problem import Problem
@@ -35,15 +35,17 @@ Integers = NDArray[np.int64]
 Tie = tuple[int, ...]
 
 MOST_ROUNDS = 30
-# What a step may still promise, in units of log-likelihood, when there is no point in it.
-_SETTLED = 0.05
+# What a step may still promise, in units of log-likelihood, when it can be the last one: after it
+# a tenth of that is left.
+_SETTLED = 0.1
 # Nor is there while the spreads of effects still change by this share.
 _RESTLESS = 0.05
 _NEAR = 15.0  # a promise
 _CAREFUL = 0.004
 # Steps whose change of the score is remembered.
 _REMEMBERED = 5
-_FARTHEST = 0.8  # a step, in logits
+_FARTHEST, _NEAREST = 0.8, 0.05  # steps that are too long, in logits
+_EDGE = 0.95  # the share of rows that does count when a step is measured
 _STEP = 0.05
 
 
@@ -180,6 +182,8 @@ class Joint:
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = np.zeros((0, 0))
         self._secants, self._reach = _Secants(), _FARTHEST
+        self._taken, self._told = np.zeros(0), np.zeros(0)  # the last step, and the score before it
+        self._hoped = np.inf
         for coin in self.coins:
             if coin.leaning is not None:
                 coin.leaning.align(self.shared, states)
@@ -202,9 +206,10 @@ class Joint:
                 curvature = self._curvature()
             before = promised
             step, promised = self._solved(counts, curvature)
-            if promised > 2 * before:
+            if promised > 1.5 * before and promised > _SETTLED:
                 # What was promised was not kept: shorter steps, until they are.
-                self._reach *= 0.5
+                self._reach = max(0.5 * min(self._reach, self._length(self._taken)), _NEAREST)
+                step = self._shortened(step)
             else:
                 self._reach = min(1.4 * self._reach, _FARTHEST)
             if not learns:
@@ -215,13 +220,17 @@ class Joint:
                 self._reach *= 0.25
                 promised = np.inf
                 continue
-            if number > 1 and promised < _SETTLED and restless < _RESTLESS:
+            is_near = max(promised, self._hoped) < _SETTLED
+            if number > 1 and is_near and restless < _RESTLESS:
+                self._move(step)
                 break
             kept = self._kept()
             if promised < least:
                 least, nearest = promised, kept
+            # Far away the curvature of yesterday says nothing of that of today.
+            self._secants.went(step, self._told, promised < _NEAR)
             restless = self._move(step)
-        if learns and promised > 4 * max(least, _SETTLED):
+        if learns and promised > 4 * max(least, 0.5 * _SETTLED):
             self._restore(nearest)  # it went astray in the end
         self.sweep()
 
@@ -243,17 +252,21 @@ class Joint:
         states = {coin.number: self.states[coin.number] for coin in self.coins}
         weights = self.problem.weights(self.states)
         found = self.sweeps.run(weights, asked_of(weights, states))
-        for coin in self.coins:
-            state = self.states[coin.number]
-            coin.likelihood = found.likelihoods[coin.number]
-            if coin.regression is not None:
-                free = np.ones(len(coin.met), bool)
-                if state.is_fixed is not None:
-                    free = ~state.is_fixed[coin.met]
-                coin.regression.look(coin.likelihood.of_rows(coin.met), free)
-                self._set_prior(coin)
-            self._believe(coin)
+        # Coins have nothing to do with each other here.
+        in_threads(lambda coin: self._take(coin, found.likelihoods[coin.number]), self.coins)
         return found.counts
+
+    def _take(self, coin: RowCoin, likelihood: RowLikelihood) -> None:
+        """Take in what is known of a coin's rows: their prior, then what to believe of them."""
+        state = self.states[coin.number]
+        coin.likelihood = likelihood
+        if coin.regression is not None:
+            free = np.ones(len(coin.met), bool)
+            if state.is_fixed is not None:
+                free = ~state.is_fixed[coin.met]
+            coin.regression.look(likelihood.of_rows(coin.met), free)
+            self._set_prior(coin)
+        self._believe(coin)
 
     def regressions(self) -> dict[int, Regression]:
         """What learns the priors of coins, by number."""
@@ -396,14 +409,29 @@ class Joint:
         # Flat directions are gone along with care.
         careful = _inverse((information + information.T) / 2, _CAREFUL)
         step = self._secants.applied(careful, score, score - pull, hold)
-        promised = float(score @ step)
-        length = np.abs(step).max(initial=0.0)
-        if length > self._reach:
-            step = step * (self._reach / length)
+        promised = float(score @ careful @ score)
+        self._hoped = float(score @ step)  # in view of what earlier steps have taught
+        step = self._shortened(step)
         self.covariance, self.information = covariance, information
-        # Far away the curvature of yesterday says nothing of that of today.
-        self._secants.went(step, score - pull, promised < _NEAR)
+        self._told = score - pull
         return step, promised
+
+    def _shortened(self, step: Floats) -> Floats:
+        length = self._length(step)
+        return step if length <= self._reach else step * (self._reach / length)
+
+    def _length(self, step: Floats) -> float:
+        """How far a step goes, in logits of shared numbers and of rows' prior means and in
+        logarithms of strengths, whichever goes furthest. Of rows those at the edge do not count."""
+        n = start = self.shared.size
+        length = float(np.abs(step[:n]).max(initial=0.0))
+        for coin in self.coins:
+            if coin.regression is not None and len(coin.regression.basis):
+                own = step[start : start + coin.size].reshape(2, -1)
+                moves = np.abs(coin.regression.basis @ own.T)
+                length = max(length, float(np.quantile(moves, _EDGE, axis=0).max()))
+            start += coin.size
+        return length
 
     def _asked_by_rows(self, coin: RowCoin, read: Integers) -> Floats:
         """What the past of rows asks of shared numbers, since rows have moved."""
@@ -450,15 +478,13 @@ class Joint:
         by_mean = heads * tails / (heads + tails) / worth / slope
         by_strength = (heads * (1 - mean) - tails * mean) / worth / slope
         told = deviation > 0
-        typical = coin.regression.design.typical
-        z = coin.regression.priors.basis(
-            {name: own[place] for name, own in typical.items()}, len(read)
-        )
+        z = coin.regression.whole_basis[place]
         return room, np.hstack([z * (told * by_mean)[:, None], z * (told * by_strength)[:, None]])
 
     def _move(self, step: Floats) -> float:
         """Take a step; returns by how much spreads have changed, relatively."""
         n = self.shared.size
+        self._taken = step
         self.states = self.shared.moved(self.states, step[:n])
         restless = 0.0
         start = n
@@ -501,8 +527,11 @@ class _Secants:
         return found
 
     def went(self, step: Floats, score: Floats, is_near: bool) -> None:
-        """Remember a step that began close to the end, and the score before it."""
+        """Remember a step that began close to the end, and the score before it; what was learned
+        close to an end that was none is forgotten."""
         self.last = (step, score) if is_near else None
+        if not is_near:
+            self.pairs = []
 
 
 def _inverse(information: Floats, flattest: float = 1e-4) -> Floats:

@@ -22,7 +22,7 @@ from gecasmo.estimation.beliefs.moments import Believing
 from gecasmo.estimation.beliefs.past import Leaning, Past
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.beliefs.rows import asked_of
-from gecasmo.estimation.beliefs.sweeps import look_through
+from gecasmo.estimation.beliefs.sweeps import in_threads, look_through
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
@@ -63,6 +63,7 @@ class Beliefs:
         plans = problem.expectation.encoded.plan.coins
         self.tables: list[int] = []
         self.designs: dict[int, Design] = {}
+        made: dict[Any, Design] = {}
         for number, coin in enumerate(problem.coins):
             if not isinstance(coin.form, Table) or plans[number].scope == "global":
                 continue
@@ -74,7 +75,11 @@ class Beliefs:
             if prior is not None and len(coin.rows) >= _FEWEST_ROWS:
                 own = (typical or {}).get(coin.name, {})
                 prior = Empirical(by=()) if number in alike else prior
-                self.designs[number] = Design.of(coin.rows, prior, own)
+                # Coins by the same key have the same rows, and so the same design.
+                same = (id(coin.rows), prior.by, tuple(own))
+                if same not in made:
+                    made[same] = Design.of(coin.rows, prior, own)
+                self.designs[number] = made[same]
 
     @property
     def learns(self) -> bool:
@@ -111,6 +116,8 @@ class Beliefs:
                 if own is None and len(met) < len(design.rows):
                     design = design.of_rows(met)
                 regression = Regression(design, priors.for_levels(design.levels), own)
+                if known is None and own is None:
+                    regression.begin(counts.tables[number][:, met])
             leaning = self.leanings.get(number)
             coins.append(RowCoin(number, met, regression, leaning=leaning))
         return Joint(self.problem, best.states, coins, n_buckets, factor, held)
@@ -287,15 +294,17 @@ class Everywhere:
         looked at again.
         """
         states = list(believed)
-        for number, regression in self.regressions.items():
+
+        def follow(number: int) -> None:
+            regression = self.regressions[number]
             state: TableState = believed[number]
             if not any(effect.spread > _LITTLE for effect in regression.priors.effects):
-                continue
+                return
             counted = np.ones(len(state.probability), bool)
             if state.is_fixed is not None:
                 counted = ~state.is_fixed
             evidence = np.maximum(np.asarray(state.evidence), 0.0)
-            regression.follow(evidence, counted)
+            regression.follow(evidence, counted & (evidence.sum(axis=0) > 0))
             assert state.priors is not None
             priors = replace(state.priors, effects=regression.priors.effects)
             form: Any = self.problem.coins[number].form
@@ -305,4 +314,6 @@ class Everywhere:
             mean = heads / (heads + tails)
             spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
             states[number] = form.with_beliefs(state, mean, spread)
+
+        in_threads(follow, list(self.regressions))
         return states

@@ -7,32 +7,20 @@ where a row can be flipped several times it is a polynomial (`polynomials.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart, is_by_page, take_apart
+from gecasmo.encoding.apart import Apart, is_by_page
 from gecasmo.encoding.encoded import EncodedLog
-from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation.beliefs.few_rows import elsewhere_of_few, grid_of_few
-from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
-from gecasmo.estimation.beliefs.polynomials import (
-    Polynomials,
-    elevated,
-    is_flipped_all_over,
-    polynomials,
-)
-from gecasmo.estimation.beliefs.whole_pages import whole_page_values
+from gecasmo.estimation.beliefs.polynomials import Polynomials, elevated, polynomials
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.kernels.row_grid import group_by_row, means_elsewhere, row_grid
-from gecasmo.kernels.running import KERNEL_THREAD, default_threads
 from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_grid import group_by_row, means_elsewhere, row_grid
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -40,7 +28,7 @@ Integers = NDArray[np.int64]
 
 N_POINTS = 32
 # Pages are taken apart a few at a time, which bounds the memory that takes.
-_RESULTS_AT_ONCE = 120_000
+_RESULTS_AT_ONCE = 240_000
 # Fewer are not worth compiling.
 _FEW_PLACES = 5_000
 _WORTH_A_THREAD, _FEWEST_PIECES = 50_000, 4
@@ -56,7 +44,7 @@ class RowLikelihood:
     low: Floats
     step: Floats
     values: Floats
-    known: Bools  # which rows stand on any of the pages
+    known: Bools  # of which rows any of the pages says something
 
     def __len__(self) -> int:
         return len(self.low)
@@ -77,6 +65,14 @@ class Asked:
     wanted: Bools
 
 
+class ByRow(NamedTuple):
+    """Places by row: those of row `first` + r are `order[start[r]:start[r + 1]]`."""
+
+    first: int
+    start: Integers
+    order: Integers
+
+
 @dataclass
 class Places:
     """What pages say of a coin, place by place: expected heads and tails if its probability there
@@ -89,106 +85,18 @@ class Places:
     weight: Floats
     exact: NDArray[np.int32]
     coefficients: Floats
+    known: dict[str, ByRow] = field(default_factory=dict)  # the same for other coins by such rows
 
-
-# Takes what is known of the rows of a coin from some row on, as soon as that is all.
-Taker = Callable[[Asked, int, RowLikelihood], None]
-
-
-def row_likelihoods(
-    expectation: Expectation,
-    weights: Sequence[Floats],
-    asked: Sequence[Asked],
-    n_buckets: int = N_BUCKETS,
-) -> list[RowLikelihood]:
-    """The likelihood of the rows of some coins at these weights of all; on all pages, or on those
-    of the first buckets."""
-    found = {one.coin: nothing_known(len(one.probability)) for one in asked}
-
-    def take(one: Asked, first: int, likelihood: RowLikelihood) -> None:
-        rows = np.flatnonzero(likelihood.known)
-        for name in ("low", "step", "values", "known"):  # other threads have other rows
-            getattr(found[one.coin], name)[first + rows] = getattr(likelihood, name)[rows]
-
-    stream_likelihoods(expectation, weights, asked, n_buckets, take)
-    return [found[one.coin] for one in asked]
-
-
-def stream_likelihoods(
-    expectation: Expectation,
-    weights: Sequence[Floats],
-    asked: Sequence[Asked],
-    n_buckets: int,
-    take: Taker,
-) -> None:
-    """The same, some rows after the other: those of all take a quarter of a kilobyte each.
-
-    `take` is called on several threads, for different rows; what it gets has the numbers of rows
-    less that of the first, and only speaks for rows that are known.
-    """
-    chunks = chunks_of(expectation.encoded, n_buckets)
-    by_place = []
-    for one in asked:
-        if is_flipped_all_over(expectation, one.coin):
-            values = whole_page_values(expectation, weights, one.coin, one.prior, chunks, N_POINTS)
-            found = RowLikelihood(*values)
-            found.known &= one.wanted
-            take(one, 0, found)
-        else:
-            by_place.append(one)
-    if by_place:
-        _ByPlace(expectation, weights, by_place, take).run(chunks)
-
-
-class _ByPlace:
-    """Likelihoods from what pages say at each place, pages being looked at a few at a time."""
-
-    def __init__(
-        self,
-        expectation: Expectation,
-        weights: Sequence[Floats],
-        asked: Sequence[Asked],
-        take: Taker,
-    ) -> None:
-        self.expectation, self.weights, self.asked, self.take = expectation, weights, asked, take
-
-    def run(self, chunks: list[Integers]) -> None:
-        threads = default_threads()
-        if threads == 1 or len(chunks) == 1:
-            parts = [self._look(pages) for pages in chunks]
-        else:
-            # Threads of a pool have settings of their own unless they are given these.
-            contexts = [copy_context() for _ in chunks]
-            with ThreadPoolExecutor(threads, KERNEL_THREAD) as pool:
-                calls = [
-                    pool.submit(context.run, self._look, pages)
-                    for context, pages in zip(contexts, chunks, strict=True)
-                ]
-                parts = [call.result() for call in calls]
-        for number, one in enumerate(self.asked):
-            if self._is_spread(one):
-                kept = [part[number] for part in parts]
-                self._finish(joined([p for p in kept if p is not None]), one)
-
-    def _is_spread(self, one: Asked) -> bool:
-        return is_spread(self.expectation, one.coin)
-
-    def _look(self, pages: Integers) -> list[Places | None]:
-        """What some pages say; kept only of coins about whose rows other pages say more."""
-        apart = take_apart(self.expectation.encoded, pages)
-        own = weights_apart(self.expectation, apart, self.weights)
-        tables, _ = run_apart(self.expectation, apart, own)
-        kept: list[Places | None] = []
-        for one in self.asked:
-            here = places_of(self.expectation, apart, own, tables, one.coin)
-            kept.append(here if self._is_spread(one) else None)
-            if kept[-1] is None:
-                self._finish(here, one)
-        return kept
-
-    def _finish(self, places: Places, one: Asked) -> None:
-        if len(places.rows):
-            self.take(one, *multiplied(places, one))
+    @property
+    def by_row(self) -> ByRow:
+        """The places by row."""
+        if "by_row" not in self.known:
+            first = int(self.rows.min())
+            start = np.zeros(int(self.rows.max()) - first + 2, np.int64)
+            order = np.empty(len(self.rows), np.int64)
+            _call(group_by_row, self.rows, first, start, order)
+            self.known["by_row"] = ByRow(first, start, order)
+        return self.known["by_row"]
 
 
 def nothing_known(n_rows: int) -> RowLikelihood:
@@ -219,7 +127,9 @@ def places_of(
     if not is_by_page(expectation.encoded, array):
         weight = np.repeat(weight, apart.lengths)
     at = weights[coin][1]
-    return Places(apart.rows[array], heads, tails, at, weight, found.exact, found.coefficients)
+    known = apart.known.setdefault(("by row", array), {})
+    told = (found.exact, found.coefficients)
+    return Places(apart.rows[array], heads, tails, at, weight, *told, known)
 
 
 def joined(parts: list[Places]) -> Places:
@@ -243,12 +153,13 @@ def joined(parts: list[Places]) -> Places:
 
 def multiplied(places: Places, one: Asked) -> tuple[int, RowLikelihood]:
     """What all places say of each row, for the rows from some first one on."""
-    first = int(places.rows.min())
-    found = nothing_known(int(places.rows.max()) - first + 1)
     if len(places.rows) < _FEW_PLACES:
+        first = int(places.rows.min())
+        found = nothing_known(int(places.rows.max()) - first + 1)
         grid_of_few(places, one.prior, one.wanted, found, first)
         return first, found
-    start, order = _grouped(places, first, len(found))
+    first, start, order = places.by_row
+    found = nothing_known(len(start) - 1)
     _call(
         row_grid,
         *[first, start, order, places.heads, places.tails, places.weight],
@@ -263,22 +174,13 @@ def elsewhere(places: Places, one: Asked, first: int, known: RowLikelihood) -> F
     pages, `[which, place]`; `known` is what all pages say together of the rows from `first` on."""
     if len(places.rows) < _FEW_PLACES:
         return elsewhere_of_few(places, one.prior, known, first)
-    start, order = _grouped(places, first, len(known))
     means = np.empty((2, len(places.rows)))
     _call(
         means_elsewhere,
-        *[first, start, order, places.heads, places.tails, places.exact, places.coefficients],
+        *[*places.by_row, places.heads, places.tails, places.exact, places.coefficients],
         *[places.at, one.prior, known.low, known.step, known.values, means],
     )
     return means
-
-
-def _grouped(places: Places, first: int, n_rows: int) -> tuple[Integers, Integers]:
-    """Places by row: where each row begins, and the places in that order."""
-    start = np.zeros(n_rows + 1, np.int64)
-    order = np.empty(len(places.rows), np.int64)
-    _call(group_by_row, places.rows, first, start, order)
-    return start, order
 
 
 def _call(function: Any, *arguments: Any) -> None:

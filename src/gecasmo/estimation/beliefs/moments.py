@@ -14,9 +14,9 @@ from gecasmo.estimation.beliefs.likelihood import (
     Asked,
     RowLikelihood,
 )
-from gecasmo.kernels.row_grid import row_moments
 from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_grid import row_moments
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

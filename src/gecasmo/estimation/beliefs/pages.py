@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import Apart
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.kernels.row_grid import gather_columns
 from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_grid import gather_columns
 
 Floats = NDArray[np.float64]
 

@@ -17,8 +17,8 @@ from gecasmo.encoding.apart import Apart, take_apart
 from gecasmo.estimation.beliefs.few_rows import repeats
 from gecasmo.estimation.beliefs.pages import run_apart
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.kernels.row_grid import find_repeats
 from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_grid import find_repeats
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -55,7 +55,9 @@ def polynomials(
     if plan.scope == "page":  # flipped once, before the first result
         return None
     rows = apart.rows[plan.codes]
-    if per_result <= 1 and not _may_repeat(apart, plan.codes):
+    if ("repeats", plan.codes) not in apart.known:
+        apart.known["repeats", plan.codes] = _may_repeat(apart, plan.codes)
+    if per_result <= 1 and not apart.known["repeats", plan.codes]:
         return None
     page = apart.page_of(plan.codes)
     times, is_first = repeats(apart.obs_start, rows)

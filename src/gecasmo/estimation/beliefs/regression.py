@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from gecasmo.forms.priors import (
     Design,
     Effect,
     Priors,
+    within_reach,
 )
 
 Floats = NDArray[np.float64]
@@ -36,14 +38,15 @@ Integers = NDArray[np.int64]
 
 # What the strength of a middling row is before any row is seen: its logarithm, and how sure that
 # is. Rows that were flipped once each cannot tell a strength at all.
-_USUAL, _UNSURE = np.log(3.0), 2.0
-# How far functions may rise or fall over all rows: of means, and of strengths.
-_STEEPEST = np.array([[4.0], [1.0]])
+_USUAL, _UNSURE = np.log(3.0), 3.0
 # Effects that stray by less, in logits, are none; nobody waits for how far they stray below that.
 _NOTHING, SETTLED = 0.03, 0.15
 _WIDEST, _FREE = 4.0, 1.5
 # Effects that are known up to such a variance are as good as known.
 _SURE = 0.01
+# Steps of the regression that finds a beginning; logits beyond which it does not go, and how alike
+# the flips of a row may seem to it (correlations).
+_BEGINNING, _BEYOND, _ALIKE = 6, 5.0, (0.05, 0.5)
 # Columns take so many turns until their effects agree.
 _TURNS = 4
 
@@ -173,8 +176,35 @@ class Regression:
         # What each row says of the logit of its mean: slope and precision.
         self.says = np.zeros((2, n_rows))
         self.rows: Integers = np.zeros(0, np.int64)
+        self._linear: tuple[Any, Floats] = (None, np.zeros((2, 0)))
         self.restless = 0.0  # how much spreads of effects have changed in the last step
         self.held: frozenset[str] = frozenset()  # effects that stay as they are
+
+    def begin(self, counts: Floats) -> None:
+        """Put the slopes near where they will end, from expected counts, `[tails or heads, row]`:
+        an ordinary regression in which rows count by the flips that they are worth, a few steps of
+        it. Climbing all the way there takes ten times as long."""
+        n_flips = counts.sum(axis=0)
+        rows = np.flatnonzero(n_flips > 1e-6)
+        slopes = self.priors.slopes.copy()
+        if len(rows) < 2 * slopes.shape[1]:
+            return
+        n, share = n_flips[rows], counts[1, rows] / n_flips[rows]
+        z = self.whole_basis[rows]
+        strength = np.exp(slopes[1, 0])
+        for _ in range(_BEGINNING):
+            _, hold = self._usual(slopes)
+            logit = np.clip(z @ slopes[0], -_BEYOND, _BEYOND)
+            m = 1 / (1 + np.exp(-logit))
+            room = m * (1 - m)
+            weight = n * room / (1 + np.maximum(n - 1, 0.0) / (strength + 1))
+            wanted = z.T @ (weight * (logit + (share - m) / room))
+            slopes[0] = np.linalg.solve((z.T * weight) @ z + np.diag(hold[0]), wanted)
+            off = np.sum((n * (share - m)) ** 2 / room - n) / np.sum(n * np.maximum(n - 1, 1e-9))
+            strength = 1 / np.clip(off, *_ALIKE) - 1
+        slopes[0, 0] = np.clip(slopes[0, 0], -_BEYOND, _BEYOND)
+        slopes[1, 0] = np.log(strength)
+        self.priors = replace(self.priors, slopes=slopes)
 
     @property
     def size(self) -> int:
@@ -186,15 +216,32 @@ class Regression:
         told: Floats = self.says[1, self.rows]
         return told if self.past is None else told + self.past.sites[1, self.rows]
 
+    @cached_property
+    def whole_basis(self) -> Floats:
+        """What slopes are multiplied with, for all rows of the design."""
+        return self.priors.basis(self.design.typical, len(self.design.rows))
+
+    def linear(self) -> Floats:
+        """Logits of means and logarithms of strengths of all rows without effects; not to be
+        written to, since they are kept as long as slopes are."""
+        slopes, known = self._linear
+        if slopes is not self.priors.slopes:
+            if "whole_basis" in self.__dict__:
+                known = within_reach(self.priors.slopes @ self.whole_basis.T)
+            else:
+                known = self.priors.linear(self.design.typical, len(self.design.rows))
+            self._linear = (self.priors.slopes, known)
+        return known
+
     def _moves(self, effect: Effect) -> bool:
         return effect.spread > 0 and effect.name not in self.held
 
     def pseudo(self) -> Floats:
         """The Beta prior of every row in view of everything but its own pages."""
         if self.past is None:
-            return self.design.pseudo(self.priors, self.says)
+            return self.design.pseudo(self.priors, self.says, self.linear())
         says = self.says + self.past.says(self.design.logit(self.priors))
-        pseudo = self.design.pseudo(self.priors, says)[:, : self.past.n_met]
+        pseudo = self.design.pseudo(self.priors, says, self.linear())[:, : self.past.n_met]
         found: Floats = self.past.rows.under(pseudo)
         return found
 
@@ -215,7 +262,7 @@ class Regression:
         known = likelihood.known if isinstance(likelihood, RowLikelihood) else True
         self.rows = np.flatnonzero(known & counted)
         n_rows, effects = len(self.design.rows), self.priors.effects
-        linear = self.priors.linear(self.design.typical, n_rows)[:, self.rows]
+        linear = self.linear()[:, self.rows]
         variance = np.zeros(len(self.rows))
         for effect, level in zip(effects, self.design.levels, strict=True):
             index = level.index[self.rows]
@@ -239,9 +286,7 @@ class Regression:
         self.bends = Bends(*total)
         self.basis = np.zeros((len(self.rows), 0))
         if with_basis:
-            typical = self.design.typical.items()
-            own = {name: values[self.rows] for name, values in typical}
-            self.basis = self.priors.basis(own, len(self.rows))
+            self.basis = self.whole_basis[self.rows]
 
     def _with_past(self, new: Floats) -> Floats:
         """The derivatives of all rows that speak in the new log or have spoken before."""
@@ -399,12 +444,20 @@ class Regression:
             line, bends = part.start, slice(part.start + 1, part.stop)
             square = spreads[0, number] ** 2
             told = np.sum(1 - np.minimum(variance[0, bends] / square, 1.0))
-            squares = np.sum(slopes[0, bends] ** 2)
-            spreads[0, number] = np.sqrt((squares + 0.001) / (told + 0.5))
+            bent = np.sum(slopes[0, bends] ** 2)
+            spreads[0, number] = np.sqrt((bent + 0.001) / (told + 0.5))
+            squares = slopes[:, line] ** 2
             unsure = np.minimum(variance[:, line], steepness[:, number] ** 2)
-            steepness[:, number] = np.sqrt(slopes[:, line] ** 2 + unsure)
+            told = 1 - unsure / steepness[:, number] ** 2
+            # Lines that the log does not support go, so that they cost nothing. Not those of a
+            # row's own places: a claim that good rows are not shown higher up is one about
+            # attention, and that they are is what any ranker is for.
+            smooth = self.priors.smooths[number]
+            closed = np.sqrt((squares + 0.003) / (told + 0.3))
+            found = np.where(smooth.is_open, np.sqrt(squares + unsure), closed)
+            steepness[:, number] = np.clip(found, 0.03, smooth.steepest)
         self.priors = replace(
             self.priors,
             spreads=np.clip(spreads, 0.02, 3.0),
-            steepness=np.clip(steepness, 0.03, _STEEPEST),
+            steepness=steepness,
         )

@@ -27,8 +27,8 @@ def asked_of(weights: Sequence[Floats], states: Mapping[int, TableState]) -> lis
 def beta_prior(state: TableState) -> Floats:
     """The Beta prior of each row; pseudo-counts of less than half a flip count as that much, since
     otherwise a single click would be certainty."""
-    n_rows = len(state.probability)
-    counts = [np.broadcast_to(np.asarray(side, float), (n_rows,)) for side in state.pseudo]
-    floor = 0.0 if state.priors is not None else 0.5
-    prior: Floats = np.maximum(np.stack(counts), max(floor, 1e-3))
+    counts = np.asarray(state.pseudo, np.float64)
+    if counts.ndim < 2:  # the same for all rows
+        counts = np.repeat(counts[:, None], len(state.probability), axis=1)
+    prior: Floats = np.maximum(counts, 1e-3 if state.priors is not None else 0.5)
     return prior

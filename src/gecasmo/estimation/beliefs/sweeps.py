@@ -64,7 +64,7 @@ class Sweep:
 
     Attributes
     ----------
-    likelihoods : of the rows that were asked for, by coin
+    likelihoods : of the rows that were asked for, by coin; the next sweep writes over them
     counts : expected counts of all other coins, with these rows at their means elsewhere
     """
 
@@ -85,10 +85,11 @@ class Sweeps:
         self.chunks = in_threads(
             lambda own: _Chunk(own, take_apart(expectation.encoded, own)), pages
         )
+        self._found: dict[int, RowLikelihood] = {}
 
     def run(self, weights: Sequence[Floats], asked: Sequence[Asked]) -> Sweep:
         """One sweep; `weights` are those of shared coins, and where rows begin."""
-        found = {one.coin: nothing_known(len(one.probability)) for one in asked}
+        found = {one.coin: self._empty(one) for one in asked}
 
         def take(one: Asked, first: int, known: RowLikelihood) -> None:
             rows = np.flatnonzero(known.known)
@@ -97,6 +98,15 @@ class Sweeps:
 
         looking = _Looking(self.expectation, weights, asked, take)
         return Sweep(found, looking.at(self.chunks))
+
+    def _empty(self, one: Asked) -> RowLikelihood:
+        """Room for what is found of a coin's rows: the same at every sweep, since that of a large
+        log, of which some pages are looked at, takes longer to come by than to fill."""
+        if one.coin not in self._found:
+            self._found[one.coin] = nothing_known(len(one.probability))
+        found = self._found[one.coin]
+        found.known[:] = False
+        return found
 
 
 def look_through(
@@ -213,6 +223,8 @@ class _Looking:
 
 def _held(one: Asked, places: Places, means: Floats) -> Floats:
     """Rows that are given stay as they are."""
+    if one.wanted.all():
+        return means
     given = one.probability[places.rows]
     return np.where(one.wanted[places.rows], means, np.stack([given, given**2]))
 

@@ -22,7 +22,7 @@ from gecasmo.estimation.beliefs.sweeps import look_through
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.part import Part
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Design, Effect, Priors, scaled
+from gecasmo.forms.priors import Design, Effect, Priors, scaled, with_place
 from gecasmo.hashing import hash_values
 
 Floats = NDArray[np.float64]
@@ -63,7 +63,8 @@ def means_name(number: int, name: str) -> str:
 
 def document_sums(part: Part, number: int, priors: Priors) -> dict[str, Floats]:
     """Sums over the rows of a part, and their numbers, by the slot of their document."""
-    typical, rows = part.typical.get(number, {}), part.problem.coins[number].rows
+    rows = part.problem.coins[number].rows
+    typical = with_place(rows, part.typical.get(number, {}), priors.beyond)
     found = {}
     for name, of in priors.of_documents.items():
         slots = slots_of(rows.frame["doc"])
@@ -131,7 +132,7 @@ def _with_effects(
     if state.is_fixed is not None:
         counted = ~state.is_fixed
     evidence = np.maximum(np.asarray(state.evidence), 0.0)
-    regression.follow(evidence, counted)
+    regression.follow(evidence, counted & (evidence.sum(axis=0) > 0))
     for effect, level in zip(regression.priors.effects, regression.design.levels, strict=True):
         if effect.name in regression.held and effect.spread > 0:
             slots = slots_of(level.values)[level.index]

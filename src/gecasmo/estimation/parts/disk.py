@@ -25,7 +25,7 @@ from gecasmo.estimation.parts.passes import run_pass
 from gecasmo.estimation.parts.storing import Blueprint, StoredPart, set_up
 from gecasmo.estimation.parts.tasks import Answer, Task, combined
 from gecasmo.kernels.running import default_threads
-from gecasmo.logs.store.writing import telling_full_disk
+from gecasmo.logs.store.disk import telling_full_disk
 
 # Parts that take no more than this in all stay in memory from one pass to the next.
 _KEPT_BYTES = 256 * 2**20

@@ -1,4 +1,4 @@
-"""Judgment files, one small module for each reader."""
+"""Judgment files, a small module for each kind of reader."""
 
 from __future__ import annotations
 
@@ -6,23 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gecasmo.files import scratch_folder, whole_file
-from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.formats.opensearch import OPENSEARCH
-from gecasmo.judgments.formats.plain import CSV, PARQUET
-from gecasmo.judgments.formats.qrels import QRELS
-from gecasmo.judgments.formats.quepid import QUEPID
-from gecasmo.judgments.formats.ranklib import RANKLIB
-from gecasmo.judgments.formats.writing import (
+from gecasmo.judgments.formats.format import (
     JudgmentFormat,
     Options,
     Written,
     graded_pairs,
     nothing_graded,
 )
+from gecasmo.judgments.formats.opensearch import OPENSEARCH
+from gecasmo.judgments.formats.plain import CSV, PARQUET, QRELS
+from gecasmo.judgments.formats.quepid import QUEPID
+from gecasmo.judgments.formats.ranklib import RANKLIB
+from gecasmo.judgments.grading import JudgmentsError
 
 if TYPE_CHECKING:
+    from gecasmo.judgments.judge import PartedJudgments
     from gecasmo.judgments.judged import Judgments
-    from gecasmo.judgments.parted import PartedJudgments
 
 FORMATS: dict[str, JudgmentFormat] = {
     format.name: format for format in (QUEPID, OPENSEARCH, RANKLIB, QRELS, CSV, PARQUET)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
-from gecasmo.judgments.counting import Told
-from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.formats.joining import join_opensearch
-from gecasmo.judgments.formats.writing import JudgmentFormat, Options
+from gecasmo.judgments.formats.format import JudgmentFormat, Options
+from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.judged import Told
 
 # What the plugin accepts as a name and as a description.
 _NAME, _DESCRIPTION = 50, 250
@@ -38,6 +38,21 @@ def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) ->
     }
     path.write_text(json.dumps(body, ensure_ascii=False, indent=1), encoding="utf-8")
     return []
+
+
+def join_opensearch(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+    """The ratings of all queries under the head of the first file."""
+    end = "[]\n}"
+    with target.open("w", encoding="utf-8") as out:
+        for number, piece in enumerate(pieces):
+            body = json.loads(piece.read_text(encoding="utf-8"))
+            ratings = body["judgmentRatings"]
+            if not number:
+                head = json.dumps({**body, "judgmentRatings": []}, ensure_ascii=False, indent=1)
+                out.write(head.removesuffix(end) + "[")
+            texts = [json.dumps(rated, ensure_ascii=False, indent=1) for rated in ratings]
+            out.write(("," if number else "") + "\n" + ",\n".join(texts))
+        out.write("\n]\n}")
 
 
 OPENSEARCH = JudgmentFormat(

@@ -1,15 +1,25 @@
-"""Everything that is known of each pair, insufficient ones too: CSV and Parquet."""
+"""Plain files: CSV and Parquet with everything that is known of each pair, and TREC qrels.
+
+CSV and Parquet hold insufficient pairs, too. Qrels hold grades, as trec_eval, pytrec_eval and
+ir_measures read them: query 0 doc grade.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
-from gecasmo.judgments.counting import Told
-from gecasmo.judgments.formats.joining import join_parquet, join_tables
-from gecasmo.judgments.formats.writing import JudgmentFormat, Options, as_text
+from gecasmo.judgments.formats.format import (
+    JudgmentFormat,
+    Options,
+    as_text,
+    join_tables,
+    without_spaces,
+)
+from gecasmo.judgments.judged import Told
 
 
 def write_csv(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
@@ -23,7 +33,26 @@ def write_parquet(judgments: Told, pairs: pl.DataFrame, path: Path, options: Opt
     return []
 
 
+def join_parquet(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+    """Parquet, with the summary of all."""
+    metadata = {"gecasmo": json.dumps(judgments.summary())}
+    scan = pl.scan_parquet(list(pieces), glob=False)
+    scan.sink_parquet(target, metadata=metadata, row_group_size=250_000)
+
+
+def write_qrels(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+    columns = [without_spaces(pairs[name], "qrels", options.ids) for name in ("query", "doc")]
+    lines = pl.DataFrame([*columns, pairs["grade"]]).select(
+        pl.format("{} 0 {} {}", "query", "doc", "grade").alias("line")
+    )
+    path.write_bytes("".join(f"{line}\n" for line in lines["line"]).encode())
+    return []
+
+
 CSV = JudgmentFormat("csv", "everything, CSV", (".csv",), write_csv, False, (), join_tables)
 PARQUET = JudgmentFormat(
     "parquet", "everything, Parquet", (".parquet",), write_parquet, False, (), join_parquet
+)
+QRELS = JudgmentFormat(
+    "qrels", "TREC qrels", (".qrels", ".qrel"), write_qrels, options=("query", "ids")
 )

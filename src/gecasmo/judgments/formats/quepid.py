@@ -10,9 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from gecasmo.judgments.counting import Told
-from gecasmo.judgments.formats.joining import join_tables
-from gecasmo.judgments.formats.writing import JudgmentFormat, Options, without_breaks
+from gecasmo.judgments.formats.format import JudgmentFormat, Options, join_tables, without_breaks
+from gecasmo.judgments.judged import Told
 
 
 def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:

@@ -10,22 +10,22 @@ from. Readers of this kind of file take all lines up to the empty one as comment
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import polars as pl
 
-from gecasmo.judgments.counting import Told
-from gecasmo.judgments.errors import JudgmentsError
-from gecasmo.judgments.formats.joining import join_ranklib
-from gecasmo.judgments.formats.writing import (
+from gecasmo.judgments.formats.format import (
     JudgmentFormat,
     Options,
     as_text,
     without_breaks,
     without_spaces,
 )
-from gecasmo.model.given import as_frame
+from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.judged import Told
+from gecasmo.model.structured import as_frame
 
 
 def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
@@ -99,6 +99,43 @@ def _features(pairs: pl.DataFrame, given: Any) -> pl.DataFrame:
                 f"such as {pair}."
             )
     return found.select(names)
+
+
+def join_ranklib(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+    """The comments of all files, then their lines, with queries numbered anew."""
+    with target.open("w", encoding="utf-8", newline="\n") as out:
+        n_queries: list[int] = []
+        for number, piece in enumerate(pieces):
+            n_queries.append(_copy_comments(piece, out, sum(n_queries), with_head=not number))
+        out.write("\n")
+        for number, piece in enumerate(pieces):
+            _copy_judgments(piece, out, sum(n_queries[:number]))
+
+
+def _copy_comments(piece: Path, out: TextIO, first: int, with_head: bool) -> int:
+    n_queries = 0
+    with piece.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if line == "\n":
+                break
+            if line.startswith("# qid:"):
+                _, number, query = line.split(":", 2)
+                n_queries += 1
+                out.write(f"# qid:{int(number) + first}:{query}")
+            elif with_head:
+                out.write(line)
+    return n_queries
+
+
+def _copy_judgments(piece: Path, out: TextIO, first: int) -> None:
+    with piece.open(encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if line == "\n":
+                break
+        for line in file:
+            grade, query, rest = line.split(" ", 2)
+            number = int(query.removeprefix("qid:")) + first
+            out.write(f"{grade} qid:{number} {rest}")
 
 
 RANKLIB = JudgmentFormat(

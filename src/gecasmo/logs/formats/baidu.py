@@ -14,13 +14,12 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
-from gecasmo.logs.formats.building import PAGE_NUMBER, nested, note_shown_twice
+from gecasmo.logs.formats.columns import PAGE_NUMBER, nested, note_shown_twice
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
 from gecasmo.logs.formats.writing import ROLES, Writing
 from gecasmo.logs.inputs import Opened, open_inputs
-from gecasmo.logs.nested import is_list
 from gecasmo.logs.notes import Notebook
-from gecasmo.logs.pages import number_by_first_appearance
+from gecasmo.logs.pages import is_list, number_by_first_appearance
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog

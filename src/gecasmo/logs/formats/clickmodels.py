@@ -14,9 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.logs.formats.building import nested, note_shown_twice, page_ids, with_exact_ids
+from gecasmo.logs.formats.columns import (
+    click_counts,
+    column_of,
+    flat,
+    nested,
+    note_shown_twice,
+    page_ids,
+    with_exact_ids,
+)
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.json_values import click_counts, column_of, flat
 from gecasmo.logs.formats.writing import Writing, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.lines import Lines, read_lines, shortened, whole_json

@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.logs.formats.building import nested, note_shown_twice
+from gecasmo.logs.formats.columns import (
+    as_text,
+    click_counts,
+    column_of,
+    flat,
+    nested,
+    note_shown_twice,
+)
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.json_values import as_text, click_counts, column_of, flat
 from gecasmo.logs.formats.writing import Writing, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.lines import Lines, read_lines

@@ -15,7 +15,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.compression import unpacked
-from gecasmo.logs.formats.building import nested, note_repeated_queries, with_exact_ids
+from gecasmo.logs.formats.columns import nested, note_repeated_queries, with_exact_ids
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
 from gecasmo.logs.inputs import Input, open_inputs
 from gecasmo.logs.notes import Notebook

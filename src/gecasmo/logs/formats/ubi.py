@@ -3,19 +3,30 @@
 {"query_id": "q1", "user_query": "shoes", "query_response_hit_ids": ["d1", "d2"], ...}
 {"action_name": "impression", "query_id": "q1", "event_attributes":
     {"object": {"object_id": "d1"}, "position": {"ordinal": 1}}, ...}
+
+What was shown for each query, and what was clicked, put in the cart and bought, makes its page.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from gecasmo.errors import ClickLogError
+from gecasmo.logs.formats.columns import (
+    code_of,
+    nested,
+    note_repeated_queries,
+    note_shown_twice,
+    with_exact_ids,
+)
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.ubi_fields import BULK
-from gecasmo.logs.formats.ubi_pages import DETAILS, SIGNALS, build_pages
+from gecasmo.logs.formats.ubi_lines import is_bulk_line, source_of
 from gecasmo.logs.formats.ubi_records import Records
 from gecasmo.logs.formats.writing import Writing, write_lines
 from gecasmo.logs.inputs import open_inputs
@@ -25,7 +36,17 @@ if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
 
 PARTS = ("queries", "events")
-ACTION = {"click": "click", "cart": "add_to_cart", "purchase": "purchase"}
+ACTIONS = {
+    "impression": "impression impressions item_impression product_impression",
+    "view": "view views item_view product_view",
+    "click": "click clicks click_through clickthrough item_click product_click result_click",
+    "cart": "add_to_cart cart cart_add item_add_to_cart",
+    "purchase": "purchase purchased buy order item_purchase",
+}
+SIGNALS = ("click", "cart", "purchase")
+DETAILS = ("client_id", "session_id", "timestamp")
+_KIND = {name.replace("_", ""): kind for kind, names in ACTIONS.items() for name in names.split()}
+WRITTEN_AS = {"click": "click", "cart": "add_to_cart", "purchase": "purchase"}
 
 
 def is_pair(source: object) -> bool:
@@ -42,10 +63,8 @@ def sniff(sample: Sample) -> bool:
     """Say whether the first record is a query or an event."""
     if sample.has_fields("doc", "click"):
         return False  # a table that also has a query_id
-    first = sample.first_record
-    if isinstance(first.get("_source"), dict):
-        first = first["_source"]
-    if len(first) == 1 and set(first) <= BULK:
+    first = source_of(sample.first_record)
+    if is_bulk_line(first):
         index = next(iter(first.values()))
         return isinstance(index, dict) and "ubi" in str(index.get("_index", ""))
     names = set(sample.schema or first)
@@ -88,6 +107,259 @@ def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
     )
 
 
+def kind_of_action(name: str) -> str:
+    """Say what an action is to a click log: "impression", "view", a signal, or "other"."""
+    return _KIND.get(re.sub(r"[^a-z]", "", name.lower()), "other")
+
+
+def build_pages(records: Records, notes: Notebook) -> pl.DataFrame:
+    """Make the pages: what was shown for each query, and what was clicked, put in the cart, bought.
+
+    Parameters
+    ----------
+    records
+        Queries and events.
+    notes
+        Where it is noted what was met.
+
+    Returns
+    -------
+    pl.DataFrame
+        One row a page, with lists of results.
+    """
+    queries = _queries(records, notes)
+    events = _events(records, queries, notes)
+    events = _from_one(events, notes)
+    shown = _ranked(_shown(events, queries, notes), records, notes)
+    pages = _pages(queries, shown, events)
+    pages = _with_query(pages, records, notes)
+    numbers = pages.select("page", number=pl.int_range(pl.len(), dtype=pl.UInt32))
+    results = shown.join(numbers, on="page").sort("number", "rank")
+    place = records.place
+    note_shown_twice(
+        results.select("number", "doc").rename({"number": "page"}),
+        notes,
+        "they stay on each position; an event without a position counts for the upper one",
+        lambda page: place(pages["row"][page]),
+    )
+    results = _with_signals(results, events.join(numbers, on="page"), records, notes)
+    if "query" in pages.columns:
+        visits = pages.with_columns(visit=pl.coalesce("session_id", "client_id"))
+        note_repeated_queries(visits, "visit", notes, lambda page: place(pages["row"][page]))
+    empty = pages.join(shown, on="page", how="anti")
+    notes.add("pages without results", empty.height, "they are kept", records.places(empty["row"]))
+    results = with_exact_ids(results, ["doc"])
+    results = results.select("doc", "rank", *SIGNALS, page="number")
+    texts = [name for name in ("page", "query") if name in pages.columns]
+    pages = with_exact_ids(pages, texts).drop("row").rename({"page": "session"})
+    unsaid = [name for name in DETAILS if pages[name].is_null().all()]
+    return nested(pages.drop(unsaid), results)
+
+
+def _queries(records: Records, notes: Notebook) -> pl.DataFrame:
+    queries = records.queries
+    again = queries.filter(~pl.col("page").is_first_distinct())
+    notes.add(
+        "repeated query records",
+        again.height,
+        "the first record of a query_id counts",
+        records.places(again["row"]),
+    )
+    return queries.unique("page", keep="first", maintain_order=True)
+
+
+def _events(records: Records, queries: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
+    """Return the events that can be placed, with their kind; note the others."""
+    events = records.events
+    kinds = {name: kind_of_action(name) for name in events["action"].unique()}
+    kind = pl.col("action").replace_strict(list(kinds), list(kinds.values()), default="other")
+    events = events.with_columns(kind=kind.cast(pl.String))
+    others = events.filter(kind="other")
+    names = others["action"].value_counts(sort=True)["action"].head(5)
+    notes.add(
+        "unknown action names",
+        others.height,
+        f"left out; they are {', '.join(map(repr, names))}",
+        records.places(others["row"]),
+    )
+    events = events.filter(pl.col("kind") != "other")
+    for fault, done, wrong in (
+        ("events without a query", "no query_id; left out", pl.col("page").is_null()),
+        ("events without an object", "no object_id; left out", pl.col("doc").is_null()),
+    ):
+        found = events.filter(wrong)
+        notes.add(fault, found.height, done, records.places(found["row"]))
+        events = events.filter(~wrong)
+    seen = ["impression"] if (events["kind"] == "impression").any() else ["impression", "view"]
+    known = pl.concat([queries["page"], events.filter(pl.col("kind").is_in(seen))["page"]])
+    strays = events.filter(
+        ~pl.col("page").is_in(known.unique().implode()) & pl.col("kind").is_in(SIGNALS)
+    )
+    notes.add(
+        "events of unknown queries",
+        strays.height,
+        "neither a query record nor an impression has their query_id; left out",
+        records.places(strays["row"]),
+    )
+    return events.join(strays.select("row"), on="row", how="anti", maintain_order="left")
+
+
+def _from_one(events: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
+    """Let positions start at 1."""
+    lowest = events.filter(pl.col("kind").is_in(["impression", "view"]), ordinal=0)
+    notes.add("positions from 0", lowest.height, "positions start at 0 here; 1 was added to all")
+    return events.with_columns(pl.col("ordinal") + 1) if lowest.height else events
+
+
+def _shown(events: pl.DataFrame, queries: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
+    """List what was shown: page, doc, ordinal, timestamp, row, by impressions, else by hits."""
+    columns = ["page", "doc", "ordinal", "timestamp", "row"]
+    impressions = events.filter(kind="impression")
+    views = events.filter(kind="view")
+    hits = queries.select("page", "timestamp", "row", doc="hits").filter(
+        pl.col("doc").list.len() > 0
+    )
+    hits = hits.explode("doc").filter(pl.col("doc").is_not_null())
+    hits = hits.with_columns(ordinal=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page"))
+    if impressions.height:
+        rest = hits.join(impressions, on="page", how="anti", maintain_order="left")
+        notes.add(
+            "pages without impressions",
+            rest["page"].n_unique(),
+            "they show what query_response_hit_ids says",
+        )
+        notes.add("views", views.height, "left out; impressions say what was shown")
+        return pl.concat([impressions.select(columns), rest.select(columns)])
+    if hits.height:
+        notes.add(
+            "pages without impressions",
+            hits["page"].n_unique(),
+            "no event is an impression; query_response_hit_ids says what was shown",
+        )
+        notes.add("views", views.height, "left out; query_response_hit_ids says what was shown")
+        return hits.select(columns)
+    notes.add("views", views.height, "no event is an impression; views say what was shown")
+    return views.select(columns)
+
+
+def _ranked(shown: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFrame:
+    """Give every result its rank: its position, or the order of the events where that fails."""
+    # Numbers for pages and documents are far faster to compare than their names.
+    codes = (code_of(shown[name]).alias(f"{name}_code") for name in ("page", "doc"))
+    shown = shown.with_columns(codes)
+    again = ~pl.struct("page_code", "doc_code", "ordinal").is_first_distinct()
+    repeats = shown.filter(again)
+    notes.add(
+        "duplicate impressions",
+        repeats.height,
+        "a result is shown once",
+        records.places(repeats["row"]),
+    )
+    shown = shown.filter(~again)
+    unplaced = _on_pages_with(pl.col("ordinal").is_null(), shown)
+    shared = _on_pages_with(pl.struct("page_code", "ordinal").is_duplicated(), shown) & ~unplaced
+    for kind, pages in (
+        ("pages without positions", shown.filter(unplaced)),
+        ("pages with two results on one position", shown.filter(shared)),
+    ):
+        firsts = pages.unique("page", keep="first", maintain_order=True)
+        notes.add(
+            kind,
+            firsts.height,
+            "their results are ranked in the order of the events",
+            records.places(firsts["row"]),
+        )
+    odd = shown.select(unplaced | shared).to_series()
+    # A result that came again without a position is the same result.
+    by_order = shown.filter(odd).sort("timestamp", "row", nulls_last=True)
+    by_order = by_order.unique(["page_code", "doc_code"], keep="first", maintain_order=True)
+    by_order = by_order.with_columns(
+        rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page")
+    )
+    by_position = shown.filter(~odd).with_columns(rank=pl.col("ordinal"))
+    return pl.concat([by_position, by_order]).drop("page_code", "doc_code")
+
+
+def _on_pages_with(found: pl.Expr, shown: pl.DataFrame) -> pl.Expr:
+    """Say of each result whether it is on a page that has something."""
+    pages = shown.filter(found)["page_code"].unique()
+    return pl.col("page_code").is_in(pages.implode())
+
+
+def _pages(queries: pl.DataFrame, shown: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """One row a page, in order of first appearance: those of the queries and those only shown."""
+    by_page = events.sort("row").group_by("page", maintain_order=True)
+    of_events = by_page.agg(
+        pl.col("client_id", "session_id").drop_nulls().first(), pl.col("timestamp").min()
+    )
+    first = pl.concat([queries.select("page", "row"), shown.select("page", "row")])
+    first = first.group_by("page").agg(pl.col("row").min()).sort("row", "page")
+    pages = first.join(queries.drop("row", "hits"), on="page", how="left", maintain_order="left")
+    pages = pages.join(of_events, on="page", how="left", suffix="_e", maintain_order="left")
+    filled = [pl.coalesce(name, f"{name}_e").alias(name) for name in DETAILS]
+    return pages.with_columns(filled).drop(f"{name}_e" for name in DETAILS)
+
+
+def _with_query(pages: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFrame:
+    """Leave out the pages whose query is not known; without any query, the log has none."""
+    unknown = pages.filter(pl.col("query").is_null())
+    if unknown.height == pages.height:
+        notes.add("pages without a query text", pages.height, "the log has no queries")
+        return pages.drop("query")
+    notes.add(
+        "pages without a query text",
+        unknown.height,
+        "no user_query; the pages are left out",
+        records.places(unknown["row"]),
+    )
+    return pages.filter(pl.col("query").is_not_null())
+
+
+def _with_signals(
+    results: pl.DataFrame, events: pl.DataFrame, records: Records, notes: Notebook
+) -> pl.DataFrame:
+    """Add a boolean column a signal, finding each event's result by object id and position."""
+    results = results.with_row_index("result")
+    events = events.filter(pl.col("kind").is_in(SIGNALS)).sort("row")
+    keys = ["number", "doc"]
+    # Few results have any event, and only those need be looked for.
+    places = results.join(events, on=keys, how="semi", maintain_order="left")
+    upper = places.unique(keys, keep="first", maintain_order=True)
+    upper = upper.select(*keys, "result", shown_at="timestamp")
+    exact = places.select(*keys, "ordinal", exact="result").unique([*keys, "ordinal"])
+    events = events.join(upper, on=keys, how="left", maintain_order="left")
+    events = events.join(exact, on=[*keys, "ordinal"], how="left", maintain_order="left")
+    events = events.with_columns(result=pl.coalesce("exact", "result"))
+    early = events.filter(pl.col("timestamp") < pl.col("shown_at"))
+    notes.add(
+        "events out of order",
+        early.height,
+        "dated before their result was shown; they count",
+        records.places(early["row"]),
+    )
+    for signal, plural in zip(SIGNALS, ("clicks", "cart events", "purchases"), strict=True):
+        found = events.filter(kind=signal)
+        unseen = found.filter(pl.col("result").is_null())
+        notes.add(
+            f"{plural} on results never shown",
+            unseen.height,
+            "left out",
+            records.places(unseen["row"]),
+        )
+        found = found.filter(pl.col("result").is_not_null())
+        again = found.filter(~pl.col("result").is_first_distinct())
+        notes.add(
+            f"duplicate {plural}",
+            again.height,
+            f"a result has one {signal}",
+            records.places(again["row"]),
+        )
+        results = results.with_columns(
+            pl.col("result").is_in(found["result"].unique().implode()).alias(signal)
+        )
+    return results
+
+
 def write(log: ClickLog, path: Path) -> None:
     """Write queries and events into one file of JSON lines; a session is a query_id."""
     writing = Writing(log, path, UBI)
@@ -116,7 +388,7 @@ def write(log: ClickLog, path: Path) -> None:
             head = {"query_id": session} | ({} if query is None else {"user_query": query}) | said
             tell(_json(head | {"query_response_hit_ids": docs}))
             for doc, rank, *flagged in zip(docs, ranks, *flags, strict=True):
-                clicked = [ACTION[n] for n, v in zip(signals, flagged, strict=True) if v]
+                clicked = [WRITTEN_AS[n] for n, v in zip(signals, flagged, strict=True) if v]
                 for action in ("impression", *clicked):
                     place = {"object": {"object_id": doc}, "position": {"ordinal": rank}}
                     event = {"action_name": action, "query_id": session} | said

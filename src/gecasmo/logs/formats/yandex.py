@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from gecasmo.logs.formats.building import (
+from gecasmo.logs.formats.columns import (
     first_on_page,
     nested,
     note_repeated_queries,

@@ -1,18 +1,32 @@
-"""A source as a stream of batches, in order, that can start in the middle."""
+"""A source as a stream of batches, in order, that can start in the middle.
+
+Here are also the sources that come in pieces anyway: tables and logs in memory, or made one after
+the other; and logs in formats of their own, a file at a time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import polars as pl
 
+from gecasmo.errors import ClickLogError
+from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Note
+from gecasmo.logs.formats import Format, Options
+from gecasmo.logs.formats.table import open_table
+from gecasmo.logs.inputs import MAX_LINE, Opened
+from gecasmo.logs.notes import Faults, Note, Notebook
+from gecasmo.logs.reader import _as_chosen
+from gecasmo.logs.store.plan import Wishes
 
 Place = dict[str, int]
 Schema = dict[str, pl.DataType]
+# The queries of this format are in other files than its events.
+READ_AT_ONCE = ("ubi",)
 
 
 @dataclass(frozen=True)
@@ -96,3 +110,154 @@ def _one(parts: list[Batch]) -> Batch:
     frames: list[Any] = [part.content for part in parts]
     segments = tuple(segment for part in parts for segment in part.segments)
     return Batch(pl.concat(frames), segments, parts[-1].place)
+
+
+class Frames:
+    """Tables or logs, one or many; an iterator is used up.
+
+    Parameters
+    ----------
+    source
+        A table, a LazyFrame, a `ClickLog`, or an iterable of tables or of logs.
+    """
+
+    can_resume = False
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self._items = _items(source)
+        first = next(self._items, None)
+        if first is None:
+            raise ClickLogError("ingest: there is nothing in the source.")
+        self._first = first
+        self._is_one = _is_table(source) or isinstance(source, ClickLog | pl.LazyFrame)
+        self.label = "the data frame" if self._is_one else "the data"
+        self.files: Sequence[str] = [self.label]
+
+    @property
+    def first(self) -> pl.DataFrame | ClickLog:
+        """The first table or log."""
+        return self._first
+
+    def schema(self) -> Schema | None:
+        """The columns of the first table."""
+        return None if isinstance(self._first, ClickLog) else dict(self._first.schema)
+
+    def n_rows(self) -> int | None:
+        """The rows, where all are in memory."""
+        if isinstance(self._source, ClickLog):
+            return self._source.n_results
+        if isinstance(self._first, ClickLog) or not self._is_one or self._is_lazy:
+            return None
+        return self._first.height
+
+    @property
+    def _is_lazy(self) -> bool:
+        return isinstance(self._source, pl.LazyFrame)
+
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+        """Read columns in batches."""
+        done = 0
+        for item in chain([self._first], self._items):
+            if isinstance(item, ClickLog) != isinstance(self._first, ClickLog):
+                raise ClickLogError("ingest: tables and logs cannot be mixed.")
+            if isinstance(item, ClickLog):
+                yield Batch(item, (Segment(0, done, item.n_results),), {}, item.notes)
+                done += item.n_results
+                continue
+            self._check_columns(item, columns)
+            for start in range(0, item.height, rows):
+                part = item.select(columns).slice(start, rows)
+                yield Batch(part, (Segment(0, done, part.height),), {})
+                done += part.height
+
+    def _check_columns(self, item: pl.DataFrame, columns: Sequence[str]) -> None:
+        assert isinstance(self._first, pl.DataFrame)
+        for name in columns:
+            if item.schema.get(name) != self._first.schema[name]:
+                has = f"holds {item.schema[name]}" if name in item.columns else "is not"
+                raise ClickLogError(
+                    f"ingest: the column {name!r} holds {self._first.schema[name]} in the first "
+                    f"table, and {has} in a later one."
+                )
+
+
+def _items(source: Any) -> Iterator[pl.DataFrame | ClickLog]:
+    if isinstance(source, ClickLog):
+        yield source
+    elif isinstance(source, pl.LazyFrame):
+        yield from source.collect_batches(maintain_order=True, lazy=True)
+    elif _is_table(source):
+        yield _table(source)
+    elif isinstance(source, Iterable):
+        for item in source:
+            yield item if isinstance(item, ClickLog) else _table(item)
+    else:
+        raise ClickLogError(
+            f"ingest cannot read a {type(source).__name__}. It reads paths and globs, tables, "
+            "logs, and iterables of tables or logs."
+        )
+
+
+def _is_table(source: Any) -> bool:
+    return isinstance(source, pl.DataFrame | Mapping) or hasattr(source, "__arrow_c_stream__")
+
+
+def _table(item: Any) -> pl.DataFrame:
+    return open_table(item, (), MAX_LINE, Notebook())
+
+
+class FormatFiles:
+    """Files of a format; each has whole pages.
+
+    Parameters
+    ----------
+    source
+        The files, or what else the format reads.
+    format
+        The format.
+    wishes
+        What was asked for.
+    """
+
+    def __init__(self, source: Any, format: Format, wishes: Wishes) -> None:
+        self._format, self._wishes = format, wishes
+        at_once = format.name in READ_AT_ONCE or not isinstance(source, Opened)
+        self._parts = [source] if at_once else [Opened(file.name, [file]) for file in source]
+        self.can_resume = isinstance(source, Opened) and all(f.path is not None for f in source)
+        self.label = source.label if isinstance(source, Opened) else "the files"
+        self.files: Sequence[str] = [getattr(part, "label", self.label) for part in self._parts]
+        self._known: tuple[int, ClickLog] | None = None
+
+    @property
+    def first(self) -> ClickLog:
+        """The log of the first file."""
+        return self._log(0)
+
+    def schema(self) -> None:
+        """None: the logs are read already."""
+        return
+
+    def n_rows(self) -> int | None:
+        """Unknown before all files are read."""
+        return None
+
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+        """Read the files one after the other, from a place on."""
+        for number in range(after["file"] if after else 0, len(self._parts)):
+            log = self._log(number)
+            segment = Segment(number, 0, log.n_results)
+            yield Batch(log, (segment,), {"file": number + 1}, log.notes)
+
+    def _log(self, number: int) -> ClickLog:
+        if self._known is not None and self._known[0] == number:
+            return self._known[1]
+        self._known = None
+        roles = self._wishes.roles()
+        reading = self._format.read(
+            self._parts[number], Options(self._wishes.max_line, roles.id_columns)
+        )
+        table = _as_chosen(reading.table, roles)
+        log = assemble(table, roles, Faults(self.files[number]), reading.notes)
+        self._known = (number, log)
+        return log

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.store.writing import sync_folder, telling_full_disk, write_json
+from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
 
 VERSION = 1
 _NAME = "ingest.json"

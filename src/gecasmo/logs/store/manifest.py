@@ -1,14 +1,18 @@
-"""The first file of a stored log: what is in it, and how its parts should look."""
+"""The first file of a stored log: what is in it, and how its parts should look.
+
+Its notes are those of many batches and partitions, as notes of one log.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError
+from gecasmo.logs.notes import EXAMPLES, Note
 
 NAME = "manifest.json"
 FORMAT = "gecasmo stored log"
@@ -101,3 +105,34 @@ def _unfinished(path: Path) -> str:
     if path.with_name(f"{path.name}.part").exists():
         return " Its ingest has not finished; run the same again, and it goes on."
     return ""
+
+
+def notes_as_json(notes: Iterable[Note]) -> list[dict[str, Any]]:
+    """Notes for a file."""
+    return [
+        {"kind": n.kind, "count": n.count, "what": n.what, "examples": list(n.examples)}
+        for n in notes
+    ]
+
+
+def notes_from_json(content: Iterable[Mapping[str, Any]]) -> list[Note]:
+    """Notes from a file."""
+    return [Note(n["kind"], n["count"], n["what"], tuple(n["examples"])) for n in content]
+
+
+def merged_notes(notes: Iterable[Note]) -> list[Note]:
+    """One note of each kind, with the counts added up."""
+    together: dict[str, Note] = {}
+    for note in notes:
+        before = together.get(note.kind)
+        together[note.kind] = note if before is None else _added(before, note)
+    return list(together.values())
+
+
+def _added(one: Note, other: Note) -> Note:
+    count = one.count + other.count
+    head = f"{one.kind}: {one.count:,} "
+    what = one.what
+    if what.startswith(head):
+        what = f"{one.kind}: {count:,} {what.removeprefix(head)}"
+    return Note(one.kind, count, what, (one.examples + other.examples)[:EXAMPLES])

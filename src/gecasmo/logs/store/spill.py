@@ -2,6 +2,9 @@
 
 A batch is one file in which the rows of each bucket (the top bits of the hash) stand together, as
 two compressed Arrow streams: the runs, and the results. A small file beside it says where.
+
+The rows of a partition are read in several shares where they are too many to be in memory at once:
+all pages of a query are in one partition, and a query can have a tenth of a log.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.store.pieces import LENGTH, Integers, Piece
-from gecasmo.logs.store.writing import sync_folder, telling_full_disk, write_json, write_whole
+from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json, write_whole
+from gecasmo.logs.store.pieces import LENGTH, Integers, Piece, hash_of_runs
+from gecasmo.logs.store.plan import Layout
 
 
 def bucket_of(hashes: NDArray[np.uint64], n_buckets: int) -> NDArray[np.uint16]:
@@ -283,3 +287,56 @@ def rows_of_runs(lengths: Integers, order: Integers) -> Integers:
     ends = np.cumsum(picked)
     shift = np.repeat(starts[order] - (ends - picked), picked)
     return shift + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
+class Shares:
+    """The shares of one partition; each has whole pages.
+
+    Parameters
+    ----------
+    spill
+        The rows of all partitions.
+    layout
+        Which columns they have.
+    partition, n_partitions
+        Which partition, of how many.
+    most_rows
+        How many results a share has at most, about.
+    """
+
+    def __init__(
+        self, spill: Spill, layout: Layout, partition: int, n_partitions: int, most_rows: int
+    ) -> None:
+        self._spill, self._layout = spill, layout
+        self._partition, self._n_partitions = partition, n_partitions
+        self.first = partition * spill.n_buckets // n_partitions
+        self.last = max((partition + 1) * spill.n_buckets // n_partitions, self.first + 1)
+        self._is_shared = n_partitions > spill.n_buckets
+        if self._is_shared:
+            rows = spill.count(self.first, self.last, self._mine)
+        else:
+            rows = int(spill.rows()[self.first : self.last].sum())
+        self.number = max(-(-rows // most_rows), 1)
+
+    def read(self, share: int) -> Spilled:
+        """Read the rows of one share, in the order of the source."""
+        if self.number == 1:
+            return self._spill.read(self.first, self.last, self._mine if self._is_shared else None)
+        return self._spill.read(self.first, self.last, lambda runs: self._of_share(runs, share))
+
+    def _mine(self, runs: pl.DataFrame) -> Integers:
+        """The runs of this partition, of those in buckets that it shares with others."""
+        if not self._is_shared:
+            return np.arange(runs.height)
+        key = runs["query" if self._layout.has_query else "session"]
+        return np.flatnonzero(bucket_of(hash_of_runs(key), self._n_partitions) == self._partition)
+
+    def _of_share(self, runs: pl.DataFrame, share: int) -> Integers:
+        mine = self._mine(runs)
+        if "session" in runs.columns:
+            # The rows of a page may be anywhere; its id says where they meet.
+            chance = runs["session"].gather(mine).hash(seed=1).to_numpy()
+        else:
+            chance = mine.astype(np.uint64)
+        chosen: Integers = mine[chance % np.uint64(self.number) == share]
+        return chosen

@@ -1,7 +1,12 @@
-"""`StoredLog`: a click log on disk, larger than memory, a partition at a time."""
+"""`StoredLog`: a click log on disk, larger than memory, a partition at a time.
+
+Below the class: what it looks like at a glance, and what it says when it is asked for what only a
+log in memory has.
+"""
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,14 +17,21 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
-from gecasmo.logs.store.absent import missing_attribute
-from gecasmo.logs.store.decoding import Decoder
-from gecasmo.logs.store.manifest import read_manifest
-from gecasmo.logs.store.partition_files import checked_file, folder_of, read_frames
-from gecasmo.logs.store.summary import html_summary, text_summary
+from gecasmo.logs.store.disk import in_bytes
+from gecasmo.logs.store.manifest import notes_from_json, read_manifest
+from gecasmo.logs.store.partition import Decoder, checked_file, folder_of, read_frames
+from gecasmo.logs.store.plan import NO_SESSIONS
 
 if TYPE_CHECKING:
-    from gecasmo.logs.store.splitting import StoredPart
+    from gecasmo.logs.store.split import StoredPart
+
+# Set when a log is made, so the class does not have them.
+_OF_EVERY_LOG = ("sessions", "weight", "notes")
+_INSTEAD = {
+    "take": "log.split(test=0.2, by='query') picks pages at random",
+    "write": "for part in log.partitions(): part.write(...) writes files, one a partition",
+    "to_frame": "log.partition(i).to_frame() gives a partition, log.head(n).to_frame() some pages",
+}
 
 
 class StoredLog:
@@ -102,10 +114,7 @@ class StoredLog:
         # Else the source had weights of its own, and the sum of two says nothing about pages.
         has_own = "weight" in self.source_columns or self.total_weight != self.n_sessions
         self.weights_are_counts = self.is_folded and not has_own
-        self.notes = tuple(
-            Note(note["kind"], note["count"], note["what"], tuple(note["examples"]))
-            for note in manifest["notes"]
-        )
+        self.notes = tuple(notes_from_json(manifest["notes"]))
 
     def __len__(self) -> int:
         return self.n_sessions
@@ -218,7 +227,7 @@ class StoredLog:
             When there is no such split: a log without queries has none by query, and a folded log
             whose source had weights of its own none by session. When a part would be empty.
         """
-        from gecasmo.logs.store.splitting import split_stored
+        from gecasmo.logs.store.split import split_stored
 
         return split_stored(self, test, by, seed)
 
@@ -284,3 +293,90 @@ def open_log(path: str | Path) -> StoredLog:
         When there is no stored log, or its manifest is damaged.
     """
     return StoredLog(path)
+
+
+class NotInMemoryError(ClickLogError, AttributeError):
+    """A stored log was asked for something that only a log in memory has."""
+
+
+def missing_attribute(log: Any, name: str) -> AttributeError:
+    """The error for a name that a stored log does not have."""
+    kind = type(log).__name__
+    public = not name.startswith("_")
+    if not public or not (hasattr(ClickLog, name) or name in _OF_EVERY_LOG):
+        return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=log)
+    instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+    return NotInMemoryError(
+        f"A stored log has no {name!r}: its pages are on the disk. Ask a part of it in memory: "
+        f"log.partition(i).{name} (all of them: for part in log.partitions()), or for a few pages "
+        f"log.head(n).{name}{instead}."
+    )
+
+
+def text_summary(log: StoredLog) -> str:
+    """Describe a stored log in lines of at most 80 characters."""
+    facts = _facts(log)
+    width = max(len(name) for name, _ in facts)
+    return "\n".join(
+        [type(log).__name__, *(f"  {name:<{width}}  {value}" for name, value in facts)]
+    )
+
+
+def html_summary(log: StoredLog) -> str:
+    """Describe a stored log as HTML, for notebooks."""
+    facts = "".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+        for name, value in _facts(log)
+    )
+    return f"<div><b>{type(log).__name__}</b><table>{facts}</table></div>"
+
+
+def _facts(log: StoredLog) -> list[tuple[str, str]]:
+    facts = [("folder", str(log.path))]
+    part_of = getattr(log, "part_of", None)
+    if part_of is not None:
+        facts.append(("part", part_of()))
+    facts.append(("sessions", f"{log.n_sessions:,}"))
+    facts.append(("results", f"{log.n_source_results:,}"))
+    if log.is_folded:
+        stored = f"into {log.n_pages:,} different pages with {log.n_results:,} results"
+        facts.append(("folded", stored))
+    if log.has_query:
+        facts.append(
+            ("queries", f"{log.n_queries:,}, in {log.n_pairs:,} pairs of query and document")
+        )
+    facts.append(("clicks", f"{log.n_clicks:,}"))
+    if log.source_columns:
+        facts.append(("columns", _shortened(_taken(log.source_columns))))
+    weighed = "weight" in log.source_columns
+    if weighed or log.total_weight != log.n_sessions:
+        of = f", of the column {log.source_columns['weight'][0]!r}" if weighed else ""
+        facts.append(("weights", f"{log.total_weight:,.6g} over all sessions{of}"))
+    extra = log.columns[log.columns.index("click") + 1 :]
+    if extra:
+        facts.append(("also", _shortened(", ".join(extra))))
+    if part_of is None:
+        per_page = log.bytes / max(log.n_pages, 1)
+        kind = "stored page" if log.is_folded else "page"
+        facts.append(("on disk", f"{in_bytes(log.bytes)}, {per_page:.1f} bytes a {kind}"))
+    facts.append(("partitions", f"{log.n_partitions:,}"))
+    facts += [("noted", _shortened(_noted(note))) for note in log.notes]
+    return facts
+
+
+def _noted(note: Note) -> str:
+    """What was met, and how often, where that says something."""
+    return note.kind if note.kind == NO_SESSIONS else f"{note.kind}: {note.count:,}"
+
+
+def _taken(columns: Mapping[str, list[str]]) -> str:
+    """Which columns were taken for what: those with the name of their role by that alone."""
+    return ", ".join(
+        role if names == [role] else f"{role} = {' + '.join(names)}"
+        for role, names in columns.items()
+        if role != "weight"
+    )
+
+
+def _shortened(text: str, width: int = 64) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."

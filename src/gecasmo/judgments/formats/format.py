@@ -1,0 +1,223 @@
+"""What all judgment files share: options, ids as text, the pairs that may be written.
+
+A file of many parts is put together without reading a whole one; each kind of file has its own way.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unicodedata import category
+from urllib.parse import quote
+
+import polars as pl
+
+from gecasmo.judgments.grading import JUDGED, ORDERED, JudgmentsError
+from gecasmo.judgments.judged import Judgments, Told
+
+# files of parts, where to, what is told of all
+Join = Callable[[Sequence[Path], Path, Told], None]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `Judgments.write` was asked for beside path and format."""
+
+    features: Any = None
+    query: str | None = None
+    ids: str = "refuse"
+    name: str | None = None
+    ratings: str = "grade"
+    include: str = "judged"
+
+    def check(self, format: JudgmentFormat) -> None:
+        """Refuse options that the format would not heed."""
+        if self.ids not in ("refuse", "encode"):
+            raise JudgmentsError(f"ids={self.ids!r}: choose 'refuse' or 'encode'.")
+        if self.ratings not in ("grade", "float"):
+            raise JudgmentsError(f"ratings={self.ratings!r}: choose 'grade' or 'float'.")
+        if self.include not in (JUDGED, ORDERED):
+            raise JudgmentsError(f"include={self.include!r}: choose '{JUDGED}' or '{ORDERED}'.")
+        for option, given in (
+            ("ratings", self.ratings != "grade"),
+            ("include", self.include != JUDGED),
+            ("features", self.features is not None),
+            ("name", self.name is not None),
+            ("ids", self.ids != "refuse"),
+            ("query", self.query is not None),
+        ):
+            if given and option not in format.options:
+                raise JudgmentsError(f"'{format.name}' files have no use for {option}=.")
+        if self.include == ORDERED and self.ratings != "float":
+            raise JudgmentsError(
+                f"include='{ORDERED}': these pairs have a rating and no grade, so say "
+                "ratings='float', too."
+            )
+
+    def left_out(self, judgments: Told) -> tuple[int, int]:
+        """How many pairs without a grade a graded file lacks: insufficient and ordered ones."""
+        return judgments.n_insufficient, 0 if self.include == ORDERED else judgments.n_ordered
+
+
+def join_lines(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+    """Texts without a header."""
+    _joined(pieces, target, 0)
+
+
+def join_tables(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+    """Texts whose first line is the header."""
+    _joined(pieces, target, 1)
+
+
+def _joined(pieces: Sequence[Path], target: Path, n_header: int) -> None:
+    with target.open("wb") as out:
+        for number, piece in enumerate(pieces):
+            with piece.open("rb") as file:
+                for _ in range(n_header if number else 0):
+                    file.readline()
+                shutil.copyfileobj(file, out)
+
+
+# judgments, the pairs to be written, where to, options -> remarks for the user
+Writer = Callable[[Told, pl.DataFrame, Path, Options], list[str]]
+
+
+@dataclass(frozen=True)
+class JudgmentFormat:
+    """A kind of judgment file.
+
+    Graded ones have ids as texts, and hold judged pairs, with a column `written`: what is to be
+    written of each, a grade or a rating.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    write: Writer
+    is_graded: bool = True
+    options: tuple[str, ...] = ("query",)
+    join: Join = join_lines
+
+
+@dataclass(frozen=True)
+class Written:
+    """What became of a file: so many `insufficient` and `ordered` pairs are not in it."""
+
+    path: Path
+    format: str
+    judgments: int
+    insufficient: int
+    ordered: int = 0
+    remarks: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        judged = f"{self.judgments:,} judgment{'' if self.judgments == 1 else 's'}"
+        text = f"{self.path}: {judged} ({self.format})"
+        left_out = self.insufficient + self.ordered
+        if left_out:
+            pairs = f"{left_out:,} pair{'' if left_out == 1 else 's'}"
+            text += f"; {pairs} left out, for lack of data"
+        if self.ordered:
+            text += f" ({self.ordered:,} of them ordered)"
+        return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
+
+
+def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options) -> pl.DataFrame:
+    """The pairs to be written with query and doc as texts, or a message why there are none."""
+    wanted = [JUDGED] if options.include == JUDGED else [JUDGED, ORDERED]
+    judged = judgments.frame.filter(pl.col("verdict").is_in(wanted))
+    if judged.is_empty():
+        raise nothing_graded(judgments, format)
+    value = pl.col("rating").round(3) if options.ratings == "float" else pl.col("grade")
+    judged = judged.with_columns(value.alias("written"))
+    if "query" not in judged.columns:
+        if options.query is None:
+            raise JudgmentsError(
+                f"These judgments know documents only, and a {format.name} file wants a query. Say "
+                'which to write: query="*"; or write csv or parquet.'
+            )
+        query = pl.Series("query", [options.query] * len(judged), dtype=pl.String)
+        judged = judged.with_columns(query)
+    elif options.query is not None:
+        raise JudgmentsError(f"query={options.query!r}: these judgments have queries of their own.")
+    return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
+
+
+def nothing_graded(judgments: Told, format: JudgmentFormat) -> JudgmentsError:
+    """Why a file of grades would be empty."""
+    return JudgmentsError(
+        f"None of the {len(judgments):,} pairs has enough data for a grade, so a {format.name} "
+        f"file would be empty. {_what_to_do(judgments)}"
+    )
+
+
+def _what_to_do(judgments: Told) -> str:
+    if judgments.n_without_interval == len(judgments):
+        why = judgments.why_no_interval
+        if "features" in why:
+            return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."
+        return f"The reason: {why}. Fit the model again, by EM that converges."
+    if judgments.n_ordered:
+        return (
+            f"Of {judgments.n_ordered:,} the order within their query is sure enough: files of "
+            "ratings (quepid, opensearch) take them with ratings='float' and include='ordered'."
+        )
+    if judgments.n_undecided:
+        return (
+            f"Of {judgments.n_undecided:,} no grade is probable enough: collect more pages, or ask "
+            f"for less with min_probability= (now {judgments.min_probability:g}) or fewer grades="
+            f" (now {judgments.grading.grades})."
+        )
+    width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
+    return (
+        f"Collect more pages, or ask for less with max_width= (now {width}) and min_examinations= "
+        f"(now {judgments.min_examinations:g})."
+    )
+
+
+def as_text(ids: pl.Series) -> pl.Series:
+    """Ids as non-empty texts, each its own."""
+    dtype = ids.dtype
+    if not (dtype in (pl.String, pl.Boolean) or dtype.is_integer() or dtype.is_temporal()):
+        raise JudgmentsError(
+            f"'{ids.name}' holds {dtype}, which has no place in a text file; write parquet."
+        )
+    texts = ids.cast(pl.String)
+    if (texts == "").any():
+        raise JudgmentsError(f"A {ids.name} is an empty text, which the file could not show.")
+    return texts
+
+
+def without_breaks(texts: pl.Series, format: str) -> None:
+    """Refuse ids that would break a line."""
+    for text in texts.unique(maintain_order=True):
+        if text.splitlines() != [text]:
+            raise JudgmentsError(
+                f"The {texts.name} {text!r} holds a line break, which a {format} file cannot. "
+                "Write csv or parquet, or rename it in the log."
+            )
+
+
+def without_spaces(texts: pl.Series, format: str, ids: str) -> pl.Series:
+    """Ids without white space: as they are, percent-encoded, or refused."""
+    known = texts.unique(maintain_order=True).to_list()
+    if ids == "encode":
+        coded = [encoded(text) for text in known]
+        return texts.replace_strict(known, coded, return_dtype=pl.String)
+    for text in known:
+        if encoded(text) != text.replace("%", "%25"):
+            raise JudgmentsError(
+                f"The {texts.name} {text!r} holds white space, which a {format} file cannot. Write "
+                f"it as {encoded(text)!r} with ids='encode'; urllib.parse.unquote reads it back."
+            )
+    return texts
+
+
+def encoded(text: str) -> str:
+    """Text with %-codes for white space, control characters and % itself."""
+    return "".join(
+        quote(c, safe="") if c == "%" or c.isspace() or category(c) == "Cc" else c for c in text
+    )

@@ -1,3 +1,0 @@
-"""What is said of a pair."""
-
-JUDGED, ORDERED, INSUFFICIENT = "judged", "ordered", "insufficient"

@@ -1,0 +1,207 @@
+"""From any source to a checked click log: `read_log`, and `peek` for a glance before."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from gecasmo.errors import ClickLogError, ClickLogWarning
+from gecasmo.logs.assembly import assemble
+from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.formats import Format, Options, detect_format, format_named
+from gecasmo.logs.formats.table import source_label
+from gecasmo.logs.inputs import MAX_LINE, Input, open_inputs
+from gecasmo.logs.notes import Faults, in_one_message
+from gecasmo.logs.roles import DEFAULTS, Roles
+from gecasmo.logs.table_files import kind_of_content, kind_of_name, separator_of
+
+
+def read_log(
+    source: Any,
+    *,
+    session: str | Sequence[str] | None = "session",
+    query: str | None = "query",
+    doc: str | Sequence[str] = "doc",
+    rank: str | None = "rank",
+    click: str | None = "click",
+    weight: str | None = None,
+    format: str | None = None,
+    max_line: int = MAX_LINE,
+) -> ClickLog:
+    """Read a click log, and check it.
+
+    A session is one result page shown to one user. A log has either one row a result, or one row a
+    page with lists of results; the data type of the click (or document) column tells which.
+
+    Parameters
+    ----------
+    source
+        A path or glob of Parquet, CSV, TSV or JSON lines (text also packed as .gz or .zst), or of
+        a file of another format; "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
+        (anything with ``__arrow_c_stream__``); a Polars LazyFrame; or a dict of columns.
+    session
+        The column that says which page a result is on, or a list of columns that do so together.
+        Not needed for nested logs, whose pages are then numbered 0, 1, 2, ...
+    query
+        The query of the page. Without a column called "query" the log has no queries.
+    doc
+        The document, or a list of columns that identify it together.
+    rank
+        The rank of the result, from 1. Ranks from 0 are shifted by one, with a warning; gaps are
+        kept. None takes the order of the rows of a page. Nested logs do not need it.
+    click
+        Whether the result was clicked: booleans, numbers of clicks (a number above 0 is a click),
+        or words such as "yes" and "no". None reads pages without clicks.
+    weight
+        How often the page counts; one value a page, not negative. None: every page counts once.
+    format
+        One of `gecasmo.logs.formats.FORMATS`: "table", "ubi", "yandex", "clickmodels",
+        "pyclickmodels", "baidu" or "trec-session". None recognises it by the beginning of the
+        file, unless columns are named, which makes it a table. The other formats have columns of
+        their own, and are read from a folder, too.
+    max_line
+        The longest line allowed in a text file, in bytes.
+
+    Returns
+    -------
+    ClickLog
+
+    Raises
+    ------
+    ClickLogError
+        With every fault found in the source.
+
+    Warns
+    -----
+    ClickLogWarning
+        Once, with the notes on all that was met and changed; `ClickLog.notes` keeps them.
+
+    Examples
+    --------
+    >>> log = read_log({"session": [1, 1], "doc": ["a", "b"], "rank": [1, 2], "click": [0, 1]})
+    >>> len(log), log.n_results
+    (1, 2)
+    """
+    roles = Roles(
+        {
+            "session": session,
+            "query": query,
+            "doc": doc,
+            "rank": rank,
+            "click": click,
+            "weight": weight,
+        }
+    )
+    _check_max_line(max_line)
+    source, found = _recognised(source, format, roles)
+    faults = Faults(source_label(source))
+    reading = found.read(source, Options(max_line, roles.id_columns))
+    table = reading.table if found.name == "table" else _as_chosen(reading.table, roles)
+    log = assemble(table, roles, faults, reading.notes)
+    if log.notes:
+        warnings.warn(in_one_message(faults.label, log.notes), ClickLogWarning, stacklevel=2)
+    return log
+
+
+def _recognised(source: Any, name: str | None, roles: Roles) -> tuple[Any, Format]:
+    """Open the source, and find its format."""
+    if name is not None:
+        found = format_named(name)
+        if isinstance(source, str | Path):
+            source = open_inputs(source, folders=name != "table")
+        return source, found
+    if isinstance(source, str | Path):
+        source = open_inputs(source)
+    named = any(roles.given[role] != DEFAULTS[role] for role in ("session", "query", "doc", "rank"))
+    return source, format_named("table" if named else detect_format(source))
+
+
+def _as_chosen(table: pl.DataFrame, roles: Roles) -> pl.DataFrame:
+    """Leave out what a reader made for a role when the user chose another of its columns."""
+    chosen = [
+        role
+        for role, given in roles.given.items()
+        if isinstance(given, str) and given != role and given in table.columns
+    ]
+    return table.drop(chosen, strict=False)
+
+
+def _check_max_line(max_line: object) -> None:
+    if not isinstance(max_line, int) or isinstance(max_line, bool) or max_line < 1:
+        raise ClickLogError(f"read_log(max_line={max_line!r}): a number of bytes, at least 1.")
+
+
+@dataclass(frozen=True)
+class Peek:
+    """What a glance at a log shows.
+
+    Attributes
+    ----------
+    source
+        The source, which `read_log` takes; what came through a pipe is kept in it.
+    format
+        The name of its format.
+    columns
+        The names of its columns, for a table; empty for the other formats, whose readers know.
+    """
+
+    source: Any
+    format: str
+    columns: tuple[str, ...]
+
+
+def peek(source: Any, format: str | None = None) -> Peek:
+    """Look at a log without reading all of it.
+
+    Parameters
+    ----------
+    source
+        What `read_log` takes.
+    format
+        The format, where it is known.
+
+    Returns
+    -------
+    Peek
+
+    Raises
+    ------
+    ClickLogError
+        When there is no such file or format.
+    """
+    if format is not None:
+        format_named(format)
+    if isinstance(source, str | Path):
+        source = open_inputs(source, folders=format not in (None, "table"))
+    found = format if format is not None else detect_format(source)
+    return Peek(source, found, _columns(source) if found == "table" else ())
+
+
+def _columns(source: Any) -> tuple[str, ...]:
+    if isinstance(source, pl.LazyFrame):
+        return tuple(source.collect_schema())
+    if isinstance(source, Mapping):
+        return tuple(map(str, source))
+    columns = getattr(source, "columns", None)
+    if columns is not None:
+        return tuple(map(str, getattr(source, "column_names", columns)))
+    try:
+        return _columns_of_file(source[0])
+    except (pl.exceptions.PolarsError, OSError, IndexError, TypeError):
+        return ()  # reading it will tell what is wrong
+
+
+def _columns_of_file(file: Input) -> tuple[str, ...]:
+    kind = kind_of_content(file) if file.path is None else kind_of_name(file.name)
+    if kind == "parquet":
+        return tuple(file.parquet_schema())
+    head = file.head[: file.head.rfind(b"\n") + 1] or file.head
+    if kind == "json":
+        return tuple(pl.read_ndjson(head, infer_schema_length=None).columns)
+    separator = separator_of(file, "tsv" if kind == "tsv" else "csv")
+    return tuple(pl.read_csv(head, separator=separator, n_rows=0).columns)

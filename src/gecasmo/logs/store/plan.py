@@ -1,0 +1,402 @@
+"""What somebody asked of an ingest, and what follows from it for the work.
+
+The wishes are checked; it is settled which columns of the source go into the log and which are left
+out; and how much is read at a time, and into how many parts the log is divided, so that memory
+suffices.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from gecasmo.errors import ClickLogError, GecasmoWarning, tell
+from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.notes import Faults, Note, in_words
+from gecasmo.logs.roles import Given, Roles, extra_columns
+from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
+
+if TYPE_CHECKING:
+    from gecasmo.logs.store.batches import Schema
+
+MOST_PARTITIONS = 1 << 16
+ALL = "all"
+SESSION = "session"
+NO_SESSIONS = "session ids not kept"  # a kind of note
+# Partitions that are put together at the same time.
+N_WORKERS = min(os.cpu_count() or 1, 2)
+# What is there whatever the amount: the caches of allocators, one a thread, and what is too small
+# to be counted.
+FIXED_BYTES = 38 * 10**6
+# Shares of the rest of the memory that was granted. While reading there are several copies of a
+# batch (read ahead, in order of buckets, compressed); while writing, several partitions are put
+# together at once.
+SHARE_OF_A_BATCH = 1 / 13
+SHARE_OF_A_PARTITION = 1 / 6
+MOST_OF_A_PARTITION = 1 / 3  # hashes are not even
+# What the checks and the order take for each result, beside several copies of its columns.
+BYTES_OF_A_RESULT = 100
+COPIES = 3
+# What it takes, at the most, while the shares of a partition are put together.
+BYTES_OF_A_SMALL_RESULT = 30
+FEWEST_BUCKETS, MOST_BUCKETS = 16, 4096
+BUCKETS_OF_UNKNOWN = 1024
+_TEXT_BYTES, _LIST_LENGTH = 40, 10
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The arguments of an ingest, checked.
+
+    Attributes
+    ----------
+    given
+        The column of each role, as `read_log` takes them.
+    keep
+        Names of further columns to keep; "session" for the ids of pages.
+    keep_all
+        Whether all columns are kept.
+    memory
+        The most memory, in bytes.
+    partitions
+        The number of partitions, or None to choose it.
+    fold
+        Whether equal pages are folded; None decides from the data.
+    format
+        The format of the files, or None to recognise it.
+    max_line
+        The longest line allowed in a text file, in bytes.
+    """
+
+    given: Mapping[str, Given]
+    keep: tuple[str, ...]
+    keep_all: bool
+    memory: int
+    partitions: int | None
+    fold: bool | None
+    format: str | None
+    max_line: int
+
+    def as_json(self) -> dict[str, Any]:
+        """What decides about the outcome; the memory does not."""
+        columns = {
+            role: list(names) if names is not None and not isinstance(names, str) else names
+            for role, names in self.given.items()
+        }
+        return {
+            "columns": columns,
+            "keep": ALL if self.keep_all else list(self.keep),
+            "partitions": self.partitions,
+            "fold": self.fold,
+            "format": self.format,
+        }
+
+    def roles(self) -> Roles:
+        """Fresh roles, to be settled with the columns of a source."""
+        return Roles(self.given)
+
+
+def wishes(
+    given: Mapping[str, Given],
+    keep: str | Sequence[str],
+    memory: int | str,
+    partitions: int | None,
+    fold: bool | str,
+    format: str | None,
+    max_line: int,
+) -> Wishes:
+    """Check the arguments of an ingest; `ClickLog.ingest` explains them."""
+    names = (keep,) if isinstance(keep, str) else tuple(keep)
+    if not all(isinstance(name, str) for name in names):
+        raise ClickLogError(f"ingest(keep={keep!r}): column names are needed, or 'all'.")
+    if fold not in (True, False, "auto"):
+        raise ClickLogError(f"ingest(fold={fold!r}): True, False or 'auto'.")
+    bytes_ = parse_bytes(memory)
+    if bytes_ < SMALLEST_MEMORY:
+        raise ClickLogError(
+            f"ingest(memory={memory!r}): at least {in_bytes(SMALLEST_MEMORY)} are needed."
+        )
+    if partitions is not None and not _is_power_of_two(partitions):
+        raise ClickLogError(
+            f"ingest(partitions={partitions!r}): a power of two from 1 to {MOST_PARTITIONS}."
+        )
+    keeps_session = SESSION in names or ALL in names
+    if fold is True and keeps_session:
+        raise ClickLogError(
+            "ingest(fold=True): pages that keep the ids of their sessions are all different; "
+            "leave 'session' out of keep, or do not fold."
+        )
+    return Wishes(
+        given=dict(given),
+        keep=tuple(dict.fromkeys(names)),
+        keep_all=ALL in names,
+        memory=bytes_,
+        partitions=partitions,
+        fold=None if fold == "auto" else bool(fold),
+        format=format,
+        max_line=max_line,
+    )
+
+
+def _is_power_of_two(number: object) -> bool:
+    if not isinstance(number, int) or isinstance(number, bool):
+        return False
+    return 1 <= number <= MOST_PARTITIONS and number & (number - 1) == 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of the rows on their way into a stored log.
+
+    Attributes
+    ----------
+    nested
+        Whether the source has one row a page.
+    whole
+        Whether pages come whole; else rows of one session can be far from each other.
+    has_query, has_rank, has_weight
+        Whether the source has them.
+    has_session
+        Whether pages have ids, which say what belongs together.
+    keeps_session
+        Whether the ids of sessions are kept in the log.
+    kept
+        Names of further columns that are kept.
+    left_out
+        Names of columns that are not kept.
+    taken
+        What is to be said about columns that lost their name to a role.
+    """
+
+    nested: bool
+    whole: bool
+    has_query: bool
+    has_rank: bool
+    has_weight: bool
+    has_session: bool
+    keeps_session: bool
+    kept: tuple[str, ...]
+    left_out: tuple[str, ...]
+    taken: tuple[str, ...] = ()
+
+    @property
+    def carries_session(self) -> bool:
+        """Whether the ids of sessions are needed until the pages are put together."""
+        return self.keeps_session or not self.whole
+
+    def as_json(self) -> dict[str, Any]:
+        """For the journal."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> Layout:
+        """From the journal."""
+        lists = {name: tuple(content[name]) for name in ("kept", "left_out", "taken")}
+        return Layout(**{**content, **lists})
+
+    def notes(self) -> list[Note]:
+        """What is to be said about columns that are not in the log."""
+        notes = [Note("columns left out", 1, what) for what in self.taken]
+        if self.left_out:
+            names = in_words([repr(name) for name in self.left_out])
+            noun = "column" if len(self.left_out) == 1 else "columns"
+            what = f"not kept: the {noun} {names} (name them in keep to have them)."
+            notes.append(Note("columns not kept", len(self.left_out), what))
+        if self.has_session and not self.keeps_session:
+            what = (
+                "not kept: the ids of sessions (ingest with keep='session' has them); pages are "
+                "numbered."
+            )
+            notes.append(Note(NO_SESSIONS, 1, what))
+        return notes
+
+
+def lay_out(
+    schema: Mapping[str, pl.DataType], roles: Roles, wishes: Wishes, faults: Faults
+) -> Layout:
+    """Decide about the columns of a source.
+
+    Parameters
+    ----------
+    schema
+        The columns of the source, and their data types.
+    roles
+        Which column plays which part; settled here.
+    wishes
+        What was asked for.
+    faults
+        Where missing columns are noted; they are raised.
+
+    Returns
+    -------
+    Layout
+    """
+    nested = roles.is_nested(schema)
+    roles.settle(schema, nested, faults)
+    faults.raise_if_any()
+    extras, taken = extra_columns(list(schema), roles)
+    kept = kept_columns(extras, wishes, schema)
+    has_query = bool(roles.columns["query"])
+    return Layout(
+        nested=nested,
+        whole=nested,
+        has_query=has_query,
+        has_rank=bool(roles.columns["rank"]),
+        has_weight=bool(roles.columns["weight"]),
+        has_session=bool(roles.columns["session"]),
+        keeps_session=not has_query or wishes.keep_all or SESSION in wishes.keep,
+        kept=tuple(kept),
+        left_out=tuple(name for name in extras if name not in kept),
+        taken=tuple(taken),
+    )
+
+
+def lay_out_log(log: ClickLog, wishes: Wishes) -> Layout:
+    """Decide about the columns of logs that were read already; a weight is always taken over."""
+    at = log.columns.index("click") + 1
+    extras = log.columns[at:]
+    kept = kept_columns(extras, wishes, log.columns)
+    return Layout(
+        nested=False,
+        whole=True,
+        has_query=log.has_query,
+        has_rank=True,
+        has_weight=True,
+        has_session=True,
+        keeps_session=not log.has_query or wishes.keep_all or SESSION in wishes.keep,
+        kept=tuple(kept),
+        left_out=tuple(name for name in extras if name not in kept),
+    )
+
+
+def kept_columns(extras: Iterable[str], wishes: Wishes, there: Iterable[str]) -> list[str]:
+    """The further columns that are kept; names that are not there are refused."""
+    extras = list(extras)
+    if wishes.keep_all:
+        return extras
+    roles = ("query", "doc", "rank", "click", "weight")
+    used = {name for role in roles for name in _as_list(wishes.given[role])}
+    asked = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
+    absent = [name for name in asked if name not in extras]
+    if absent:
+        raise ClickLogError(
+            f"ingest(keep=...): there is no column {in_words([repr(name) for name in absent])} "
+            f"to keep. The source has: {', '.join(there)}."
+        )
+    return asked
+
+
+def _as_list(names: Any) -> list[str]:
+    if names is None:
+        return []
+    return [names] if isinstance(names, str) else list(names)
+
+
+def shared(memory: int) -> int:
+    """What is left of the memory for rows."""
+    return max(memory - FIXED_BYTES, memory // 4)
+
+
+def bytes_of_row(schema: Schema) -> int:
+    """About how much memory a row of a table takes."""
+    return max(sum(_bytes_of(dtype) for dtype in schema.values()), 1)
+
+
+def _bytes_of(dtype: pl.DataType) -> int:
+    if isinstance(dtype, pl.List | pl.Array):
+        inner = dtype.inner
+        return 8 + _LIST_LENGTH * _bytes_of(inner() if isinstance(inner, type) else inner)
+    if isinstance(dtype, pl.Struct):
+        fields = (f.dtype() if isinstance(f.dtype, type) else f.dtype for f in dtype.fields)
+        return sum(map(_bytes_of, fields))
+    if dtype.is_numeric() or dtype.is_temporal() or dtype == pl.Boolean:
+        return 8
+    return _TEXT_BYTES
+
+
+def batch_rows(schema: Schema, memory: int) -> int:
+    """How many rows of a table are read at a time."""
+    return int(min(max(shared(memory) * SHARE_OF_A_BATCH / bytes_of_row(schema), 1000), 5_000_000))
+
+
+def partitions_for(n_results: int, n_bytes: int, memory: int) -> int:
+    """How many partitions it takes until each can be put together in its share of the memory.
+
+    Parameters
+    ----------
+    n_results
+        Results of the whole log.
+    n_bytes
+        What their columns take in memory.
+    memory
+        What was granted, in bytes.
+
+    Returns
+    -------
+    int
+        A power of two.
+    """
+    need = BYTES_OF_A_RESULT * n_results + COPIES * n_bytes
+    return min(power_of_two(need / (shared(memory) * SHARE_OF_A_PARTITION)), MOST_PARTITIONS)
+
+
+def buckets_for(n_rows: int | None, schema: Schema | None, nested: bool, memory: int) -> int:
+    """Into how many buckets batches are divided, before all is known about the log."""
+    if n_rows is None or schema is None:
+        return BUCKETS_OF_UNKNOWN
+    n_results = n_rows * (_LIST_LENGTH if nested else 1)
+    expected = partitions_for(n_results, n_rows * bytes_of_row(schema), memory)
+    return min(max(expected, FEWEST_BUCKETS), MOST_BUCKETS)
+
+
+def power_of_two(number: float) -> int:
+    """The smallest power of two that is not below a number."""
+    power = 1
+    while power < number:
+        power *= 2
+    return power
+
+
+def warn_of_row_groups(name: str, needed: int, memory: int) -> None:
+    """Tell that reading one row group takes too much, since it cannot be read in part."""
+    if needed > memory // 2:
+        tell(
+            f"{name}: reading a row group of it takes about {in_bytes(needed)}, so more than "
+            f"memory={in_bytes(memory)} will be used. To stay within it, grant "
+            f"{in_bytes(2 * needed)} or write the file with smaller row groups.",
+            GecasmoWarning,
+        )
+
+
+def warn_of_partitions(largest: int, memory: int, chosen: int | None) -> None:
+    """Tell that the largest partition takes too much.
+
+    That is one query with very many pages, unless the number of partitions was chosen.
+    """
+    beside = int(shared(memory) * SHARE_OF_A_PARTITION)  # what another worker does meanwhile
+    needed = FIXED_BYTES + beside + largest * BYTES_OF_A_SMALL_RESULT
+    if needed > memory:
+        why, advice = "since all pages of a query are in one", ""
+        if chosen is not None:
+            why = f"with partitions={chosen}"
+            advice = " Ask for more partitions, or leave their number open."
+        tell(
+            f"A partition has {largest:,} results, {why}; to put it together takes about "
+            f"{in_bytes(needed)}, more than memory={in_bytes(memory)}.{advice}",
+            GecasmoWarning,
+        )
+
+
+def chunk_bytes(memory: int) -> int:
+    """How many bytes of a text file are read at a time; columns take several times as much."""
+    return int(min(max(memory / 64, 1 << 16), 64 << 20))
+
+
+def most_rows(n_results: int, n_bytes: int, memory: int) -> int:
+    """How many results may be put together at once."""
+    each = BYTES_OF_A_RESULT + COPIES * n_bytes / max(n_results, 1)
+    return max(int(shared(memory) * MOST_OF_A_PARTITION / each), 1)

@@ -1,0 +1,284 @@
+"""Run a page kernel of a model over a log and put the answers into the order of its rows.
+
+Some pages a model says cannot happen: they are found, named and dealt with here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding.lift import history_of, lift
+from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
+from gecasmo.estimation.problem import as_weights
+from gecasmo.forms import Form, FormState
+from gecasmo.kernels.library import LIFTED_KERNELS
+from gecasmo.kernels.running import default_threads, run_jobs
+from gecasmo.logs import ClickLog
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Impossible, Model
+
+Floats = NDArray[np.float64]
+
+
+class PageRun:
+    """One log under one kernel, with the weights of all coins.
+
+    `states` are those of the model unless others are given. `encoded` saves work where another
+    kernel on the same automaton has encoded the log already and no coin depends on clicks above.
+    `counting` runs on the automaton that fits run on.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        log: ClickLog,
+        kernel: str,
+        states: Mapping[str, FormState] | None = None,
+        merge: bool = True,
+        threads: int | None = None,
+        encoded: EncodedLog | None = None,
+        counting: bool = False,
+    ) -> None:
+        self.model, self.log, self.kernel = model, log, kernel
+        self.states = model.states(whole=False) if states is None else states
+        self.threads = threads or default_threads()
+        if encoded is None:
+            lifted = kernel in LIFTED_KERNELS
+            encoded = model.encode(log, kernel, merge=merge, lifted=lifted, counting=counting)
+        self.counting = counting
+        self.encoded = encoded
+        self.rank_size = int(log.rank.max(initial=0)) + 1
+        self.count_size = int(log.lengths.max(initial=0)) + 1
+        self.weights = self._weights()
+
+    def run(self, *outputs: Any) -> None:
+        """Fill the output arrays of the kernel."""
+        encoded = self.encoded
+        lift = []
+        if self.kernel in LIFTED_KERNELS:
+            lift = [encoded.ranks, self.rank_size, self.count_size]
+        jobs = [
+            [*encoded.page_arguments(first, last), *self.weights, *lift, *outputs]
+            for first, last in self._ranges()
+        ]
+        library = self.model.library(encoded.plan, self.counting)
+        run_jobs(library.get(self.kernel, jobs[0], "minimal", False), jobs)
+
+    def results(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Answers per encoded result, in the order of the log's rows."""
+        return answers[self.encoded.result_places()]
+
+    def sessions(self, answers: NDArray[Any]) -> NDArray[Any]:
+        """Answers per encoded page, in the order of the log's sessions."""
+        return answers[self.encoded.page_of_session]
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        starts = self.encoded.obs_start
+        pieces = 1 if self.encoded.n_results < 20_000 else 2 * self.threads
+        wanted = np.linspace(0, starts[-1], pieces + 1)[1:-1]
+        cuts = np.searchsorted(starts, wanted)
+        borders = sorted({0, self.encoded.n_pages, *map(int, cuts)})
+        return list(pairwise(borders)) or [(0, 0)]
+
+    def _weights(self) -> list[Floats]:
+        weights = []
+        for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
+            if (
+                self.kernel in LIFTED_KERNELS
+                and self.log.n_results
+                and history_of(self.model.keys[coin])
+            ):
+                weights.append(self._lifted_weights(coin, form, rows))
+            else:
+                weights.append(as_weights(self._predict(coin, form, rows)))
+        return weights
+
+    def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
+        return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
+
+    def _lifted_weights(self, coin: str, form: Form, rows: Rows) -> Floats:
+        """The weights of every row under every click history it could meet."""
+        sizes = {
+            "last_click": self.rank_size,
+            "distance": self.rank_size,
+            "clicks_above": self.count_size,
+        }
+        keys = self.model.keys[coin]
+        n_histories = int(np.prod([sizes[key] for key in history_of(keys)]))
+        weights = np.empty((2, max(len(rows), 1) * n_histories))
+        for place, part in lift(rows, keys, sizes):
+            weights[:, place] = as_weights(self._predict(coin, form, part))
+        return weights
+
+
+def result_frame(log: ClickLog) -> pl.DataFrame:
+    """The columns that say which result a row of an answer is about."""
+    names = [name for name in ("session", "query", "doc", "rank", "click") if name in log.columns]
+    return pl.DataFrame([log.column(name).alias(name) for name in names])
+
+
+FLOOR = 1e-8
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many sessions there were, how many were kept, and what these have; tallies add up.
+
+    A page that stands for several equal ones counts as so many.
+    """
+
+    n_sessions: int = 0
+    n_kept: int = 0
+    n_results: int = 0
+    n_results_kept: int = 0
+    weight: float = 0.0  # of the sessions that are kept
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.n_sessions + other.n_sessions,
+            self.n_kept + other.n_kept,
+            self.n_results + other.n_results,
+            self.n_results_kept + other.n_results_kept,
+            self.weight + other.weight,
+        )
+
+    def tell(self, name: str) -> None:
+        """Warn of sessions that were left out, if there are any."""
+        if self.n_kept < self.n_sessions:
+            tell(
+                f"{self.n_sessions - self.n_kept:,} of {self.n_sessions:,} sessions are impossible "
+                f"under {name} and were left out.",
+                GecasmoWarning,
+            )
+
+    def require_some(self, name: str) -> None:
+        """Refuse a mean over nothing."""
+        if self.n_results and not self.n_kept:
+            raise ImpossibleSessionError(
+                f"All {self.n_sessions:,} sessions are impossible under {name}."
+            )
+        if not self.weight > 0 or not self.n_results_kept:
+            raise ClickLogError(
+                "There is nothing to evaluate: the log has no results, or all its pages weigh 0."
+            )
+
+
+class Filtered:
+    """What the filter says of each result, with impossible observations dealt with.
+
+    `probability` is that of what was shown, `click` that of a click, both given the signals
+    above. `kept` says which sessions are left.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        log: ClickLog,
+        impossible: Impossible,
+        states: Mapping[str, FormState] | None = None,
+        threads: int | None = None,
+        counting: bool = False,
+        warn: bool = True,
+    ) -> None:
+        self.model, self.log = model, log
+        if impossible not in ("raise", "drop", "floor"):
+            raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+        run = PageRun(model, log, "filter", states, threads=threads, counting=counting)
+        probability = np.zeros(run.encoded.n_results)
+        click = np.zeros(run.encoded.n_results)
+        run.run(probability, click)
+        self.encoded = run.encoded
+        self.probability = run.results(probability)
+        self.click = np.clip(run.results(click), 0.0, 1.0)
+        self.is_impossible: Bools = self.probability <= 0
+        self.kept = np.ones(log.n_sessions, bool)
+        if not self.is_impossible.any():
+            return
+        if impossible == "raise":
+            _refuse(model, log, self.is_impossible)
+        if impossible == "drop":
+            self.kept[log.page[self.is_impossible]] = False
+        if warn:
+            self.tally.tell(model.name)
+        self.probability = np.where(self.is_impossible, FLOOR, self.probability)
+
+    @property
+    def tally(self) -> Tally:
+        """How many sessions are left."""
+        log = self.log
+        everything = np.ones(log.n_sessions, bool)
+        return Tally(
+            log.n_sources(),
+            log.n_sources(self.kept),
+            n_source_results(log, everything),
+            n_source_results(log, self.kept),
+            float(log.weight[self.kept].sum()),
+        )
+
+    def require_some(self) -> None:
+        """Refuse a mean over nothing."""
+        self.tally.require_some(self.model.name)
+
+
+def n_source_results(log: ClickLog, chosen: Bools) -> int:
+    """How many results of the source some sessions stand for."""
+    lengths = log.lengths[chosen]
+    if not log.is_folded:
+        return int(lengths.sum())
+    return round(float((lengths * log.weight[chosen]).sum()))
+
+
+def counts_of_source(log: Any, tally: Tally) -> tuple[int, int] | None:
+    """Sessions and results of the source of a stored log that was used as a whole, where the
+    weights of its pages do not tell them; else None.
+
+    Equal pages are then stored once, with the sum of weights that their source gave them.
+    """
+    is_untold = getattr(log, "is_folded", False) and not getattr(log, "weights_are_counts", True)
+    if not is_untold or tally.n_kept < tally.n_sessions:
+        return None
+    return int(log.n_sessions), int(log.n_source_results)
+
+
+def find_impossible(
+    model: Model, log: ClickLog, states: Mapping[str, FormState], threads: int | None
+) -> tuple[Bools, Bools]:
+    """Which results show something of probability zero, and which sessions contain one."""
+    filtered = Filtered(model, log, "floor", states, threads, counting=True)
+    sessions = np.zeros(log.n_sessions, bool)
+    sessions[log.page[filtered.is_impossible]] = True
+    return filtered.is_impossible, sessions
+
+
+def refuse(
+    model: Model, log: ClickLog, states: Mapping[str, FormState], threads: int | None
+) -> NoReturn:
+    """Raise with the number of impossible sessions and the first of them."""
+    results, _ = find_impossible(model, log, states, threads)
+    _refuse(model, log, results)
+
+
+def _refuse(model: Model, log: ClickLog, is_impossible: Bools) -> NoReturn:
+    sessions = np.zeros(log.n_sessions, bool)
+    sessions[log.page[is_impossible]] = True
+    in_chain = log.order[np.argmax(is_impossible[log.order])]
+    session = log.sessions[int(log.page[in_chain])]
+    shown = "a click" if log.click[in_chain] else "no click"
+    raise ImpossibleSessionError(
+        f"{log.n_sources(sessions):,} of {log.n_sources():,} sessions are impossible under "
+        f"{model.name}: they have probability 0.\n"
+        f"  First: session {session!r} shows {shown} at rank {log.rank[in_chain]}, which the "
+        "model rules out after what it shows above.\n"
+        "  Perhaps another model, or log.take(...) without them; fit, score and evaluate also take "
+        "impossible='drop' (leave them out) and 'floor' (count the observation as 1e-8)."
+    )

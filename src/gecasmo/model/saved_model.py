@@ -1,0 +1,464 @@
+"""Save a model as data and load it again: JSON and Parquet in one zip file, no code.
+
+    manifest.json    format, version, SHA-256 of every other part
+    model.json       name, automaton, keys, forms, how the fit went, the program's text
+    tables/N.parquet one frame per coin and part
+    parts/N          weights of networks (safetensors), classifiers (skops)
+    features/N.parquet  features that did not come from the log
+    parted/N/part-I.parquet  rows of coin N whose queries are in part I, if its table is in parts
+
+The program's text is kept to be looked at; nothing that is read is ever run. Instead of a zip file
+there may be a folder with the same members. Rows of tables that are too large to be read at once
+are looked at when needed; whatever else there is, is read and checked as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import uuid
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo.compiler import automaton_json
+from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.estimation import Record
+from gecasmo.files import whole_file
+from gecasmo.forms import Form, FormState
+from gecasmo.forms.parted_files import (
+    FolderSource,
+    PartFile,
+    Source,
+    ZipSource,
+    part_name,
+    read_content,
+)
+from gecasmo.forms.parted_table import PartedTable
+from gecasmo.forms.registry import FORMS, form_named
+from gecasmo.model.click_model import AutomatonModel
+from gecasmo.model.fitting import FitReport
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+
+def save_model(model: Model, path: Any, folder: bool = False) -> None:
+    """Write a model to `path`, as a file or as a folder, whole or not at all."""
+    members = _members(model)
+    if folder:
+        write_folder(members, path)
+    else:
+        write_zip(members, path)
+
+
+def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
+    """Read a model that `save` wrote; the class that made it is not needed.
+
+    Parameters
+    ----------
+    path : path of the file, or of the folder
+    modules : dict, optional
+        By coin, the `torch.nn.Module` whose weights the file holds. Only needed for networks that
+        are not a row of well-known layers, since a file never contains code.
+    """
+    saved = open_saved(Path(path).expanduser())
+    try:
+        data = json.loads(saved.small["model.json"])
+        unknown = [n for n in modules or {} if n not in {coin["name"] for coin in data["coins"]}]
+        if unknown:
+            raise SavedModelError(f"It has no coin '{unknown[0]}', for which a module was given.")
+        return _rebuild(data, saved, modules or {})
+    except SavedModelError as error:
+        raise SavedModelError(f"{path} cannot be loaded. {error}") from None
+    except ModelError as error:
+        if modules:  # the module, which is the user's own, is at fault
+            raise SavedModelError(f"{path} cannot be loaded. {error}") from None
+        raise SavedModelError(f"{path} makes no sense ({error}).") from None
+    except Exception as error:
+        raise SavedModelError(
+            f"{path} is a gecasmo model, but what it says makes no sense ({error!r})."
+        ) from None
+
+
+def _members(model: Model) -> Members:
+    states = model.states(whole=False)
+    members = Members()
+    tables = members.small
+    coins = []
+    for number, (name, form) in enumerate(model.forms.items()):
+        kind = type(form).__name__
+        if FORMS.get(kind) is not type(form):
+            raise SavedModelError(
+                f"The form {form!r} of '{name}' cannot be saved: only "
+                f"{' and '.join(FORMS)} have a data format."
+            )
+        shared = next((n for n in list(model.forms)[:number] if model.forms[n] is form), None)
+        if shared is not None and states[shared] is not states[name]:
+            shared = None
+        # Coins that share a form share its state, which one of them keeps.
+        state, parted = states[name], None
+        if shared is None:
+            state, parted = _in_parts(state, number, members)
+        data, saved = form.to_data(state) if shared is None else ({}, {})
+        files = {}
+        for part, content in saved.items():
+            if isinstance(content, bytes):
+                files[part] = f"parts/{number}_{part}"
+                tables[files[part]] = content
+            else:
+                files[part] = f"tables/{number}_{part}.parquet"
+                tables[files[part]] = _parquet(content)
+        counts = None
+        if model.report_ is not None and name in model.report_.counts and parted is None:
+            counts = f"tables/{number}_counts.parquet"
+            table = model.report_.counts[name]
+            tables[counts] = _parquet(pl.DataFrame({"tails": table[0], "heads": table[1]}))
+        coins.append(
+            {
+                "name": name,
+                "declared_keys": list(model.declared_keys[name]),
+                "form": kind,
+                "data": data,
+                "frames": files,
+                "counts": counts,
+                "shared_with": shared,
+                "features": _features(model, name, tables),
+                **({} if parted is None else {"parted": parted}),
+            }
+        )
+    described = {
+        "name": model.name,
+        "program": model.program,
+        "relevance": list(model.relevance),
+        "automaton": automaton_json.to_data(model.counting_structure.traced),
+        "coins": coins,
+        "fit": _report_to_data(model.report_),
+    }
+    members.small = {"model.json": as_json(described), **tables}
+    return members
+
+
+def _in_parts(state: Any, coin: int, members: Members) -> tuple[Any, list[dict[str, Any]] | None]:
+    """Of a table in parts what its rows have in common, and the list of its files."""
+    if not isinstance(state, PartedTable):
+        return state, None
+    files = []
+    for number, file in enumerate(state.files):
+        # Its own name if that is free: files that are in the folder of a model already stay there.
+        name, free = file.name, coin
+        while name in members.parts or not name.startswith(PARTED):
+            name, free = part_name(free, number), free + 1
+        members.parts[name] = (state.source, file)
+        files.append(replace(file, name=name).to_data())
+    return state.like, files
+
+
+def _features(model: Model, coin: str, tables: dict[str, bytes]) -> str | None:
+    """Where the frame of features of a coin is saved; one that several coins read, once."""
+    if coin not in model.features_:
+        return None
+    frame = model.features_[coin]
+    first = next(n for n, other in enumerate(model.features_.values()) if other is frame)
+    name = f"features/{first}.parquet"
+    if name not in tables:
+        tables[name] = _parquet(frame)
+    return name
+
+
+def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) -> AutomatonModel:
+    parts = opened.small
+    automaton = automaton_json.from_data(data["automaton"])
+    automaton_json.check_probabilities(automaton)
+    forms: dict[str, Form] = {}
+    states: dict[str, FormState] = {}
+    keys: dict[str, tuple[str, ...]] = {}
+    counts: dict[str, Any] = {}
+    for coin in data["coins"]:
+        name = coin["name"]
+        kind = form_named(coin["form"])
+        if coin.get("shared_with") is not None:
+            forms[name], states[name] = (kept[coin["shared_with"]] for kept in (forms, states))
+        else:
+            saved = {part: _part(parts, file) for part, file in coin["frames"].items()}
+            _check_module(coin, modules)
+            given = {"module": modules[name]} if name in modules else {}
+            forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            if coin.get("parted") is not None:
+                states[name] = _parted(forms[name], states[name], coin["parted"], opened)
+        keys[name] = tuple(coin["declared_keys"])
+        if coin["counts"] is not None:
+            table = _frame(parts, coin["counts"])
+            counts[name] = np.stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
+            learned = forms[name].to_frame(states[name])
+            if "probability" in learned.columns and counts[name].shape[1] != len(learned):
+                raise SavedModelError(f"The counts of '{name}' do not belong to its table.")
+    if list(keys) != list(automaton.parameters):
+        raise SavedModelError("The coins of the model and of its automaton differ.")
+    if not (isinstance(data["name"], str) and isinstance(data["program"], str)):
+        raise SavedModelError("The name and the program of a model are texts.")
+    if not set(data["relevance"]) <= set(keys):
+        raise SavedModelError("What the model calls relevance is none of its coins.")
+    model = AutomatonModel(automaton, keys, forms, name=data["name"], program=data["program"])
+    model.relevance = tuple(data["relevance"])
+    model.states_ = states
+    frames = {c["name"]: c["features"] for c in data["coins"] if c.get("features")}
+    read = {file: _frame(parts, file) for file in set(frames.values())}
+    model.features_ = {name: read[file] for name, file in frames.items()}
+    model.report_ = _report_from_data(data["fit"], counts)
+    return model
+
+
+def _parted(form: Any, like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
+    """A table in parts, which are looked at when they are needed."""
+    files = [PartFile.from_data(data) for data in listed]
+    for file in files:
+        if opened.parts.get(file.name) != file.sha256:
+            raise SavedModelError(f"{file.name} is not there, or not what was saved.")
+    return PartedTable(form, like, files, opened.source)
+
+
+def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
+    """A network of layers that are not well known needs its module; nothing else takes one."""
+    name = coin["name"]
+    described = coin["data"].get("inner", coin["data"])
+    is_network = "class" in described and "module" in described
+    if name in modules and not is_network:
+        raise SavedModelError(f"'{name}' is no network, so it takes no module.")
+    if is_network and described["module"] is None and name not in modules:
+        kind = described["class"]
+        raise SavedModelError(
+            f"The network of '{name}' is a {kind}, of which a file holds only the weights. Bring "
+            f'the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})'
+        )
+
+
+def _report_to_data(report: FitReport | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    names = ("converged", "interrupted", "n_sessions", "n_dropped", "n_floored", "n_evaluations")
+    return {
+        "history": [list(record) for record in report.history],
+        "objective": report.objective,
+        "total_weight": report.total_weight,
+        "log_likelihood": report.log_likelihood,
+        **{name: getattr(report, name) for name in names},
+    }
+
+
+def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> FitReport | None:
+    if data is None:
+        return None
+    return FitReport(**{**data, "history": [Record(*r) for r in data["history"]]}, counts=counts)
+
+
+# -- members -----------------------------------------------------------------------------------
+def _parquet(frame: pl.DataFrame) -> bytes:
+    if not frame.columns:
+        frame = pl.DataFrame({"*rows*": np.zeros(len(frame))})
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def _frame(parts: Mapping[str, bytes], name: str) -> pl.DataFrame:
+    return pl.read_parquet(io.BytesIO(parts[name]))
+
+
+def _part(parts: Mapping[str, bytes], name: str) -> pl.DataFrame | bytes:
+    return _frame(parts, name) if name.endswith(".parquet") else parts[name]
+
+
+FORMAT = "gecasmo model"
+# 1: everything is read at once. 2: some tables are in parts.
+VERSION = 2
+MANIFEST = "manifest.json"
+PARTED = "parted/"
+
+
+@dataclass
+class Members:
+    """What a saved model consists of: small members in memory, parts where they are."""
+
+    small: dict[str, bytes] = field(default_factory=dict)
+    parts: dict[str, tuple[Source, PartFile]] = field(default_factory=dict)
+
+    def manifest(self) -> bytes:
+        """The list of members with their SHA-256."""
+        digests = {name: hashlib.sha256(data).hexdigest() for name, data in self.small.items()}
+        digests |= {name: file.sha256 for name, (_, file) in self.parts.items()}
+        version = VERSION if self.parts else 1
+        return as_json({"format": FORMAT, "version": version, "sha256": digests})
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A saved model that was opened: its small members, and how to get at its parts."""
+
+    small: Mapping[str, bytes]
+    parts: Mapping[str, str]  # SHA-256 by name
+    source: Source
+
+
+def as_json(data: Any) -> bytes:
+    """JSON for a member."""
+    return json.dumps(data, ensure_ascii=True, indent=1).encode()
+
+
+def write_zip(members: Members, path: Any) -> None:
+    """Write one file, whole or not at all; parts are copied one at a time."""
+    with whole_file(path, SavedModelError) as temporary:
+        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+            _write(archive, MANIFEST, members.manifest())
+            for name, data in members.small.items():
+                _write(archive, name, data)
+            for name, (source, part) in members.parts.items():
+                # Parquet is compressed already.
+                _write(archive, name, read_content(source, part), zipfile.ZIP_STORED)
+
+
+def _write(
+    archive: zipfile.ZipFile, name: str, data: bytes, method: int = zipfile.ZIP_DEFLATED
+) -> None:
+    # A fixed date, so that the same model always gives the same file.
+    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    entry.compress_type = method
+    archive.writestr(entry, data)
+
+
+def write_folder(members: Members, path: Any) -> None:
+    """Write a folder; it is a model as soon as its manifest is there, which comes last.
+
+    Parts that are in this folder already stay as they are.
+    """
+    target = Path(path).expanduser()
+    try:
+        if all(_is_there(target, name, *part) for name, part in members.parts.items()) and (
+            members.parts
+        ):
+            (target / MANIFEST).unlink(missing_ok=True)
+            _fill(target, members, with_parts=False)
+            return
+        _check_replaceable(target)
+        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        try:
+            fresh.mkdir()
+            _fill(fresh, members, with_parts=True)
+            _put_in_place(fresh, target)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+    except OSError as problem:
+        raise SavedModelError(
+            f"{target} cannot be written: {problem.strerror or problem}."
+        ) from problem
+
+
+def _is_there(target: Path, name: str, source: Source, file: PartFile) -> bool:
+    return (
+        isinstance(source, FolderSource)
+        and file.name == name
+        and target.is_dir()
+        and source.folder.resolve() == target.resolve()
+    )
+
+
+def _fill(folder: Path, members: Members, with_parts: bool) -> None:
+    for name, data in members.small.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    for name, (source, file) in members.parts.items() if with_parts else ():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(read_content(source, file))
+    with whole_file(folder / MANIFEST, SavedModelError) as temporary:
+        temporary.write_bytes(members.manifest())
+
+
+def _check_replaceable(target: Path) -> None:
+    if not target.exists() or (target / MANIFEST).is_file():
+        return
+    if not target.is_dir() or any(target.iterdir()):
+        raise SavedModelError(
+            f"{target} is there already and is no folder of a saved model: choose another name."
+        )
+
+
+def _put_in_place(fresh: Path, target: Path) -> None:
+    if not target.exists():
+        fresh.rename(target)
+        return
+    old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+    target.rename(old)
+    fresh.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def open_saved(path: Path) -> Saved:
+    """Open a saved model and check all of it but its parts, which are checked when read."""
+    if not path.exists():
+        raise SavedModelError(f"There is no file {path}.")
+    try:
+        small, others, expected, version = _opened(path)
+    except SavedModelError:
+        raise
+    except Exception as error:
+        raise SavedModelError(
+            f"{path} is not a saved gecasmo model, or it is damaged ({error})."
+        ) from None
+    if version > VERSION:
+        raise SavedModelError(
+            f"{path} was written by a newer gecasmo (format {version}; this one reads up to "
+            f"{VERSION}). Upgrade gecasmo to load it."
+        )
+    found = {name: hashlib.sha256(data).hexdigest() for name, data in small.items()}
+    found |= {name: expected.get(name, "") for name in others}
+    wrong = [name for name in sorted({*found, *expected}) if found.get(name) != expected.get(name)]
+    if wrong:
+        raise SavedModelError(f"{path} is damaged: {', '.join(wrong)} is not what was saved.")
+    source: Source = FolderSource(path) if path.is_dir() else ZipSource(path)
+    return Saved(small, {name: expected[name] for name in others}, source)
+
+
+def _opened(path: Path) -> tuple[dict[str, bytes], list[str], dict[str, str], int]:
+    """Small members, names of parts, SHA-256 of all, and the version."""
+    if path.is_dir():
+        if not (path / MANIFEST).is_file():
+            raise SavedModelError(
+                f"{path} is a folder, not a saved gecasmo model: there is no {MANIFEST} in it, "
+                "which is written last."
+            )
+        expected, version = _manifest((path / MANIFEST).read_bytes(), path)
+        # Other files may lie about, but no name may lead out of the folder.
+        names = [name for name in expected if _is_inside(name) and (path / name).is_file()]
+        small = {name: (path / name).read_bytes() for name in names if not _is_part(name)}
+        return small, list(filter(_is_part, names)), expected, version
+    with zipfile.ZipFile(path) as archive:
+        names = [name for name in archive.namelist() if name != MANIFEST]
+        if MANIFEST not in archive.namelist():
+            raise SavedModelError(f"{path} is not a saved gecasmo model.")
+        expected, version = _manifest(archive.read(MANIFEST), path)
+        small = {name: archive.read(name) for name in names if not _is_part(name)}
+    return small, list(filter(_is_part, names)), expected, version
+
+
+def _manifest(data: bytes, path: Path) -> tuple[dict[str, str], int]:
+    manifest = json.loads(data)
+    if manifest["format"] != FORMAT:
+        raise SavedModelError(f"{path} is not a saved gecasmo model.")
+    return dict(manifest["sha256"]), int(manifest["version"])
+
+
+def _is_part(name: str) -> bool:
+    return name.startswith(PARTED)
+
+
+def _is_inside(name: str) -> bool:
+    steps = name.split("/")
+    return not any(step in ("", ".", "..") or "\\" in step or ":" in step for step in steps)

@@ -1,0 +1,219 @@
+"""Solve a problem, round after round while forms find better priors, and sum up what is known.
+
+The progress bar that shows how it goes is here as well.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, tell
+from gecasmo.estimation import EM, Problem, Solution
+from gecasmo.estimation.beliefs.learning import Beliefs
+
+# Rounds in which forms may find a better prior.
+MOST_ROUNDS = 20
+# Until priors have settled there is no point in more precise answers than this.
+_ROUGH = 1e-4
+# So often priors of tables are learned beside forms that only EM can move.
+_LEARNED = 2
+
+
+def solve(
+    problem: Problem,
+    method: Any,
+    show: Any,
+    typical: Mapping[str, dict[str, pl.Series]],
+    intervals: bool = True,
+) -> Solution:
+    """Solve; and solve again for as long as forms find a better prior for themselves.
+
+    A prior is fixed while the objective climbs, so every round is monotone by itself.
+    """
+    return solve_with(problem, method, show, Beliefs(problem, typical), intervals)
+
+
+def solve_with(
+    problem: Any, method: Any, show: Any, beliefs: Any, intervals: bool = True
+) -> Solution:
+    """Solve a problem, wherever its rows are; `beliefs` is what can be learned about them."""
+    is_em = isinstance(method, EM)
+    learns = is_em and beliefs.learns
+    solution = _Rounds(problem, method, show, beliefs, learns).run()
+    if solution.interrupted:
+        return solution
+    if not solution.converged:
+        tell_untuned(problem, method)
+    # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
+    polish = solution.converged and problem.held_out is None
+    best = beliefs.with_errors(solution.best, polish)
+    if best.objective > solution.best.objective:
+        solution.n_evaluations += 1
+        last = solution.history[-1]
+        solution.history.append(
+            last._replace(objective=best.objective, log_likelihood=best.log_likelihood)
+        )
+    solution.best = best
+    # Who asks for a number of steps gets these and nothing else.
+    is_wanted = solution.converged or (is_em and method.tol > 0)
+    if is_em and is_wanted and (intervals or learns):
+        try:
+            summed_up = beliefs.summed_up(best)
+            # Coefficients have moved along with priors, and so have their errors.
+            summed_up = beliefs.with_errors(summed_up, False) if learns else summed_up
+            # The objective is what was climbed, the likelihood that of the reported probabilities.
+            solution.best = replace(summed_up, objective=best.objective)
+        except KeyboardInterrupt:
+            _interrupted(solution, "how sure rows are was being worked out", method)
+    return solution
+
+
+def _interrupted(solution: Solution, when: str, method: Any) -> None:
+    """Keep what there is."""
+    solution.interrupted = True
+    if getattr(method, "is_kept", False):
+        return  # a fit with a checkpoint goes on from there, of which others tell
+    tell(
+        f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
+        "with fit(log, start=model).",
+        ConvergenceWarning,
+    )
+
+
+@contextmanager
+def _quiet(is_quiet: bool) -> Iterator[None]:
+    """Of a rough climb nobody wants to hear that it is rough."""
+    with warnings.catch_warnings():
+        if is_quiet:
+            warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+class _Rounds:
+    """Climbs, with priors learned in between."""
+
+    def __init__(self, problem: Any, method: Any, show: Any, beliefs: Any, learns: bool) -> None:
+        self.problem, self.method, self.show = problem, method, show
+        self.beliefs, self.learns = beliefs, learns
+
+    def run(self) -> Solution:
+        is_rough = self.learns and 0 < self.method.tol < _ROUGH
+        method = replace(self.method, tol=_ROUGH) if is_rough else self.method
+        with _quiet(is_rough):
+            solution: Solution = method.solve(self.problem, self.show)
+        if is_rough and not solution.converged:
+            self.method.report(solution, self.problem)
+            return solution
+        # Rows, priors and shared coins go on together afterwards; forms that only EM can move are
+        # fitted to priors that were learned before.
+        is_held = self.learns and self.beliefs.held(solution.best)
+        for number in range(MOST_ROUNDS + 1):
+            # A prior can only be judged at the optimum, and who asks for n steps gets n.
+            try:
+                learns = is_held and number < _LEARNED
+                states = self._better(solution.best, learns) if solution.converged else None
+            except KeyboardInterrupt:
+                _interrupted(solution, "priors were being learned", self.method)
+                return solution
+            if states is None:
+                break
+            if number == MOST_ROUNDS:
+                tell(
+                    f"The priors of forms had not settled after {MOST_ROUNDS} rounds.",
+                    ConvergenceWarning,
+                )
+                break
+            with _quiet(is_rough):
+                solution = self._again(method, states, solution)
+        if is_rough and is_held and not solution.interrupted:
+            solution = self._again(self.method, solution.best.states, solution)
+        return solution
+
+    def _again(self, method: Any, states: Any, before: Solution) -> Solution:
+        """Go on from other states."""
+        self.problem.given_start = states
+        following: Solution = method.solve(self.problem, self.show)
+        done = before.history[-1]
+        following.history = before.history + [
+            record._replace(
+                iteration=record.iteration + done.iteration,
+                seconds=record.seconds + done.seconds,
+                round=done.round + 1,
+            )
+            for record in following.history
+        ]
+        following.n_evaluations += before.n_evaluations
+        return following
+
+    def _better(self, best: Any, learns: bool) -> Any:
+        """The states with better priors, or None if all are content."""
+        states = self.beliefs.tuned(best)
+        if not learns:
+            return states
+        if states is not None:
+            best = self.problem.evaluate(states)
+        return self.beliefs.learn(best)
+
+
+def tell_untuned(problem: Any, method: Any) -> None:
+    """Say which priors were left as they began, unless the method has said that it did not end."""
+    if isinstance(method, EM) and method.tol > 0:
+        return
+    forms = problem.coins
+    spreads = [coin.name for coin in forms if getattr(coin.form, "learns_prior", False)]
+    if spreads and not isinstance(method, EM):
+        tell(
+            f"The spread of {', '.join(spreads)} was left as it began: only EM that converges "
+            "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
+            GecasmoWarning,
+        )
+    tables = [coin.name for coin in forms if getattr(coin.form, "prior", None) is not None]
+    if tables:
+        tell(
+            f"The prior of {', '.join(tables)} was not learned: only EM that converges does that. "
+            "Pseudo-counts (1, 1) were used instead.",
+            GecasmoWarning,
+        )
+
+
+class progress_bar:
+    """A progress bar, if one is wanted."""
+
+    def __init__(self, name: str, wanted: bool | None) -> None:
+        import sys
+
+        self.name = name
+        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+
+    def __enter__(self) -> Any:
+        if not self.wanted:
+            return None
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("iteration {task.completed}/{task.total}"),
+            TextColumn("objective per page {task.fields[objective]:.6f}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self.bar.start()
+        task = self.bar.add_task(f"Fitting {self.name}", total=None, objective=float("nan"))
+
+        def show(iteration: int, most: int, objective: float) -> None:
+            self.bar.update(task, completed=iteration, total=most, objective=objective)
+
+        return show
+
+    def __exit__(self, *_: object) -> None:
+        if self.wanted:
+            self.bar.stop()
