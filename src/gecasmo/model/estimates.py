@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -109,13 +110,19 @@ def _behind(
     is_fixed |= form.is_given(wanted)  # also of rows that the log never showed
     spread[is_fixed] = 0.0
     told = np.where(trials > 0, own, rests_on)
-    if state.spread is not None and not {"query", "doc"} & set(keys):
-        # Of what all pages share: flipped, and still nothing tells how it came up.
-        told = np.where((trials > 0) & ~(spread < _ANYTHING), NOT_IDENTIFIED, told)
+    if state.spread is not None:
+        # Flipped, and still nothing tells how it came up.
+        told = np.where((trials > 0) & is_open(keys, spread), NOT_IDENTIFIED, told)
     if model.report_ is None:  # the user's own numbers
         is_fixed |= seen
         spread[seen] = np.nan
     return trials, centre, spread, np.where(is_fixed, "given", told)
+
+
+def is_open(keys: Sequence[str], spread: Floats) -> NDArray[np.bool_]:
+    """Which rows of a coin that all pages share may be nearly anything."""
+    shared = not {"query", "doc"} & set(keys)
+    return np.full(spread.shape, shared) & ~(spread < _ANYTHING)
 
 
 def beta_interval(mean: Any, spread: Any, level: float) -> tuple[Floats, Floats]:

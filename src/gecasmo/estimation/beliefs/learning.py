@@ -183,8 +183,15 @@ class Beliefs:
         else:
             everywhere = Everywhere(self.problem, joint, regressions)
             at = everywhere.evaluated(best, self.finished(joint, states))
-        covariance = joint.errors_of_all()
-        errors = Errors(self.problem, joint.shared, regressions, covariance, self.leanings)
+        known = joint.known()
+        errors = Errors(
+            self.problem,
+            joint.shared,
+            regressions,
+            joint.errors_of_all(known),
+            known.is_open,
+            self.leanings,
+        )
         return errors.widened(at, joint.held, joint.factor, rows)
 
     def finished(self, joint: Joint, states: list[Any]) -> list[Any]:

@@ -142,9 +142,9 @@ class PartedBeliefs:
             told = there.answer.extra
             extra = means | {name: told[name] for name in told if name.startswith("slots.")}
             states = replace(there.states, shared=self._stepped(states.shared, joint, told))
-        covariance = joint.errors_of_all()
-        regressions = joint.regressions()
-        errors = Errors(self.sample.problem, joint.shared, regressions, covariance)
+        known, regressions = joint.known(), joint.regressions()
+        covariance = joint.errors_of_all(known)
+        errors = Errors(self.sample.problem, joint.shared, regressions, covariance, known.is_open)
         extra |= self._directions(errors, states.shared)
         there = self.problem.evaluate(states, work="believe", extra=extra)
         spreads = errors.with_spreads(joint.states, joint.held, joint.factor)
