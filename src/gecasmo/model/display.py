@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from gecasmo.kernels.library import LIFTED_KERNELS, Library
 from gecasmo.kernels.plan import plan_of
 from gecasmo.language.parameter import PAGE_KEYS
