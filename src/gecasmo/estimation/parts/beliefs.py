@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gecasmo.errors import ModelError
 from gecasmo.estimation.beliefs.errors import Errors
@@ -142,9 +143,10 @@ class PartedBeliefs:
             told = there.answer.extra
             extra = means | {name: told[name] for name in told if name.startswith("slots.")}
             states = replace(there.states, shared=self._stepped(states.shared, joint, told))
-        known, regressions = joint.known(), joint.regressions()
-        covariance = joint.errors_of_all(known)
-        errors = Errors(self.sample.problem, joint.shared, regressions, covariance, known.is_open)
+        with threadpool_limits(1, "blas"):
+            known, regressions = joint.known(), joint.regressions()
+            covariance, is_open = joint.errors_of_all(known), known.is_open
+        errors = Errors(self.sample.problem, joint.shared, regressions, covariance, is_open)
         extra |= self._directions(errors, states.shared)
         there = self.problem.evaluate(states, work="believe", extra=extra)
         spreads = errors.with_spreads(joint.states, joint.held, joint.factor)
