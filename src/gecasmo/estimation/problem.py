@@ -16,13 +16,11 @@ from gecasmo.estimation.steps import (
     Lengths,
     Move,
     extrapolated,
-    is_vector,
     lengths_of,
     move_of,
     squared_distance,
 )
 from gecasmo.forms import Form, FormState
-from gecasmo.forms.protocol import columns_of
 
 Floats = NDArray[np.float64]
 
@@ -187,7 +185,7 @@ class Problem:
         step = bend = 0.0
         for tie in self.ties:
             coin = self.coins[tie[0]]
-            if not is_vector(coin.form):
+            if not coin.form.has_vector:
                 continue
             states = (start.states[tie[0]], once.states[tie[0]], twice[tie[0]])
             moves[tie] = move_of(coin.form, states)
@@ -208,7 +206,7 @@ class Problem:
     # -- forms that cannot be moved -----------------------------------------------------------
     @property
     def _opaque(self) -> list[int]:
-        return [n for n, coin in enumerate(self.coins) if not is_vector(coin.form)]
+        return [n for n, coin in enumerate(self.coins) if not coin.form.has_vector]
 
     @property
     def has_opaque(self) -> bool:
@@ -250,7 +248,7 @@ def _ties(coins: Sequence[Coin]) -> list[tuple[int, ...]]:
     table is a way to keep a coin's own rows, so each coin has its own."""
     ties: dict[int, list[int]] = {}
     for number, coin in enumerate(coins):
-        is_shared = bool(columns_of(coin.form))
+        is_shared = bool(coin.form.columns)
         ties.setdefault(id(coin.form) if is_shared else -number - 1, []).append(number)
     for first, *others in ties.values():
         for other in others:

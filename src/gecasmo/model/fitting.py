@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,8 +31,6 @@ from gecasmo.estimation import (
     Record,
     Solution,
 )
-from gecasmo.forms import Table
-from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
@@ -217,7 +215,7 @@ class Builder:
         by_form: dict[int, Any] = {}
         begin = []
         for coin in coins:
-            is_shared = bool(columns_of(coin.form))
+            is_shared = bool(coin.form.columns)
             if not (is_shared and id(coin.form) in by_form):
                 by_form[id(coin.form)] = self._begin_coin(coin)
             begin.append(by_form[id(coin.form)])
@@ -230,22 +228,12 @@ class Builder:
         if coin.name not in others:
             return state
         other, form = self.start.forms[coin.name], coin.form
-        if columns_of(form) and type(other) is type(form) and columns_of(other) == columns_of(form):
-            adopted = getattr(form, "adopted", None)
+        if form.columns and type(other) is type(form) and other.columns == form.columns:
+            adopted = form.adopted(others[coin.name], coin.rows)
             if adopted is not None:
-                return adopted(others[coin.name], coin.rows)
+                return adopted
         known = np.asarray(other.predict(others[coin.name], coin.rows), dtype=float)
-        if isinstance(form, Table):
-            keep = state.is_fixed
-            values = known if keep is None else np.where(keep, state.probability, known)
-            return replace(state, probability=values)
-        # Whatever the form: the closest it comes to those probabilities, if it comes closer.
-        near = form.fit(coin.rows, known, 1 - known, state)
-        errors = [
-            float(np.abs(np.asarray(form.predict(it, coin.rows)) - known).sum())
-            for it in (near, state)
-        ]
-        return near if errors[0] <= errors[1] else state
+        return form.starting_at(state, coin.rows, known)
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
@@ -255,7 +243,7 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
     known: dict[Any, dict[str, pl.Series]] = {}  # coins by the same key have the same rows
     for number, (coin, form) in enumerate(model.forms.items()):
         rows = encoded.rows[number]
-        prior = form.learned_prior(rows.keys) if hasattr(form, "learned_prior") else None
+        prior = form.learned_prior(rows.keys)
         names = () if prior is None else prior.typical(rows.keys)
         if EXPOSURE in names:
             names = (*names, PAGES)
@@ -293,6 +281,5 @@ def _keep(model: Model, problem: Problem, solution: Solution, build: Builder) ->
         if len(shared) > 1:
             which = "The coins " + " and ".join(f"'{name}'" for name in shared)
         tails, heads = problem.counts(tie, best)
-        remarks = getattr(model.forms[shared[0]], "remarks", None)  # other people's may lack it
-        for remark in remarks(best.states[tie[0]], heads, tails) if remarks else ():
+        for remark in model.forms[shared[0]].remarks(best.states[tie[0]], heads, tails):
             tell(f"{which}: {remark}.", GecasmoWarning)

@@ -24,8 +24,7 @@ from gecasmo.estimation.parts.problem import PartedProblem
 from gecasmo.estimation.parts.running import Parts
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import Blueprint
-from gecasmo.forms import Form, Table
-from gecasmo.forms.protocol import columns_of
+from gecasmo.forms import Form
 from gecasmo.logs import ClickLog
 from gecasmo.model.fitting import Builder
 from gecasmo.model.streaming import Partitioned, is_cut, pieces_of
@@ -63,7 +62,7 @@ class BuiltPart:
 
 def is_local(form: Form, keys: Sequence[str], has_query: bool) -> bool:
     """Whether the rows of a coin live with the pages of their query, and are fitted one by one."""
-    return has_query and type(form) is Table and "query" in keys
+    return has_query and form.is_split and "query" in keys
 
 
 def local_coins(model: Model, has_query: bool) -> list[int]:
@@ -128,7 +127,7 @@ def driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -
     by_form: dict[int, Rows] = {}
     for n, (coin, form) in enumerate(model.forms.items()):
         own = Rows(keys[coin], _no_columns(keys[coin]), 0) if n in local else rows[n]
-        if columns_of(form):  # coins that share such a form share its rows
+        if form.columns:  # coins that share such a form share its rows
             own = by_form.setdefault(id(form), own)
         coins.append(Coin(coin, form, own))
     return coins

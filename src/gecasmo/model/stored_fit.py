@@ -39,10 +39,9 @@ from gecasmo.estimation.parts.sample import Sample
 from gecasmo.estimation.parts.shared_rows import SharedRows
 from gecasmo.estimation.parts.storing import take_down
 from gecasmo.estimation.parts.tasks import Task
-from gecasmo.forms import FormState, TableState
+from gecasmo.forms import Form, FormState, TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, write_part
-from gecasmo.forms.registry import FORMS
 from gecasmo.hashing import hash_values
 from gecasmo.kernels.running import default_threads, using_threads
 from gecasmo.logs import ClickLog
@@ -163,7 +162,7 @@ def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
 def _check_saving(model: Model) -> None:
     """What a checkpoint keeps in the end is a saved model: say now if it could not be."""
     for coin, form in model.forms.items():
-        if FORMS.get(type(form).__name__) is not type(form):
+        if not form.can_be_saved:
             raise SavedModelError(
                 f"The form {form!r} of '{coin}' cannot be saved, so a fit of it cannot be kept in "
                 "a checkpoint folder; fit without checkpoint=."
@@ -364,16 +363,12 @@ class _StoredFit:
         )
 
 
-def remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
+def remark(coin: str, form: Form, state: Any, report: FitReport) -> None:
     """Tell what a user should know about a finished fit."""
-    if isinstance(state, PartedTable):
-        told = state.remarks()
-    else:
-        tails, heads = report.counts[coin]
-        remarks = getattr(form, "remarks", None)  # other people's may lack it
-        told = remarks(state, heads, tails) if remarks else []
-    for told_of_it in told:
-        tell(f"The coin '{coin}': {told_of_it}.", GecasmoWarning)
+    # Counts of rows that are in files are there, too.
+    tails, heads = report.counts.get(coin, np.zeros((2, 0)))
+    for told in form.remarks(state, heads, tails):
+        tell(f"The coin '{coin}': {told}.", GecasmoWarning)
 
 
 @dataclass(frozen=True)

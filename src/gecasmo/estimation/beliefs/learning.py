@@ -26,7 +26,7 @@ from gecasmo.estimation.beliefs.sweeps import in_threads, look_through
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.forms import Fixed, Table, TableState
+from gecasmo.forms import TableState
 from gecasmo.forms.priors import Design, Empirical
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Beliefs:
         self.designs: dict[int, Design] = {}
         made: dict[Any, Design] = {}
         for number, coin in enumerate(problem.coins):
-            if not isinstance(coin.form, Table) or plans[number].scope == "global":
+            if not coin.form.has_posterior or plans[number].scope == "global":
                 continue
             self.tables.append(number)
             if number in self.pasts:
@@ -141,7 +141,7 @@ class Beliefs:
         shared = Shared.of(self.problem, best.states, rows)
         moved = rows.union(*shared.ties)
         return any(
-            number not in moved and len(coin.rows) and not isinstance(coin.form, Fixed)
+            number not in moved and len(coin.rows) and coin.form.constant is None
             for number, coin in enumerate(self.problem.coins)
         )
 

@@ -23,7 +23,7 @@ from gecasmo.estimation.parts.problem import (
     PartedStates,
 )
 from gecasmo.estimation.parts.sample import Sample
-from gecasmo.forms import FormState, Table, TableState
+from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import Empirical, Priors, pseudo_counts
 
 Floats = NDArray[np.float64]
@@ -104,7 +104,7 @@ class PartedBeliefs:
 
     def _own_place(self, number: int, whole: FormState, state: FormState) -> FormState:
         """The state of a shared coin with what the sample says of the rows that it has met."""
-        if not isinstance(whole, TableState):
+        if not self.problem.coins[number].form.has_posterior:
             return state
         probability = whole.probability.copy()
         probability[self.sample.index[number]] = state.probability
@@ -119,11 +119,11 @@ class PartedBeliefs:
 
     def with_errors(self, best: PartedEvaluation, polish: bool) -> PartedEvaluation:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
-        if not any(hasattr(coin.form, "informed") for coin in self.problem.driver.coins):
+        if not any(coin.form.has_errors for coin in self.problem.driver.coins):
             return best
         told = with_errors(self.sample.problem, self.sample.settled(best), False).states
         shared = [
-            told[number] if hasattr(self.problem.coins[number].form, "informed") else state
+            told[number] if self.problem.coins[number].form.has_errors else state
             for number, state in zip(self.problem.shared, best.states.shared, strict=True)
         ]
         return self._with_shared(best, shared)
@@ -212,7 +212,7 @@ class PartedBeliefs:
             form: Any = self.problem.coins[tie[0]].form
             state = driver[self.problem.shared.index(tie[0])]
             vector = np.clip(form.vector(state), -20.0, 20.0)
-            if isinstance(form, Table):
+            if form.has_posterior:
                 vector[self.sample.index[tie[0]]] += by
             else:
                 vector = vector + by

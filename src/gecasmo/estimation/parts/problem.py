@@ -19,7 +19,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.parts.running import Parts
 from gecasmo.estimation.parts.tasks import Answer, Recipe, Task
 from gecasmo.estimation.problem import Coin, Evaluation, Moves, Problem
-from gecasmo.estimation.steps import Lengths, is_vector
+from gecasmo.estimation.steps import Lengths
 from gecasmo.forms import FormState
 from gecasmo.forms.priors import Priors
 
@@ -199,7 +199,7 @@ class PartedProblem:
 
     @property
     def is_all_opaque(self) -> bool:
-        return not any(is_vector(coin.form) for coin in self.coins)
+        return not any(coin.form.has_vector for coin in self.coins)
 
     def without_opaque(self, states: PartedStates, start: PartedEvaluation) -> PartedStates:
         """These states, with forms that are fitted by other means left as they were."""

@@ -82,7 +82,7 @@ class Sample:
 
     def own_state(self, number: int, state: FormState) -> FormState:
         """The state of a shared coin, for the rows that are met here."""
-        if not isinstance(state, TableState):
+        if not self.problem.coins[number].form.has_posterior:
             return state
         index, rows = self.index[number], self.problem.coins[number].rows
         pseudo: Any = state.pseudo
