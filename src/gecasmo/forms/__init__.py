@@ -7,6 +7,7 @@ from gecasmo.forms.estimator import Estimator
 from gecasmo.forms.fixed import Fixed
 from gecasmo.forms.form import Form, FormState, Posterior, form_named
 from gecasmo.forms.logistic import Logistic
+from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical
 from gecasmo.forms.sum import Sum
 from gecasmo.forms.table import Table, TableState, beta_draws
@@ -19,6 +20,7 @@ __all__ = [
     "Form",
     "FormState",
     "Logistic",
+    "Memory",
     "Posterior",
     "Sum",
     "Table",

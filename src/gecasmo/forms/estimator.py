@@ -141,7 +141,7 @@ class Estimator(Form):
         return best if value(best) >= value(previous) else previous
 
     def predict(self, state: EstimatorState, rows: Rows) -> Floats:
-        if state.fitted is None:
+        if state.fitted is None or not len(rows):
             return np.full(len(rows), state.constant)
         if rows not in state.answers:
             state.answers[rows] = self._ask(state.fitted, state.inputs.of(rows))
