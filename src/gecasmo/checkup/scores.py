@@ -26,7 +26,7 @@ from gecasmo.checkup.subject import Bools
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model

@@ -1,4 +1,4 @@
-"""Make the parts of a fit from the partitions of a log.
+"""Make the parts of a fit from the pages of a log, and deal with pages that cannot happen.
 
 The part of a large partition is made from its pieces, so that memory need not hold all at once.
 """
@@ -6,27 +6,26 @@ The part of a large partition is made from its pieces, so that memory need not h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.averages import IMPRESSIONS, PAGES, row_averages
+from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, row_averages
+from gecasmo.encoding.pieces import JoinedAverages, JoinedPieces, NotJoinableError
+from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import NothingLeftError
-from gecasmo.estimation import Coin, Expectation, Method, Problem
-from gecasmo.estimation.parts.joined_averages import JoinedAverages
-from gecasmo.estimation.parts.joining import JoinedPieces, NotJoinableError
-from gecasmo.estimation.parts.part import Part
-from gecasmo.estimation.parts.problem import PartedProblem
-from gecasmo.estimation.parts.running import Parts
-from gecasmo.estimation.parts.shared_rows import SharedRows
-from gecasmo.estimation.parts.storing import Blueprint
-from gecasmo.forms import Form
+from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem
+from gecasmo.estimation.part import Part
+from gecasmo.estimation.part_files import Blueprint
+from gecasmo.estimation.runners import Parts
+from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
-from gecasmo.model.fitting import Builder
+from gecasmo.model.page_run import FLOOR, find_impossible, refuse
 from gecasmo.model.streaming import Partitioned, is_cut, pieces_of
 
 if TYPE_CHECKING:
@@ -40,6 +39,121 @@ class Settings:
     method: Method
     start: Model | None = None
     impossible: Impossible = "raise"
+
+
+class Builder:
+    """Makes a part, and deals with pages that the model says cannot happen."""
+
+    def __init__(
+        self, model: Model, log: ClickLog, settings: Settings, threads: int | None = None
+    ) -> None:
+        self.model, self.log, self.settings, self.threads = model, log, settings, threads
+        self.n_dropped = self.n_floored = 0
+        self.typical: dict[str, dict[str, pl.Series]] = {}
+        self._begun: tuple[Part | None, list[FormState]] = (None, [])
+
+    def part(self, with_missing: bool = False) -> Part:
+        """The part; `with_missing` as if some results were not to be looked at."""
+        part = self._make(None)
+        # Zeros and ones come from structure and fixed values, never from a random start.
+        begun = self.begun(part)
+        counts: Counts = part.expectation.run(part.weights(begun))
+        if not counts.n_impossible:
+            return self._make(np.zeros(self.log.n_results, bool)) if with_missing else part
+        states = dict(zip(self.model.forms, begun, strict=True))
+        if self.settings.impossible == "raise":
+            refuse(self.model, self.log, states, self.threads)
+        missing, sessions = find_impossible(self.model, self.log, states, self.threads)
+        if self.settings.impossible == "drop":
+            self.n_dropped = self.log.n_sources(sessions)
+            self.log = self.log.take(~sessions)
+            if not self.log.n_results:
+                raise NothingLeftError(
+                    f"All {self.n_dropped:,} sessions are impossible under {self.model.name}: "
+                    "nothing is left to fit."
+                )
+            return self._make(None)
+        weight = self.log.weight[self.log.page[missing]]
+        self.n_floored = round(float(weight.sum())) if self.log.is_folded else len(weight)
+        return self._make(missing)
+
+    def _make(self, missing: NDArray[np.bool_] | None) -> Part:
+        model, augmentation = self.model, self.settings.method.augmentation
+        with_missing = missing is not None
+        encoded = model.encode(
+            self.log,
+            "e_step",
+            augmentation,  # type: ignore[arg-type]
+            with_missing,
+            missing=missing,
+        )
+        library = model.library(encoded.plan, counting=True)
+        expectation = Expectation(encoded, library, augmentation, with_missing, self.threads)
+        self.typical = _typical(model, encoded)
+        constant = 0.0
+        if missing is not None:
+            constant = float(np.log(FLOOR) * self.log.weight[self.log.page[missing]].sum())
+        coins = coins_of(model, encoded)
+        return Part(coins, expectation, float(self.log.weight.sum()), constant)
+
+    def begun(self, part: Part) -> list[FormState]:
+        """Where the forms of a part begin."""
+        if self._begun[0] is not part:
+            is_given = self.settings.start is not None
+            self._begun = (part, self.begin(part.coins) if is_given else part.begun(None))
+        return self._begun[1]
+
+    def begin(self, coins: Sequence[Coin]) -> list[Any]:
+        """Start at another model's probabilities, row by row."""
+        by_form: dict[int, Any] = {}
+        begin = []
+        for coin in coins:
+            is_shared = bool(coin.form.columns)
+            if not (is_shared and id(coin.form) in by_form):
+                by_form[id(coin.form)] = self._begin_coin(coin)
+            begin.append(by_form[id(coin.form)])
+        return begin
+
+    def _begin_coin(self, coin: Coin) -> Any:
+        assert self.settings.start is not None
+        others = self.settings.start.states(whole=False)
+        state = coin.form.begin(coin.rows, None)
+        if coin.name not in others:
+            return state
+        other, form = self.settings.start.forms[coin.name], coin.form
+        if form.columns and type(other) is type(form) and other.columns == form.columns:
+            adopted = form.adopted(others[coin.name], coin.rows)
+            if adopted is not None:
+                return adopted
+        known = np.asarray(other.predict(others[coin.name], coin.rows), dtype=float)
+        return form.starting_at(state, coin.rows, known)
+
+
+def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
+    """What the learned priors of rows depend on, by coin; and how often they were shown, without
+    which that of two logs cannot be joined."""
+    found: dict[str, dict[str, pl.Series]] = {}
+    known: dict[Any, dict[str, pl.Series]] = {}  # coins by the same key have the same rows
+    for number, (coin, form) in enumerate(model.forms.items()):
+        rows = encoded.rows[number]
+        prior = form.learned_prior(rows.keys)
+        names = () if prior is None else prior.typical(rows.keys)
+        if EXPOSURE in names:
+            names = (*names, PAGES)
+        if names and IMPRESSIONS not in names:
+            names = (*names, IMPRESSIONS)
+        if names:
+            same = (encoded.plan.coins[number].codes, names)
+            if same not in known:
+                known[same] = row_averages(encoded, coin, number, rows.keys, names)
+            found[coin] = known[same]
+    return found
+
+
+def coins_of(model: Model, encoded: EncodedLog) -> list[Coin]:
+    """The coins of a model with the rows that pages have met."""
+    forms = model.forms.items()
+    return [Coin(name, form, rows) for (name, form), rows in zip(forms, encoded.rows, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -56,8 +170,9 @@ class BuiltPart:
 
     def placed(self, rows: Mapping[int, SharedRows]) -> Part:
         """The part with its place among all rows, which are added to."""
-        index = {number: rows[number].add(own) for number, own in self.shared.items()}
-        return replace(self.part, index=index)
+        return self.part.placed(
+            {number: rows[number].add(own) for number, own in self.shared.items()}
+        )
 
 
 def is_local(form: Form, keys: Sequence[str], has_query: bool) -> bool:
@@ -79,8 +194,11 @@ def build_part(
     model: Model, number: int, log: ClickLog, local: Sequence[int], settings: Settings
 ) -> BuiltPart:
     """Encode a partition for a model, and deal with pages that cannot happen."""
-    build = Builder(model, log, settings.method, settings.start, 1, settings.impossible)
-    part = part_of(number, build.problem(), local, numeric_typical(model, local, build.typical))
+    build = Builder(model, log, settings, threads=1)
+    part = build.part()
+    part.number, part.typical = number, dict(numeric_typical(model, local, build.typical))
+    states = build.begun(part)
+    part.local = {n: states[n] for n in local}
     return BuiltPart(part, shared_rows(part), build.n_dropped, build.n_floored)
 
 
@@ -98,19 +216,9 @@ def build_partition(
     return build_part(model, number, log.partition(number), local, how)
 
 
-def part_of(
-    number: int, problem: Problem, local: Sequence[int], typical: Mapping[int, dict[str, Any]]
-) -> Part:
-    """The part with these pages."""
-    states: list[Any] = problem.begin(None)
-    begin = {n: states[n] for n in local}
-    problem.given_start = None  # it is where parts begin, which they know now
-    return Part(number, problem, begin, {}, {}, typical)
-
-
 def shared_rows(part: Part) -> dict[int, Rows]:
     """The rows of the coins that are not local."""
-    return {n: coin.rows for n, coin in enumerate(part.problem.coins) if n not in part.begin}
+    return {n: coin.rows for n, coin in enumerate(part.coins) if n not in part.local}
 
 
 def blueprint_of(model: Model, augmentation: str) -> Blueprint:
@@ -140,29 +248,33 @@ def parted_problem(
     rows: Mapping[int, Rows],
     weight: float,
     settings: Settings,
-) -> PartedProblem:
-    """The problem of a fit over parts; `rows` are those of the shared coins."""
+) -> Problem:
+    """The problem of a fit over parts; `rows` are those of the global coins."""
+    coins = driver_coins(model, local, rows)
+    begin: list[FormState] | None = None
+    if settings.start is not None:
+        # Where local coins begin is known to their parts.
+        nowhere: Any = None
+        numbers = [number for number in range(len(coins)) if number not in local]
+        begun = Builder(model, nowhere, settings).begin([coins[n] for n in numbers])
+        begin = [None] * len(coins)
+        for number, state in zip(numbers, begun, strict=True):
+            begin[number] = state
     forms: list[Any] = list(model.forms.values())
-    problem = PartedProblem(
+    return Problem(
         parts,
-        driver_coins(model, local, rows),
-        local,
+        coins,
         weight,
         has_exchangeable_states(model.structure.traced),
+        local,
         {number: forms[number].pseudo_counts for number in local},
+        begin,
     )
-    if settings.start is not None:
-        nowhere: Any = None
-        build = Builder(model, nowhere, settings.method, settings.start, 1, "raise")
-        problem.driver.given_start = build.begin(problem.driver.coins)
-        # Where local coins start is known to their parts.
-        problem.given_start = problem.begin(None)
-    return problem
 
 
 def numeric_typical(
     model: Model, local: Sequence[int], found: Mapping[str, Mapping[str, pl.Series]]
-) -> dict[int, dict[str, Any]]:
+) -> Mapping[int, Mapping[str, Any]]:
     """What the priors of local coins depend on, as far as it is numbers."""
     coins = list(model.forms)
     return {
@@ -231,7 +343,7 @@ class _Making:
             raise NotJoinableError("a piece has no results")
         build = self._builder(log)
         try:
-            problem = build.problem(self.with_missing)
+            part = build.part(self.with_missing)
         except NothingLeftError:
             self.n_dropped += log.n_sources()
             return True
@@ -241,9 +353,9 @@ class _Making:
             self.with_missing = True
         self.n_dropped += build.n_dropped
         self.n_floored += build.n_floored
-        self.weight += problem.n_pages
-        self.constant += problem.constant
-        encoded = problem.expectation.encoded
+        self.weight += part.n_pages
+        self.constant += part.constant
+        encoded = part.expectation.encoded
         places = self.joined.add(encoded)
         for coin, means in numeric_typical(self.model, self.local, build.typical).items():
             averages = self.averages.setdefault(coin, JoinedAverages(tuple(means)))
@@ -263,26 +375,21 @@ class _Making:
             self.with_missing,
             threads=1,
         )
-        coins = [
-            Coin(name, form, rows)
-            for (name, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
-        ]
-        nothing: Any = None
-        problem = Problem(
-            coins,
+        part = Part(
+            coins_of(model, encoded),
             expectation,
             self.weight,
-            has_exchangeable_states(model.structure.traced),
             self.constant,
-            None if settings.start is None else self._builder(nothing).begin(coins),
+            number,
+            typical={coin: averages.finish() for coin, averages in self.averages.items()},
         )
-        typical = {coin: averages.finish() for coin, averages in self.averages.items()}
-        part = part_of(number, problem, self.local, typical)
+        nothing: Any = None
+        states = self._builder(nothing).begun(part)
+        part.local = {n: states[n] for n in self.local}
         return BuiltPart(part, shared_rows(part), self.n_dropped, self.n_floored)
 
     def _builder(self, log: ClickLog) -> Builder:
-        how = self.settings
-        return Builder(self.model, log, how.method, how.start, 1, how.impossible)
+        return Builder(self.model, log, self.settings, threads=1)
 
     def _how_often(self, encoded: EncodedLog, coin: int) -> Mapping[str, Any]:
         """How often each row is shown, and on how many pages it could have been."""
