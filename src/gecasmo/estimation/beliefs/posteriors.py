@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Passes in which parts agree on effects that are spread over them.
-_LOOKS = 2
+_LOOKS = 3
 
 
 class Posteriors:
@@ -387,7 +387,7 @@ class Posteriors:
         """Where global coins may be instead, and how the slopes of priors go along."""
         directions, rest = errors.directions()
         along = [direction.shared for direction in directions]
-        extra: dict[str, Any] = {"directions": np.array(along).reshape(len(along), -1)}
+        extra: dict[str, Any] = {"directions": np.array(along).reshape(len(along), errors.shared.size)}
         for place, direction in enumerate(directions):
             moved = self._moved(states, errors.shared, direction.shared)
             weights = problem.weights(moved)
