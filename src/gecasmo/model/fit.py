@@ -221,7 +221,7 @@ def tell_remarks(model: Model) -> None:
         if len(coins) > 1:
             which = "The coins " + " and ".join(f"'{coin}'" for coin in coins)
         # Counts of rows that are in files are there, too.
-        counts = [model.report_.counts[coin] for coin in coins if coin in model.report_.counts]
-        tails, heads = np.sum(counts, axis=0) if counts else np.zeros((2, 0))
+        nothing = np.zeros((2, 0))
+        tails, heads = np.sum([model.report_.counts.get(coin, nothing) for coin in coins], axis=0)
         for remark in form.remarks(state, heads, tails):
             tell(f"{which}: {remark}.", GecasmoWarning)

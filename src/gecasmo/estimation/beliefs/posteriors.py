@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Passes in which parts agree on effects that are spread over them.
-_LOOKS = 2
+_LOOKS = 3
 
 
 class Posteriors:
