@@ -1,9 +1,15 @@
-"""The family of errors and warnings, so that callers can catch exactly what they mean."""
+"""The family of errors and warnings, so that callers can catch exactly what they mean.
+
+Also how they are told: warnings with the line that led to them, and packages that are not installed
+with how to get them.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from importlib import import_module
+from typing import Any
 
 
 class GecasmoError(Exception):
@@ -60,3 +66,13 @@ def tell(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gecasmo."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:
+    """Import a module of an optional package, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ModelError(
+            f'{what} needs the package {module.split(".")[0]}: pip install "{install}"'
+        ) from None

@@ -36,8 +36,8 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part, Point, Points
 from gecasmo.estimation.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.forms import TableState
-from gecasmo.forms.evidence import evidence, prior_of, worth_of
 from gecasmo.forms.priors import Priors
+from gecasmo.forms.table_state import evidence, prior_of, worth_of
 
 Floats = NDArray[np.float64]
 Rows = dict[int, TableState]  # states of local coins, by number

@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, GecasmoError
+from gecasmo.errors import ClickLogError, GecasmoError, extra
 from gecasmo.evaluation.words import counted
-from gecasmo.forms.extras import extra
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 from gecasmo.model.structured import as_frame

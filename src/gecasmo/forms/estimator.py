@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.classifiers.inputs import Inputs, final_step, inputs_from, learn_inputs
-from gecasmo.forms.coding import ByRows, FeatureCoding, check_categorical
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.forms.classifier_inputs import Inputs, final_step, inputs_from, learn_inputs
+from gecasmo.forms.features import ByRows, FeatureCoding, check_categorical
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
 
 # No answer is nearer to 0 or 1 than this: a forest is sure too early, and no page may become
@@ -199,7 +198,7 @@ class Estimator(Form):
 
     # -- keeping -------------------------------------------------------------------------------
     def to_data(self, state: EstimatorState) -> tuple[dict[str, Any], Parts]:
-        from gecasmo.forms.classifiers.files import write_classifier
+        from gecasmo.forms.classifier_files import write_classifier
 
         described, content = write_classifier(self.classifier, state.fitted)
         coding, frames = state.inputs.coding.to_data()
@@ -217,7 +216,7 @@ class Estimator(Form):
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Estimator, EstimatorState]:
-        from gecasmo.forms.classifiers.files import read_classifier
+        from gecasmo.forms.classifier_files import read_classifier
 
         classifier, fitted = read_classifier(data["classifier"], parts["classifier"])
         form = cls(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gecasmo.forms.design import Design
+from gecasmo.forms.features import DesignMatrix
 from gecasmo.forms.form import Floats
 from gecasmo.kernels.running import default_threads
 
@@ -34,7 +34,7 @@ _FARTHEST = 36.0
 
 
 @dataclass(frozen=True)
-class Solution:
+class Optimum:
     """Where Newton's method ended."""
 
     coefficients: Floats
@@ -66,7 +66,7 @@ class _Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Past:
+class PastCoefficients:
     """What data that are gone say of coefficients, to second order around where they left them."""
 
     at: Floats
@@ -85,21 +85,21 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Regression:
+class WeightedRegression:
     """Weighted logistic regression: heads and tails per row, a normal prior on coefficients.
 
     With `variance`, every row also has an offset of its own with a normal prior of that variance.
     The offsets are eliminated row by row, so they cost next to nothing.
     """
 
-    design: Design
+    design: DesignMatrix
     heads: Floats
     tails: Floats
     precision: Floats  # of the prior, per coefficient
     variance: float | None = None
-    past: Past | None = None
+    past: PastCoefficients | None = None
 
-    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
+    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Optimum:
         """Newton's method from a start, each step shortened until it is uphill."""
         here = self._at(coefficients, offsets, with_slope=True)
         is_separated = False
@@ -129,7 +129,7 @@ class Regression:
             if gain < 1e-8 * (1 + abs(here.value)) and not moved.any():
                 break  # Newton's errors square themselves: the next step would be rounding
             here = self._at(here.coefficients, here.offsets, with_slope=True)
-        return Solution(here.coefficients, here.offsets, here.value, is_separated)
+        return Optimum(here.coefficients, here.offsets, here.value, is_separated)
 
     def _at(self, coefficients: Floats, offsets: Floats | None, with_slope: bool) -> _Point:
         if self.design.n_rows <= 2 * _PIECE or self.design.n_columns > _DENSE:
@@ -147,7 +147,7 @@ class Regression:
     def _pass_in_pieces(
         self, coefficients: Floats, offsets: Floats | None, with_slope: bool
     ) -> Pass:
-        def one(piece: tuple[slice, Design]) -> Pass:
+        def one(piece: tuple[slice, DesignMatrix]) -> Pass:
             place, design = piece
             part = replace(self, design=design, heads=self.heads[place], tails=self.tails[place])
             return part._pass(coefficients, None if offsets is None else offsets[place], with_slope)

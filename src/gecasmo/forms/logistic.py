@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.coding import (
+from gecasmo.forms.features import (
     ByRows,
+    DesignMatrix,
     FeatureCoding,
     check_categorical,
     check_missing,
+    collinear,
     learn_coding,
 )
-from gecasmo.forms.collinearity import collinear
-from gecasmo.forms.design import Design
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
-from gecasmo.forms.linear import Past, Regression, Solution, probabilities
-from gecasmo.forms.memory import Memory
+from gecasmo.forms.linear import Optimum, PastCoefficients, WeightedRegression, probabilities
+
+if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
 
 # The covariance of more coefficients than this is not worked out.
 MOST_WITH_ERRORS = 1000
@@ -40,7 +42,7 @@ class LogisticState:
     is_exact: bool = True  # whether the covariance knows that flips are hidden
     is_known: NDArray[np.bool_] | None = None  # of which coefficients the data say something
     is_separated: bool = False
-    past: Past | None = None  # only during an update: what earlier logs say
+    past: PastCoefficients | None = None  # only during an update: what earlier logs say
     designs: ByRows = field(default_factory=ByRows)
 
 
@@ -127,7 +129,7 @@ class Logistic(Form):
         solution = self.regression(rows, heads, tails, previous).maximise(previous.coefficients)
         return self._moved(previous, solution)
 
-    def _moved(self, previous: LogisticState, solution: Solution) -> LogisticState:
+    def _moved(self, previous: LogisticState, solution: Optimum) -> LogisticState:
         coefficients = solution.coefficients
         if self.intercept:
             # What all levels have in common belongs to the intercept: no prediction changes but
@@ -286,7 +288,7 @@ class Logistic(Form):
         return TrainableLogistic(self, state, rows)
 
     def memory(self, state: LogisticState, counts: Floats, decay: float) -> Memory:
-        from gecasmo.forms.logistic_memory import LogisticMemory
+        from gecasmo.forms.memory import LogisticMemory
 
         return LogisticMemory(self, state, decay)
 
@@ -431,13 +433,13 @@ class Logistic(Form):
         return form, state
 
     # -- the mathematics -----------------------------------------------------------------------
-    def design(self, state: LogisticState, rows: Rows) -> Design:
+    def design(self, state: LogisticState, rows: Rows) -> DesignMatrix:
         """The design matrix of some rows; kept for as long as the rows are."""
         if rows not in state.designs:
             features = state.coding.apply(rows)
             sizes = list(state.coding.n_levels.values())
-            state.designs[rows] = Design(features, sizes, self.intercept)
-        design: Design = state.designs[rows]
+            state.designs[rows] = DesignMatrix(features, sizes, self.intercept)
+        design: DesignMatrix = state.designs[rows]
         return design
 
     def precision(self, n: int) -> Floats:
@@ -453,11 +455,11 @@ class Logistic(Form):
         tails: Floats,
         state: LogisticState,
         variance: float | None = None,
-    ) -> Regression:
+    ) -> WeightedRegression:
         """The M-step as a regression."""
         design = self.design(state, rows)
         precision = self.precision(design.n_columns)
-        return Regression(design, heads, tails, precision, variance, state.past)
+        return WeightedRegression(design, heads, tails, precision, variance, state.past)
 
 
 def state_blocks(state: LogisticState) -> list[slice]:

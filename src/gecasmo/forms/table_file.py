@@ -12,7 +12,8 @@ import polars as pl
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.priors import Effect, Empirical, Priors, Smooth, Unseen
-from gecasmo.forms.table import Table, TableState, as_pseudo_counts
+from gecasmo.forms.table import Table, as_pseudo_counts
+from gecasmo.forms.table_state import TableState
 
 # Columns of rows with learned priors.
 _HEADS, _TAILS, _TYPICAL = "*prior heads*", "*prior tails*", "*typical*"

@@ -28,7 +28,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.evidence import strength_of
+from gecasmo.forms.table_state import strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,25 +1,53 @@
-"""What logs say of the rows of a table, as heads and tails that say the same.
+"""What is known of the rows of a table, and what logs say of them as heads and tails.
 
 Expected counts would claim more than was seen, since hidden flips count in them as if they had been
-looked at. So a row's evidence is worth as many flips as what is believed of it is narrow.
+looked at. So a row's evidence is worth as many flips as its posterior is narrow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Floats
-
-if TYPE_CHECKING:
-    from gecasmo.forms.table import TableState
+from gecasmo.forms.priors import Priors
 
 # No belief is worth less than this, in flips.
 _LEAST = 1e-6
 # In spreads, pseudo-counts of less than half a flip a side count as that much, since otherwise a
 # single click would be certainty.
 _FLOOR = 0.5
+
+
+@dataclass(frozen=True)
+class TableState:
+    """A probability per row; `otherwise` is the answer for rows that are not there.
+
+    `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
+    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
+    `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
+    the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
+    and tails beyond the pseudo-counts. `leans` is by how many heads in place of tails that would
+    differ if shared coins did: by coin, `[its row, row]`, for each logit.
+    """
+
+    rows: Rows
+    probability: Floats
+    otherwise: float
+    is_fixed: NDArray[np.bool_] | None = None
+    is_constant: bool = False  # `otherwise` is meant for every row there is
+    pseudo: Floats | tuple[float, float] = (1.0, 1.0)
+    priors: Priors | None = None
+    typical: Mapping[str, Floats] | None = None
+    spread: Floats | None = None
+    centre: Floats | None = None
+    evidence: Floats | None = None
+    leans: Mapping[str, Floats] | None = None
 
 
 def prior_of(state: TableState) -> Floats:
@@ -84,3 +112,22 @@ def capped(state: TableState, found: Floats, counts: Floats) -> Floats:
     worth = found.sum(axis=0)
     worth = np.where(worth > (1 - 1e-3) * flips, flips, worth)
     return evidence(state, prior_of(state).sum(axis=0) + worth)
+
+
+def told_of_prior(pseudo: Floats) -> str:
+    """In words what a learned prior says of rows."""
+    strength = pseudo.sum(axis=0)
+    mean, worth = pseudo[0] / strength, float(np.exp(np.log(strength).mean()))
+    low, middle, high = np.quantile(mean, (0.05, 0.5, 0.95))
+    usual = f"{middle:.3f}" if high - low < 0.002 else f"{middle:.3f} ({low:.3f} to {high:.3f})"
+    return f"prior mean {usual}, worth {worth:.3g} flips"
+
+
+def beta_draws(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
+    """Draw from the Beta distributions with these means and standard deviations."""
+    unsure = (spread > 0) & (mean > 0) & (mean < 1)
+    values = np.array(mean, dtype=np.float64)
+    p, s = values[unsure], spread[unsure]
+    strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
+    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
+    return values

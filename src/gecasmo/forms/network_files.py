@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gecasmo.errors import SavedModelError
-from gecasmo.forms.extras import extra
+from gecasmo.errors import SavedModelError, extra
 
 if TYPE_CHECKING:
     import torch

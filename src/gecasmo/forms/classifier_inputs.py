@@ -11,9 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
-from gecasmo.forms.coding import ByRows, FeatureCoding, as_floats, learn_coding
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ModelError, extra
+from gecasmo.forms.features import ByRows, FeatureCoding, as_floats, learn_coding
 from gecasmo.forms.form import Floats
 
 # From this many columns on a matrix is sparse, if the classifier takes that.
