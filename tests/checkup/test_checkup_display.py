@@ -12,8 +12,8 @@ from checkup_logs import by_doc, pages_log, random_clicks, shelves
 
 from gecasmo import PBM
 from gecasmo.checkup import Checkup, Finding, check
-from gecasmo.checkup.display import cell, table_lines
-from gecasmo.checkup.findings import counted, listed, share, summed_up
+from gecasmo.checkup.findings import summed_up
+from gecasmo.report import Table
 
 
 def test_severities_order_findings_and_give_the_verdict() -> None:
@@ -72,17 +72,6 @@ def test_data_is_plain_json() -> None:
     assert (data["verdict"], data["worst"]) == ("be careful", "warning")
 
 
-def test_tables_are_cut_to_the_width_and_to_some_lines() -> None:
-    wide = pl.DataFrame(
-        {f"a_rather_long_name_{i}": ["some longer text " * 5] * 20 for i in range(9)}
-    )
-    lines = list(table_lines(wide))
-    assert all(len(line) <= 100 for line in lines)
-    assert lines[-1] == "  ... and 8 more"
-    narrow = list(table_lines(pl.DataFrame({"name": ["a", None], "n_pages": [1234, 5]})))
-    assert narrow == ["  name  n pages", "  a       1,234", "  -           5"]
-
-
 def test_tables_are_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     pages = shelves(60, 3, 3, 0.0, 0)
@@ -92,7 +81,7 @@ def test_tables_are_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -
     numbers = pl.DataFrame(
         {"name": ["x" * 30, "y"]} | {f"number_{i}": [123456789 + i, i] for i in range(9)}
     )
-    lines = list(table_lines(numbers))
+    lines = list(Table.of(numbers).lines())
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for i in range(9):  # numbers are never cut; what has no room stands below, with its name
@@ -103,39 +92,12 @@ def test_tables_are_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert max(map(len, str(checkup).splitlines())) > 60  # nothing is laid out for so little
 
 
-def test_cells_are_for_people() -> None:
-    assert cell(0.04808, "share_of_pages") == "4.81 %"
-    assert cell(0.04808, "ctr") == "4.81 %"
-    assert cell(0.04808, "error") == "0.04808"
-    assert cell(13741.3, "flips") == "13,741"
-    assert cell(1e15, "flips") == "1,000,000,000,000,000"
-    assert cell(1.5e-7, "error") == "1.5e-07"
-
-
 def test_one_is_one() -> None:
     log = pages_log([["a", "b"], ["c", "d"]], [[1, 0], [0, 0]], ["p", "q"])
     text = " ".join(str(check(log, "DBN")).split())
     assert "A query comes once on average." in text
     assert "1 was ever clicked, 0 were seen at more than one rank." in text
     assert not re.search(r"\b1 (flips|pages|times|clicks|results|were|have)\b", text)
-
-
-def test_words() -> None:
-    assert counted(1, "page") == "1 page"
-    assert counted(2000, "page") == "2,000 pages"
-    assert counted(2, "page has", "pages have") == "2 pages have"
-    assert counted(1.5, "page") == "1.5 pages"
-    assert [share(0, 3), share(3, 3), share(1, 3), share(1, 10**6), share(1, 0)] == [
-        "0 %",
-        "100 %",
-        "33 %",
-        "< 0.01 %",
-        "0 %",
-    ]
-    assert listed(["a"]) == "a"
-    assert listed(["a", "b", "c"]) == "a, b and c"
-    assert summed_up(["x", "y of rank 1", "y of rank 2"]) == "x and y of rank 1; rank 2"
-    assert summed_up([f"y of {i}" for i in range(5)]) == "y of 0; 1; 2 and 2 more"
 
 
 def test_no_id_commands_the_terminal() -> None:
@@ -146,3 +108,8 @@ def test_no_id_commands_the_terminal() -> None:
     assert text.count("?[31m") == 4
     assert not set(text) & set(red[0] + red[-2:])
     assert checkup.to_dict()["tables"]["pairs"][0]["query"] == red  # data stay exact
+
+
+def test_names_of_parameters_are_summed_up() -> None:
+    assert summed_up(["x", "y of rank 1", "y of rank 2"]) == "x and y of rank 1; rank 2"
+    assert summed_up([f"y of {i}" for i in range(5)]) == "y of 0; 1; 2 and 2 more"

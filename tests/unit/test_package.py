@@ -19,7 +19,7 @@ ROOT = Path(gecasmo.__file__).parent
 # From the bottom up: a module imports at its top only what stands in its own layer or before it.
 LAYERS = (
     ("errors",),
-    ("files", "hashing"),
+    ("files", "hashing", "report"),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),

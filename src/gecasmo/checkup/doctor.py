@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.checkup.findings import Checkup, Part, counted
+from gecasmo.checkup.findings import Checkup, Part
 from gecasmo.checkup.flat import check_flatness
 from gecasmo.checkup.graph import check_tangle
 from gecasmo.checkup.identified import check_identified, find_tangles, look
@@ -22,6 +22,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 from gecasmo.model.stories import shown_pages
 from gecasmo.model.streaming import Partitioned, in_memory, is_stored, some_partitions
+from gecasmo.report import counted
 
 Tell = Callable[[str], None]
 # Of a stored log about so many pages are looked at.

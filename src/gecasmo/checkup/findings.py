@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
+from gecasmo.report import Table, counted, listed, printable_lines, shortened, wrapped
 
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
@@ -20,6 +22,24 @@ VERDICTS: dict[Severity, str] = {
     "info": "fine",
     "warning": "be careful",
     "error": "do not trust",
+}
+
+
+_ROWS_SHOWN = 12
+_TITLES = {
+    "ctr_by_rank": "Clicks by rank",
+    "page_lengths": "Results on a page",
+    "clicks_per_page": "Clicks on a page",
+    "pairs": "How often pairs of query and document were shown",
+    "traffic": "How concentrated the traffic is",
+    "coins": "What the log knows about each coin",
+    "few_trials": "Rows with few flips that are shown most",
+    "components": "Parts of the log whose estimates cannot be compared",
+    "links": "Pages that would connect them",
+    "not_identified": "Parameters that cannot be told apart",
+    "impossible": "Pages that cannot happen under the model",
+    "directions": "How sure the shared parameters are (priors count two flips at most)",
+    "randomising": "What random pages would buy",
 }
 
 
@@ -138,15 +158,11 @@ class Checkup:
         return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def __str__(self) -> str:
-        from gecasmo.checkup.display import as_text
-
         return as_text(self)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from gecasmo.checkup.display import as_html
-
         return as_html(self)
 
 
@@ -167,30 +183,64 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def counted(number: float, one: str = "", many: str | None = None) -> str:
-    """A number with its noun: "1 page", "2,000 pages"."""
-    shown = f"{number:,.0f}" if float(number).is_integer() else f"{number:,.1f}"
-    return f"{shown} {one if number == 1 else many or one + 's'}" if one else shown
+def as_text(checkup: Checkup) -> str:
+    """Lay out a checkup as lines of text."""
+    return printable_lines("\n".join(_lines(checkup))) + "\n"
 
 
-def share(part: float, whole: float) -> str:
-    """A part in percent, with as many digits as tell it apart from none and all."""
-    if whole <= 0:
-        return "0 %"
-    percent = 100 * part / whole
-    if percent == 0 or percent == 100:
-        return f"{percent:.0f} %"
-    if percent < 0.01:
-        return "< 0.01 %"
-    if percent > 99.99:
-        return "> 99.99 %"
-    return f"{percent:.3g} %" if percent < 10 or percent > 99 else f"{percent:.0f} %"
+def headline(checkup: Checkup) -> str:
+    """Say the verdict in a line."""
+    numbers = dict.fromkeys(reversed(SEVERITIES), 0)
+    for finding in checkup.findings:
+        numbers[finding.severity] += 1
+    counts = [
+        counted(number, name, "info" if name == "info" else None)
+        for name, number in numbers.items()
+        if number
+    ]
+    about = f"this log for {checkup.model}" if checkup.model else "this log"
+    return f"Verdict on {about}: {checkup.verdict.upper()} ({', '.join(counts) or 'no findings'})"
 
 
-def listed(items: Iterable[str], last: str = "and") -> str:
-    """Items in a row: "a, b and c"."""
-    *others, final = list(items)
-    return f"{', '.join(others)} {last} {final}" if others else final
+def _lines(checkup: Checkup) -> Iterator[str]:
+    yield from wrapped(headline(checkup))
+    for finding in checkup.findings:
+        mark = finding.severity if finding.severity == "info" else finding.severity.upper()
+        yield ""
+        yield from wrapped(f"{finding.topic}: {finding.message}", f"{mark}  ", "    ")
+        for example in finding.examples:
+            yield from wrapped(example, "    - ", "      ")
+        if finding.advice:
+            yield from wrapped(finding.advice, "    > ", "      ")
+    for table in _tables(checkup):
+        yield ""
+        yield from table.lines()
+
+
+def _tables(checkup: Checkup) -> Iterator[Table]:
+    for name, frame in checkup.tables.items():
+        if frame.height:
+            yield Table.of(frame, _TITLES.get(name, name), most=_ROWS_SHOWN)
+
+
+def as_html(checkup: Checkup) -> str:
+    """Lay out a checkup for a notebook."""
+    colours = {"error": "#b00020", "warning": "#9a6700", "info": "#57606a"}
+    parts = [f"<div><p><b>{html.escape(headline(checkup))}</b></p><ul>"]
+    for finding in checkup.findings:
+        examples = "".join(f"<li>{html.escape(example)}</li>" for example in finding.examples)
+        parts.append(
+            f'<li><b style="color:{colours[finding.severity]}">{finding.severity}</b> '
+            f"<b>{html.escape(finding.topic)}</b>: {html.escape(finding.message)}"
+            + (f"<ul>{examples}</ul>" if examples else "")
+            + (f"<br><i>{html.escape(finding.advice)}</i>" if finding.advice else "")
+            + "</li>"
+        )
+    parts.append("</ul>")
+    for table in _tables(checkup):
+        title, bare = html.escape(table.title), replace(table, title="").html()
+        parts.append(f"<details><summary>{title}</summary>{bare}</details>")
+    return "".join(parts) + "</div>"
 
 
 def summed_up(names: Sequence[str], most: int = 3) -> str:
@@ -207,10 +257,6 @@ def summed_up(names: Sequence[str], most: int = 3) -> str:
         more = f" and {len(rows) - most:,} more" if len(rows) > most else ""
         texts.append(f"{coin} of {'; '.join(rows[:most])}{more}")
     return listed(texts)
-
-
-def shortened(text: str, width: int = 60) -> str:
-    return text if len(text) <= width else text[: width - 3] + "..."
 
 
 def value_text(value: Any) -> str:

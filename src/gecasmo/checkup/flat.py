@@ -15,12 +15,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, listed, summed_up
+from gecasmo.checkup.findings import Part, summed_up
 from gecasmo.checkup.identified import Tangle
 from gecasmo.checkup.information import Information
 from gecasmo.checkup.subject import Subject
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.problem import as_weights
+from gecasmo.report import listed
 
 Floats = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, Severity, counted, listed, row_text, rows_text, share
+from gecasmo.checkup.findings import Part, Severity, row_text, rows_text
 from gecasmo.checkup.identified import Looked, Tangle, coins_of
 from gecasmo.checkup.subject import Subject, coin_to_give
 from gecasmo.checkup.traffic import rows_at_results, totals
@@ -21,6 +21,7 @@ from gecasmo.encoding import EncodedLog
 from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.machine import Machine
 from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.report import counted, listed, percent
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -184,7 +185,7 @@ def _tell_components(
         severity,
         "connectivity",
         f"The rows of {names[0]} and {names[1]} fall into {met.n_components:,} components that no "
-        f"result connects; {share(outside, total)} of the impressions are outside the largest. "
+        f"result connects; {percent(outside, total)} of the impressions are outside the largest. "
         "Estimates of different components cannot be compared"
         + (", except that each has a given row." if given.all() else "."),
         count=met.n_components,

@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, counted, listed, summed_up
+from gecasmo.checkup.findings import Part, summed_up
 from gecasmo.checkup.sample import MOST_LOOKS, Sample, shuffled
 from gecasmo.checkup.scores import Parameters, parameters_of, random_probabilities, score_results
 from gecasmo.checkup.subject import begin
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+from gecasmo.report import counted, listed
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, counted, listed, row_text, session_text, share
+from gecasmo.checkup.findings import Part, row_text, session_text
 from gecasmo.checkup.subject import expect, predict
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
@@ -15,6 +15,7 @@ from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 from gecasmo.model.page_run import find_impossible
+from gecasmo.report import counted, listed, percent
 
 Bools = NDArray[np.bool_]
 
@@ -57,7 +58,7 @@ def check_impossible(
         "error" if is_all or is_many else "warning",
         "impossible pages",
         f"{counted(n_pages, 'page has', 'pages have')} probability 0 under {model.name} "
-        f"({share(n_pages, log.n_sessions)} of all): "
+        f"({percent(n_pages, log.n_sessions)} of all): "
         + listed(f"{row['reason']} ({row['pages']:,})" for row in table.head(3).to_dicts())
         + (f", and {table.height - 3} other reasons" if table.height > 3 else "")
         + ".",

@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, counted
+from gecasmo.checkup.findings import Part
 from gecasmo.checkup.identified import Tangle
 from gecasmo.checkup.sample import Sample, shuffled
 from gecasmo.checkup.scores import Parameters, Scores, parameters_of, score_results
@@ -27,6 +27,7 @@ from gecasmo.checkup.subject import Floats, Subject, coin_to_give, is_about_thin
 from gecasmo.checkup.traffic import pair_codes
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
+from gecasmo.report import counted
 
 Bools = NDArray[np.bool_]
 Integers = NDArray[np.int64]

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gecasmo.checkup.findings import Part, counted, listed, session_text, share, value_text
+from gecasmo.checkup.findings import Part, session_text, value_text
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.logs import ClickLog
+from gecasmo.report import counted, listed, percent
 
 # Fewer pages than this do not show a pattern.
 _SOME = 50
@@ -108,7 +109,7 @@ def _check_ranks(part: Part, log: ClickLog, top: int) -> None:
             "info" if len(late) < 0.01 * len(filled) else "warning",
             "ranks",
             f"{counted(len(late), 'page begins', 'pages begin')} below rank 1 "
-            f"({share(len(late), len(filled))} of all).",
+            f"({percent(len(late), len(filled))} of all).",
             count=len(late),
             examples=[
                 f"{session_text(log, s)} begins at rank {rank[log.starts[s]]}" for s in late[:top]
@@ -122,7 +123,7 @@ def _check_ranks(part: Part, log: ClickLog, top: int) -> None:
             "info" if len(gaps) < 0.01 * len(filled) else "warning",
             "ranks",
             f"{counted(len(gaps), 'page has', 'pages have')} gaps in the ranks "
-            f"({share(len(gaps), len(filled))} of all): results between others are missing.",
+            f"({percent(len(gaps), len(filled))} of all): results between others are missing.",
             count=len(gaps),
             examples=[
                 f"{session_text(log, s)} has ranks "
@@ -148,7 +149,7 @@ def _check_repeated_documents(part: Part, log: ClickLog, top: int) -> None:
         "warning",
         "documents",
         f"{counted(n_pages, 'page shows', 'pages show')} a document more than once "
-        f"({share(n_pages, log.n_sessions)} of all).",
+        f"({percent(n_pages, log.n_sessions)} of all).",
         count=n_pages,
         examples=[
             f"{session_text(log, int(p) // len(doc.values))} shows "
@@ -199,8 +200,8 @@ def check_clicks(log: ClickLog, top: int) -> Part:
     part.add(
         "info",
         "clicks",
-        f"{counted(n_clicks, 'click')} on {counted(n_filled, 'page')}: {share(quiet, n_filled)} of "
-        f"the pages have none, {share(several, n_filled)} have several.",
+        f"{counted(n_clicks, 'click')} on {counted(n_filled, 'page')}: {percent(quiet, n_filled)} "
+        f"of the pages have none, {percent(several, n_filled)} have several.",
         count=n_clicks,
     )
     if n_clicks < 100:
@@ -296,7 +297,7 @@ def _check_places(part: Part, log: ClickLog, per_page: np.ndarray) -> None:
         part.add(
             "warning",
             "suspicious",
-            f"{share(at_end.sum(), len(long))} of the clicked pages end with a click.",
+            f"{percent(at_end.sum(), len(long))} of the clicked pages end with a click.",
             count=int(at_end.sum()),
             advice="Pages seem to be cut after the last click. What was shown below it is "
             "missing, so nothing can be learned about people who stop reading.",

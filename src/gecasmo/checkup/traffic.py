@@ -8,13 +8,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, counted, row_text, share, value_text
+from gecasmo.checkup.findings import Part, row_text, value_text
 from gecasmo.checkup.subject import Subject
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.forms.protocol import columns_of
 from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
+from gecasmo.report import counted, percent
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -113,7 +114,7 @@ def _check_pairs(part: Part, log: ClickLog, few: int) -> None:
         "pairs",
         f"{counted(int(enough.sum()))} of {n_pairs:,} {what} "
         f"{'was' if enough.sum() == 1 else 'were'} shown at least {few} times; "
-        f"{share(covered, float(impressions.sum()))} of the impressions are theirs. "
+        f"{percent(covered, float(impressions.sum()))} of the impressions are theirs. "
         f"{_were(clicks > 0)} ever clicked, {_were(moves)} seen at more than one rank.",
         count=int(enough.sum()),
         advice="Most of the traffic falls on rows with hardly any data. Collect a longer log, or "
@@ -175,7 +176,7 @@ def _check_concentration(part: Part, log: ClickLog, top: int) -> None:
             part.add(
                 "warning",
                 "suspicious",
-                f"One {name} has {share(float(ranked[0]), total)} of all pages.",
+                f"One {name} has {percent(float(ranked[0]), total)} of all pages.",
                 count=int(ranked[0]),
                 examples=[
                     f"{name} {value_text(column.values[int(code)])}: "
@@ -238,7 +239,7 @@ def check_cells(subject: Subject, few: int, top: int) -> Part:
             "cells",
             f"{coin}: {counted(len(order))} of {counted(int(free.sum()), 'row')} "
             f"{'has' if len(order) == 1 else 'have'} fewer than {few} expected flips "
-            f"({int(never.sum()):,} none at all); {share(in_thin, total)} of the impressions use "
+            f"({int(never.sum()):,} none at all); {percent(in_thin, total)} of the impressions use "
             f"{'it' if len(order) == 1 else 'them'}.",
             count=len(order),
             examples=[

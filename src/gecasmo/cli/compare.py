@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,11 +22,11 @@ from gecasmo.cli.output import (
     as_json,
     check_pipe,
     check_target,
-    frame_table,
     table_format,
     write_table,
 )
 from gecasmo.cli.reading import Reading
+from gecasmo.report import Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -139,25 +140,19 @@ def compare(
         _write(found.table, data, target)
     if target == PIPE:
         return
-    shown: list[Any] = [str(found)]
-    if per_rank:
-        shown += _by_rank(found.by_rank)
-    output.show(data, *shown)
+    output.show(data, found, *(_by_rank(found.by_rank) if per_rank else ()))
     if target is not None:
         output.say(f"Written to {target}.")
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
 
 
-def _by_rank(frame: pl.DataFrame) -> list[Any]:
+def _by_rank(frame: pl.DataFrame) -> Iterator[Any]:
     """Perplexity by rank with a column a model, once for each kind."""
-    return [
-        frame_table(
-            frame.pivot("model", index="rank", values=kind).sort("rank"),
-            f"{kind.capitalize()} perplexity by rank",
-        )
-        for kind in ("conditional", "marginal")
-    ]
+    for kind in ("conditional", "marginal"):
+        models = frame.pivot("model", index="rank", values=kind).sort("rank")
+        yield ""
+        yield Table.of(models, f"{kind.capitalize()} perplexity by rank", digits=4)
 
 
 def _write(table: pl.DataFrame, data: dict[str, Any], target: str) -> None:

@@ -25,8 +25,9 @@ from gecasmo.cli.flags import (
     bundled,
 )
 from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED
-from gecasmo.cli.output import PIPE, Output, check_target, frame_table, write_remark
+from gecasmo.cli.output import PIPE, Output, check_target, write_remark
 from gecasmo.cli.reading import Reading, in_memory_sample
+from gecasmo.report import Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -248,7 +249,11 @@ def _fit_summary(model: Model, facts: dict[str, Any]) -> list[Any]:
     ending = [f"Written to {facts['written']}."]
     if facts["plots"]:
         ending.append(f"Charts: {', '.join(facts['plots'])}.")
-    return ["\n".join(lines), frame_table(facts["coins"]), "\n".join(ending)]
+    return ["\n".join(lines), *_coins_table(facts), "\n".join(ending)]
+
+
+def _coins_table(facts: dict[str, Any]) -> list[Any]:
+    return ["", Table.of(facts["coins"], digits=4), ""]
 
 
 @bundled
@@ -340,4 +345,4 @@ def _update_summary(name: str, facts: dict[str, Any]) -> list[Any]:
         f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}, of all sessions "
         "so far",
     ]
-    return ["\n".join(lines), frame_table(facts["coins"]), f"Written to {facts['written']}."]
+    return ["\n".join(lines), *_coins_table(facts), f"Written to {facts['written']}."]

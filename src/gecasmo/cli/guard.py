@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from gecasmo.cli.output import heard, write_remark
 from gecasmo.errors import GecasmoError, GecasmoWarning
-from gecasmo.judgments.printing import printable_lines
+from gecasmo.report import printable_lines
 
 FINE = 0
 BAD_INPUT = 1

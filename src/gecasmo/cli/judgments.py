@@ -19,12 +19,12 @@ from gecasmo.cli.output import (
     Output,
     check_pipe,
     check_target,
-    frame_table,
     table_format,
     write_data,
     write_table,
 )
 from gecasmo.cli.reading import Reading
+from gecasmo.report import Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -371,7 +371,8 @@ def propensities(
     data = {"model": model.name, "level": level, "written": target, "propensities": frame}
     if target == PIPE:
         return
-    table = frame_table(frame, f"How probable it is that a rank is looked at, under {model.name}")
+    title = f"How probable it is that a rank is looked at, under {model.name}"
+    table = Table.of(frame, title, digits=4)
     if target is None:
         output.show(data, table)
     else:

@@ -18,9 +18,9 @@ from gecasmo.evaluation.metrics import top_pairs
 from gecasmo.evaluation.parts import groups, require_something, tell_unseen, train_and_test
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, grades
 from gecasmo.evaluation.scoring import Score, Task, score, without_impossible
-from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible
+from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
 Tell = Callable[[str, int, int], None]

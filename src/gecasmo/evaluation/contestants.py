@@ -17,7 +17,6 @@ from gecasmo.compiler.hide import hide
 from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError
 from gecasmo.estimation import Method
-from gecasmo.evaluation.words import counted
 from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
@@ -25,6 +24,7 @@ from gecasmo.model import ClickModel
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fitting import FitReport
 from gecasmo.models import DCTR, RCTR, model_named
+from gecasmo.report import counted
 
 
 @dataclass

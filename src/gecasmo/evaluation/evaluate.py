@@ -20,11 +20,11 @@ from gecasmo.evaluation.metrics import (
     Perplexity,
     PerplexitySums,
 )
-from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import marginal_clicks, per_session
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
 from gecasmo.model.streaming import in_memory, is_stored, over_partitions
+from gecasmo.report import Column, Table, counted
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
@@ -101,13 +101,8 @@ class Evaluation:
             f"  Brier score                 {self.brier:10.4f}",
             f"  calibration error (ECE)     {self.ece:10.4f}",
             "",
-            f"  {'perplexity':<12}{'marginal':>12}{'conditional':>14}",
+            *self._table().lines(),
         ]
-        for name in ("arithmetic", "pooled"):
-            marginal, conditional = getattr(self.marginal, name), getattr(self.conditional, name)
-            lines.append(f"  {name:<12}{marginal:>12.4f}{conditional:>14.4f}")
-        for rank, _, marginal, conditional in self.by_rank.rows():
-            lines.append(f"  rank {rank:<7}{marginal:>12.4f}{conditional:>14.4f}")
         for name, figures in (("marginal", self.marginal), ("conditional", self.conditional)):
             if figures.n_infinite:
                 lines.append(
@@ -117,6 +112,24 @@ class Evaluation:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+    def _table(self) -> Table:
+        kinds = (self.marginal, self.conditional)
+        overall = [[each.arithmetic, each.pooled] for each in kinds]
+        ranks = self.by_rank
+        by_rank = [ranks[name].to_list() for name in ("marginal", "conditional")]
+        figures = [
+            [f"{value:.4f}" for value in (*both, *others)]
+            for both, others in zip(overall, by_rank, strict=True)
+        ]
+        names = ["arithmetic", "pooled", *(f"rank {rank}" for rank in ranks["rank"])]
+        return Table(
+            [
+                Column("perplexity", names, is_text=True),
+                Column("marginal", figures[0]),
+                Column("conditional", figures[1]),
+            ]
+        )
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"

@@ -7,10 +7,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
-from gecasmo.evaluation.words import counted, share
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.model.streaming import is_stored
+from gecasmo.report import counted, percent
 
 FEW_CLUSTERS = 20
 
@@ -146,7 +146,7 @@ def tell_unseen(train: ClickLog, test: ClickLog, notes: list[str]) -> None:
         )["is_seen"].fill_null(False)
         part = float(weight[~seen.to_numpy()].sum()) / total
         if part > 0:
-            told = share(part)
+            told = percent(part, decimals=1, in_words=True)
             notes.append(
                 f"{told[0].upper()}{told[1:]} of the test results show {what} that were never in "
                 "training: for these a model can only answer from its prior."

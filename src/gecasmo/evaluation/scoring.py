@@ -22,11 +22,11 @@ from gecasmo.evaluation.evaluate import Predictions, impossible_sessions, predic
 from gecasmo.evaluation.leaks import leak_test
 from gecasmo.evaluation.metrics import TopPairs, calibration, ctr_rmse
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, Grades, relevance_metrics, relevance_of
-from gecasmo.evaluation.words import counted
 from gecasmo.forms import Fixed, Table
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
 from gecasmo.models import CATALOGUE
+from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
 _LEAK_SESSIONS, _LEAK_PLACES = 50, 5

@@ -7,7 +7,6 @@ terminal they are never wider than it is, nor than 100 columns.
 from __future__ import annotations
 
 import html
-import textwrap
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from gecasmo.judgments.grading import INSUFFICIENT, JUDGED, ORDERED, Grading
-from gecasmo.judgments.printing import fitted, printable, text_width
+from gecasmo.report import Column, Table, counted, percent, printable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.judgments.formats import Written
@@ -23,6 +22,10 @@ if TYPE_CHECKING:
     from gecasmo.logs import ClickLog
 
 MOST_EXAMINED = 8
+_LEGEND = (
+    "right: mean probability that the grade is right; order: that the order against the judged "
+    "pairs of the query is"
+)
 
 
 @dataclass(frozen=True)
@@ -315,7 +318,7 @@ class Judgments(Told):
 
 
 def as_text(judgments: Told) -> str:
-    """Counts per grade and verdict, how sure they are, the rule, and the most examined pairs."""
+    """Tell counts per grade and verdict, how sure they are, the rule, and the most examined."""
     lines = [
         f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
@@ -324,64 +327,20 @@ def as_text(judgments: Told) -> str:
         f"right with a probability of at least {judgments.min_order:g}, on average",
     ]
     if judgments.n_undecided:
-        lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided)}")
+        lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided, 'pair')}")
     if judgments.why_no_interval:
-        lines.append(
-            f"no interval: {counted(judgments.n_without_interval)}; {judgments.why_no_interval}"
-        )
+        unknown = counted(judgments.n_without_interval, "pair")
+        lines.append(f"no interval: {unknown}; {judgments.why_no_interval}")
     if judgments.n_given:
-        lines.append(f"given, not estimated: {counted(judgments.n_given)}; counted as certain")
+        given = counted(judgments.n_given, "pair")
+        lines.append(f"given, not estimated: {given}; counted as certain")
     lines += [f"note: {remark}" for remark in judgments.remarks]
-    lines = list(map(printable, lines))
-    lines = [
-        part for line in lines for part in textwrap.wrap(line, text_width(), subsequent_indent="  ")
-    ]
-    lines += ["", *_groups(judgments)]
+    lines = [part for line in lines for part in wrapped(printable(line), later="  ")]
+    lines += ["", *_groups(judgments).lines(), *wrapped(_LEGEND, "  ", "  ")]
     top = judgments.counted.top
     if top is not None and len(top):
-        lines += ["", "most examined", *_table(top)]
+        lines += ["", *_most_examined(top).lines()]
     return "\n".join(lines)
-
-
-def _groups(judgments: Told) -> list[str]:
-    """A line for each grade and each other verdict."""
-    every = judgments.counted.all
-    head = f"  {'grade':<14}{'pairs':>10}{'of pairs':>10}{'of examinations':>17}"
-    lines = [f"{head}{'right':>8}{'order':>8}"]
-    names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
-    for name in names:
-        group = judgments.counted[name]
-        pairs = percent(group.pairs / max(every.pairs, 1))
-        seen = percent(group.examinations / max(every.examinations, 1e-300))
-        right = group.mean_right if isinstance(name, int) else None
-        sure = "".join(f"{_chance(chance):>8}" for chance in (right, group.mean_order))
-        lines.append(f"  {name:<14}{group.pairs:>10,}{pairs:>10}{seen:>17}{sure}")
-    legend = (
-        "right: mean probability that the grade is right; order: that the order against the judged "
-        "pairs of the query is"
-    )
-    return [
-        *lines,
-        *textwrap.wrap(legend, text_width() - 2, initial_indent="  ", subsequent_indent="  "),
-    ]
-
-
-def _chance(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def counted(number: int) -> str:
-    """A number of pairs."""
-    return f"{number:,} {'pair' if number == 1 else 'pairs'}"
-
-
-def percent(share: float) -> str:
-    """A share that is neither none nor all does not look as if it were."""
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    if 0.9995 < share < 1:
-        return "> 99.9 %"
-    return f"{100 * share:.1f} %"
 
 
 def _limits(judgments: Told) -> str:
@@ -395,21 +354,59 @@ def _limits(judgments: Told) -> str:
     )
 
 
-def _table(frame: pl.DataFrame) -> list[str]:
-    names = [name for name in ("query", "doc") if name in frame.columns]
-    room = min(24, (text_width() - 43) // len(names) - 2)
-    head = "".join(f"  {fitted(name, room)}" for name in names)
-    lines = [f"{head}{'relevance':>11}{'interval':>15}{'examined':>10}  grade"]
-    for row in frame.rows(named=True):
-        ids = "".join(f"  {fitted(row[name], room)}" for name in names)
-        interval = "unknown" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
-        lines.append(
-            f"{ids}{row['relevance']:>11.3f}{interval:>15}{short(row['examinations']):>10}"
-            f"  {'-' if row['grade'] is None else row['grade']}"
-        )
-    return lines
+def _groups(judgments: Told) -> Table:
+    """A line for each grade and each other verdict."""
+    every = judgments.counted.all
+    names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
+    groups = [judgments.counted[name] for name in names]
+    of_pairs = [percent(group.pairs, every.pairs, decimals=1) for group in groups]
+    seen = [percent(group.examinations, every.examinations, decimals=1) for group in groups]
+    right = [
+        group.mean_right if isinstance(name, int) else None
+        for name, group in zip(names, groups, strict=True)
+    ]
+    return Table(
+        [
+            Column("grade", list(map(str, names)), is_text=True),
+            Column("pairs", [f"{group.pairs:,}" for group in groups]),
+            Column("of pairs", of_pairs),
+            Column("of examinations", seen),
+            Column("right", list(map(_chance, right))),
+            Column("order", [_chance(group.mean_order) for group in groups]),
+        ]
+    )
+
+
+def _chance(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _most_examined(frame: pl.DataFrame) -> Table:
+    ends = frame.select("low", "high").rows()
+    return Table(
+        [
+            *id_columns(frame),
+            Column("relevance", [f"{value:.3f}" for value in frame["relevance"]]),
+            Column(
+                "interval",
+                ["unknown" if low is None else f"{low:.3f}-{high:.3f}" for low, high in ends],
+            ),
+            Column("examined", [short(value) for value in frame["examinations"]]),
+            Column("grade", ["-" if grade is None else str(grade) for grade in frame["grade"]]),
+        ],
+        "most examined",
+    )
+
+
+def id_columns(frame: pl.DataFrame) -> list[Column]:
+    """The columns that say which pairs a table is about."""
+    return [
+        Column(name, list(map(printable, frame[name])), is_text=True, least=8, most=24)
+        for name in ("query", "doc")
+        if name in frame.columns
+    ]
 
 
 def short(number: float, digits: int = 1) -> str:
-    """A number of at most ten characters."""
+    """Write a number in at most ten characters."""
     return f"{number:,.{digits}f}" if number < 1e5 else f"{number:.4g}"

@@ -25,8 +25,8 @@ from gecasmo.judgments.grading import (
 from gecasmo.judgments.judged import Judgments
 from gecasmo.judgments.order import order_of
 from gecasmo.judgments.pairs import relevance_coins
-from gecasmo.judgments.printing import printable
 from gecasmo.judgments.propensity import scale_remark
+from gecasmo.report import printable
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,9 +10,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
-from gecasmo.judgments.judged import Judgments, short
-from gecasmo.judgments.printing import fitted, text_width
+from gecasmo.judgments.judged import Judgments, id_columns, short
 from gecasmo.model.streaming import all_pieces, is_stored
+from gecasmo.report import Column, Table, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs import ClickLog
@@ -25,6 +24,8 @@ _LEGEND = (
     "number of its pairs to be expected with another); worth: traffic x wrong, the views to be "
     "expected under a wrong grade."
 )
+_NAMES = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
+_NAMES |= {"without_grade": "no grade"}
 _DIGITS = {"relevance": 3, "chance_wrong": 2, "likely_wrong": 1, "traffic": 0, "worth": 1}
 
 
@@ -44,11 +45,10 @@ class WorthJudging(NamedTuple):
 
     def text(self, most: int | None = None) -> str:
         """Both tables with a legend; with `most` only so many lines of each."""
-        blocks = [_text("pairs most worth judging by hand", self.pairs, most)]
+        blocks = [str(_table("pairs most worth judging by hand", self.pairs, most))]
         if self.queries is not None:
-            blocks.append(_text("queries most worth judging by hand", self.queries, most))
-        legend = textwrap.wrap(_LEGEND, text_width(), break_on_hyphens=False)
-        return "\n\n".join([*blocks, "\n".join(legend)])
+            blocks.append(str(_table("queries most worth judging by hand", self.queries, most)))
+        return "\n\n".join([*blocks, "\n".join(wrapped(_LEGEND))])
 
 
 def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJudging:
@@ -126,31 +126,17 @@ def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
     return found["shown"].fill_null(0.0)
 
 
-def _text(title: str, frame: pl.DataFrame, most: int | None) -> str:
-    names = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
-    names |= {"without_grade": "no grade"}
-    shown = [name for name in frame.columns if name not in ("low", "high", "verdict")]
-    n_ids = sum(name in ("query", "doc") for name in shown)
-    room = (text_width() - 2 - 10 * (len(shown) - n_ids)) // n_ids - 1
-    widths = {name: min(20, room) if name in ("query", "doc") else 10 for name in shown}
-    lines = [title, _line([names.get(name, name) for name in shown], widths)]
-    for row in frame.select(shown).head(most or len(frame)).rows():
-        cells = [_cell(value, name) for value, name in zip(row, shown, strict=True)]
-        lines.append(_line(cells, widths))
-    if most is not None and len(frame) > most:
-        lines.append(f"  ... and {len(frame) - most:,} more")
-    return "\n".join(lines)
+def _table(title: str, frame: pl.DataFrame, most: int | None) -> Table:
+    rows = frame.head(most or len(frame))
+    others = [
+        Column(_NAMES.get(name, name), [_cell(value, name) for value in rows[name]])
+        for name in rows.columns
+        if name not in ("query", "doc", "low", "high", "verdict")
+    ]
+    return Table([*id_columns(rows), *others], title, len(frame) - len(rows))
 
 
 def _cell(value: object, name: str) -> str:
     if value is None:
         return "unknown"
     return short(value, _DIGITS.get(name, 3)) if isinstance(value, float) else str(value)
-
-
-def _line(cells: list[str], widths: dict[str, int]) -> str:
-    parts = []
-    for cell, (name, width) in zip(cells, widths.items(), strict=True):
-        is_id = name in ("query", "doc")
-        parts.append(fitted(cell, width) + " " if is_id else f"{cell:>{width}}")
-    return ("  " + "".join(parts)).rstrip()

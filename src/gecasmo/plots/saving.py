@@ -12,8 +12,8 @@ from typing import Any
 from gecasmo.errors import GecasmoError
 from gecasmo.files import whole_file
 from gecasmo.forms.extras import extra
-from gecasmo.judgments.printing import printable, printable_lines
 from gecasmo.plots.theme import Chart, altair
+from gecasmo.report import printable, printable_lines
 
 SCALE = 2  # pixels of a PNG per unit: sharp on today's screens, and about 1,600 wide
 
