@@ -29,7 +29,7 @@ from gecasmo.report import Table
 if TYPE_CHECKING:
     import polars as pl
 
-    from gecasmo.judgments import Judgments, PartedJudgments, Written
+    from gecasmo.judgments import Judgments, Written
 
 _HEAD = 5  # lines to show of what a file holds
 
@@ -307,9 +307,7 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path} cannot be read: {first}") from error
 
 
-def _write(
-    found: Judgments | PartedJudgments, target: str, kind: str, options: dict[str, Any]
-) -> Written:
+def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) -> Written:
     """Write to a file, or through one to standard output."""
     import tempfile
 

@@ -7,9 +7,14 @@ terminal they are never wider than it is, nor than 100 columns.
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, field
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from gecasmo.judgments.formats import Written
     from gecasmo.judgments.worth import WorthJudging
     from gecasmo.logs import ClickLog
+    from gecasmo.logs.store import StoredLog
 
 MOST_EXAMINED = 8
 _LEGEND = (
@@ -55,16 +61,24 @@ class GradeSums:
 
 @dataclass(frozen=True)
 class Counted:
-    """Numbers of judgments, by grade or else by verdict."""
+    """Numbers of judgments, by grade or else by verdict; those of several parts add up.
+
+    `unexplained` pairs lack an interval for another reason than that forms on features have none;
+    `given` ones were not estimated; `undecided` ones have no grade for doubt alone. `top` has the
+    pairs that are examined most.
+    """
 
     pairs: int = 0
     without_interval: int = 0
+    unexplained: int = 0
+    given: int = 0
+    undecided: int = 0
     groups: dict[int | str, GradeSums] = field(default_factory=dict)
     top: pl.DataFrame | None = None
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> Counted:
-        """The numbers of a frame of judgments."""
+    def of(cls, frame: pl.DataFrame, unexplained: int, given: int, undecided: int) -> Counted:
+        """Count a frame of judgments."""
         found = frame.group_by("grade", "verdict").agg(
             pl.len(),
             pl.sum("examinations"),
@@ -77,13 +91,17 @@ class Counted:
             verdict if grade is None else grade: GradeSums(*numbers)
             for grade, verdict, *numbers in found.rows()
         }
-        return cls(len(frame), frame["low"].null_count(), groups, _top(frame))
+        numbers = (len(frame), frame["low"].null_count(), unexplained, given, undecided)
+        return cls(*numbers, groups, _top(frame))
 
     def __add__(self, other: Counted) -> Counted:
         tops = [frame for frame in (self.top, other.top) if frame is not None]
         return Counted(
             self.pairs + other.pairs,
             self.without_interval + other.without_interval,
+            self.unexplained + other.unexplained,
+            self.given + other.given,
+            self.undecided + other.undecided,
             {name: self[name] + other[name] for name in {**self.groups, **other.groups}},
             _top(pl.concat(tops)) if tops else None,
         )
@@ -107,9 +125,80 @@ def _top(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort("examinations", descending=True, maintain_order=True).head(MOST_EXAMINED)
 
 
-class Told:
-    """What judgments tell of themselves, whether or not they are in memory."""
+class Frames:
+    """Data frames by name: in memory, or in temporary files that are gone with this object."""
 
+    def __init__(self, in_files: bool) -> None:
+        self.path: Path | None = None
+        self._frames: dict[str, pl.DataFrame] = {}
+        if in_files:
+            self.path = Path(tempfile.mkdtemp(prefix="gecasmo-judgments-"))
+            weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def __setitem__(self, name: str, frame: pl.DataFrame) -> None:
+        if self.path is None:
+            self._frames[name] = frame
+        else:
+            frame.write_parquet(self.path / f"{name}.parquet")
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        if self.path is None:
+            return self._frames[name]
+        return pl.read_parquet(self.path / f"{name}.parquet")
+
+    def __contains__(self, name: str) -> bool:
+        if self.path is None:
+            return name in self._frames
+        return (self.path / f"{name}.parquet").exists()
+
+
+def pairs_name(number: int) -> str:
+    """The name under which the pairs of a part are kept."""
+    return f"part-{number:05d}"
+
+
+def cuts_name(number: int) -> str:
+    """The name of the cut points of queries that have their own."""
+    return f"cuts-{number:05d}"
+
+
+class JudgedPart(NamedTuple):
+    """The judgments of a part: its number, its pairs, and the cut points of their grades."""
+
+    number: int
+    frame: pl.DataFrame
+    grading: Grading
+
+
+@dataclass(frozen=True, repr=False)
+class Judgments:
+    """What `judge(model)` found: graded pairs, in memory or in temporary files.
+
+    Attributes
+    ----------
+    frame : pl.DataFrame
+        All pairs, read into memory: a row per pair with `query` (unless the model knows none),
+        `doc`, `relevance`, its interval from `low` to `high`, `examinations` (expected number
+        behind it), `grade` (null where the data do not suffice), `rating` (the expected grade, a
+        number from 0 to the highest grade),
+        `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
+        the truth lies in the grade of the relevance), `order` (the mean probability, over the
+        other judged pairs of the query, that the order by relevance is right), `above` (the
+        probability that the truth is above that of the query's next pair), the grades at the ends
+        of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
+    model : name of the model
+    relevance_is : which coins relevance is the product of
+    grading : the rule with its cut points. Those of "quantile" are exact for up to 10 million
+        pairs, and right to a millionth beyond.
+    level, max_width, min_examinations, min_probability, min_order : as they were asked for
+    counted : numbers of pairs, by grade and by verdict
+    why_no_interval : why some pairs have no interval; empty if all have one
+    remarks : what a reader of the grades should know, in sentences
+    """
+
+    rows: Frames = field(compare=False)
+    numbers: tuple[int, ...]  # of the parts that have pairs
+    n_parts: int
     model: str
     relevance_is: str
     grading: Grading
@@ -118,14 +207,27 @@ class Told:
     min_examinations: float
     min_probability: float
     min_order: float
-    why_no_interval: str
-    n_given: int
-    n_undecided: int
-    remarks: tuple[str, ...]
+    counted: Counted
+    why_no_interval: str = ""
+    remarks: tuple[str, ...] = ()
+
+    def parts(self) -> Iterator[JudgedPart]:
+        """Read one part after the other; all pairs of a query are in one."""
+        for number in self.numbers:
+            grading, own = self.grading, cuts_name(number)
+            if own in self.rows:
+                grading = replace(grading, by_query=self.rows[own])
+            yield JudgedPart(number, self.rows[pairs_name(number)], grading)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """All pairs in memory, which costs what they take."""
+        return pl.concat([part.frame for part in self.parts()])
 
     @property
-    def counted(self) -> Counted:
-        raise NotImplementedError
+    def judged(self) -> pl.DataFrame:
+        """The pairs that have a grade."""
+        return pl.concat([part.frame.filter(pl.col("verdict") == JUDGED) for part in self.parts()])
 
     @property
     def n_judged(self) -> int:
@@ -150,7 +252,18 @@ class Told:
 
     @property
     def n_without_interval(self) -> int:
+        """Pairs whose interval is not known."""
         return self.counted.without_interval
+
+    @property
+    def n_given(self) -> int:
+        """Pairs whose relevance was given, not estimated; it counts as certain."""
+        return self.counted.given
+
+    @property
+    def n_undecided(self) -> int:
+        """Pairs without a grade for the one reason that it would not be probable enough."""
+        return self.counted.undecided
 
     @property
     def by_grade(self) -> dict[int, int]:
@@ -181,67 +294,6 @@ class Told:
             "by_grade": {str(grade): count for grade, count in self.by_grade.items()},
             "remarks": list(self.remarks),
         }
-
-    def __len__(self) -> int:
-        return self.counted.pairs
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-@dataclass(frozen=True, repr=False)
-class Judgments(Told):
-    """What `judge(model)` found.
-
-    Attributes
-    ----------
-    frame : pl.DataFrame
-        A row per pair: `query` (unless the model knows none), `doc`, `relevance`, its interval
-        from `low` to `high`, `examinations` (expected number behind it), `grade` (null where the
-        data do not suffice), `rating` (the expected grade, a number from 0 to the highest grade),
-        `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
-        the truth lies in the grade of the relevance), `order` (the mean probability, over the
-        other judged pairs of the query, that the order by relevance is right), `above` (the
-        probability that the truth is above that of the query's next pair), the grades at the ends
-        of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
-    model : name of the model
-    relevance_is : which coins relevance is the product of
-    grading : the rule with its cut points
-    level, max_width, min_examinations, min_probability, min_order : as they were asked for
-    why_no_interval : why some pairs have no interval; empty if all have one
-    n_given : pairs whose relevance was given, not estimated; it counts as certain
-    n_undecided : pairs without a grade for the one reason that it would not be probable enough
-    remarks : what a reader of the grades should know, in sentences
-    """
-
-    frame: pl.DataFrame
-    model: str
-    relevance_is: str
-    grading: Grading
-    level: float
-    max_width: float | None
-    min_examinations: float
-    min_probability: float
-    min_order: float
-    why_no_interval: str = ""
-    n_given: int = 0
-    n_undecided: int = 0
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def judged(self) -> pl.DataFrame:
-        """The pairs that have a grade."""
-        return self.frame.filter(pl.col("verdict") == JUDGED)
-
-    @cached_property
-    def counted(self) -> Counted:
-        """Numbers of pairs, by grade."""
-        return Counted.of(self.frame)
 
     def write(
         self,
@@ -289,11 +341,12 @@ class Judgments(Told):
         """
         from gecasmo.judgments.formats import Options, write_judgments
 
-        return write_judgments(
-            self, path, format, Options(features, query, ids, name, ratings, include)
-        )
+        options = Options(features, query, ids, name, ratings, include)
+        return write_judgments(self, path, format, options)
 
-    def worth_judging(self, n: int = 20, *, log: ClickLog | None = None) -> WorthJudging:
+    def worth_judging(
+        self, n: int = 20, *, log: ClickLog | StoredLog | None = None
+    ) -> WorthJudging:
         """The pairs and queries most worth judging by hand.
 
         The worth of a pair is its traffic times the probability that its grade is another than its
@@ -316,8 +369,19 @@ class Judgments(Told):
         summary = self.summary()
         return {**summary, "judgments": self.frame.to_dicts()} if rows else summary
 
+    def __len__(self) -> int:
+        return self.counted.pairs
 
-def as_text(judgments: Told) -> str:
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def as_text(judgments: Judgments) -> str:
     """Tell counts per grade and verdict, how sure they are, the rule, and the most examined."""
     lines = [
         f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
@@ -343,7 +407,7 @@ def as_text(judgments: Told) -> str:
     return "\n".join(lines)
 
 
-def _limits(judgments: Told) -> str:
+def _limits(judgments: Judgments) -> str:
     doubt = f"a grade right with a probability below {judgments.min_probability:g}"
     few = f"fewer than {judgments.min_examinations:g} examinations"
     if judgments.max_width is None:
@@ -354,7 +418,7 @@ def _limits(judgments: Told) -> str:
     )
 
 
-def _groups(judgments: Told) -> Table:
+def _groups(judgments: Judgments) -> Table:
     """A line for each grade and each other verdict."""
     every = judgments.counted.all
     names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,12 +10,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
-from gecasmo.judgments.judged import Judgments, id_columns, short
-from gecasmo.model.streaming import all_pieces, is_stored
+from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
+from gecasmo.model.streaming import in_memory, is_stored, overlap
 from gecasmo.report import Column, Table, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs import ClickLog
+    from gecasmo.logs.store import StoredLog
 
 Floats = NDArray[np.float64]
 
@@ -51,14 +52,27 @@ class WorthJudging(NamedTuple):
         return "\n\n".join([*blocks, "\n".join(wrapped(_LEGEND))])
 
 
-def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJudging:
+def worth_judging(judgments: Judgments, n: int, log: ClickLog | StoredLog | None) -> WorthJudging:
     """See `Judgments.worth_judging`."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise JudgmentsError(f"n={n!r}: how many pairs to name, at least 1.")
-    frame = judgments.frame
+    found = [
+        _of_part(part, n, None if log is None else _pages(log, part.number, judgments.n_parts))
+        for part in judgments.parts()
+    ]
+    # No query is in two parts.
+    pairs = pl.concat([part.pairs for part in found])
+    keys: list[str] = [name for name in ("query", "doc") if name in pairs.columns]
+    by_query = [part.queries for part in found if part.queries is not None]
+    queries = _first(pl.concat(by_query), ["query"], n) if by_query else None
+    return WorthJudging(_first(pairs, keys, n), queries)
+
+
+def _of_part(part: JudgedPart, n: int, pages: Iterable[ClickLog] | None) -> WorthJudging:
+    frame = part.frame
     keys: list[str] = [name for name in ("query", "doc") if name in frame.columns]
-    traffic = frame["examinations"] if log is None else _shown(frame, keys, log)
-    likely, wrong = chance_wrong(judgments.grading, frame)
+    traffic = frame["examinations"] if pages is None else _shown(frame, keys, pages)
+    likely, wrong = chance_wrong(part.grading, frame)
     pairs = frame.select(*keys, "relevance", "low", "high", "verdict").with_columns(
         pl.Series("likely_grade", likely),
         pl.Series("chance_wrong", wrong).fill_nan(None),
@@ -78,13 +92,13 @@ def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJu
     return WorthJudging(_first(pairs, keys, n), queries)
 
 
-def most_worthy(found: Sequence[WorthJudging], n: int) -> WorthJudging:
-    """The most worthy of several parts that have no query in common."""
-    pairs = pl.concat([part.pairs for part in found])
-    keys: list[str] = [name for name in ("query", "doc") if name in pairs.columns]
-    by_query = [part.queries for part in found if part.queries is not None]
-    queries = _first(pl.concat(by_query), ["query"], n) if by_query else None
-    return WorthJudging(_first(pairs, keys, n), queries)
+def _pages(log: ClickLog | StoredLog, number: int, n_parts: int) -> Iterator[ClickLog]:
+    """The pages on which pairs of a part can be shown, some at a time."""
+    if not is_stored(log):
+        yield in_memory(log)
+        return
+    for near in range(*overlap(number, number + 1, n_parts, log.n_partitions)):
+        yield log.partition(near)
 
 
 def chance_wrong(grading: Grading, frame: pl.DataFrame) -> tuple[NDArray[np.int64], Floats]:
@@ -100,30 +114,28 @@ def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
     return frame.sort(["worth", *keys], descending=descending, nulls_last=True).head(n)
 
 
-def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
-    """How often each pair is shown in a log; sessions count with their weight."""
-    if is_stored(log):
-        total = pl.Series("shown", np.zeros(len(frame)))
-        for _, pages in all_pieces(log):
-            total = total + _shown(frame, keys, pages)
-        return total
-    lost = [key for key in keys if key not in log.columns]
-    if lost:
-        raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")
-    shown = pl.DataFrame([log.column(key) for key in keys])
-    counts = (
-        shown.with_columns(shown=pl.Series(log.weight[log.page]))
-        .group_by(keys)
-        .agg(pl.sum("shown"))
-    )
-    for key in keys:
-        if counts[key].dtype != frame[key].dtype:
-            raise JudgmentsError(
-                f"'{key}' holds {counts[key].dtype} in the log and {frame[key].dtype} in the "
-                "judgments; read the log with the same type of ids."
-            )
-    found = frame.select(keys).join(counts, on=keys, how="left", maintain_order="left")
-    return found["shown"].fill_null(0.0)
+def _shown(frame: pl.DataFrame, keys: list[str], logs: Iterable[ClickLog]) -> pl.Series:
+    """How often each pair is shown in logs; sessions count with their weight."""
+    total = pl.Series("shown", np.zeros(len(frame)))
+    for log in logs:
+        lost = [key for key in keys if key not in log.columns]
+        if lost:
+            raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")
+        shown = pl.DataFrame([log.column(key) for key in keys])
+        counts = (
+            shown.with_columns(shown=pl.Series(log.weight[log.page]))
+            .group_by(keys)
+            .agg(pl.sum("shown"))
+        )
+        for key in keys:
+            if counts[key].dtype != frame[key].dtype:
+                raise JudgmentsError(
+                    f"'{key}' holds {counts[key].dtype} in the log and {frame[key].dtype} in the "
+                    "judgments; read the log with the same type of ids."
+                )
+        found = frame.select(keys).join(counts, on=keys, how="left", maintain_order="left")
+        total = total + found["shown"].fill_null(0.0)
+    return total
 
 
 def _table(title: str, frame: pl.DataFrame, most: int | None) -> Table:

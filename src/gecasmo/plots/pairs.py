@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ModelError
-from gecasmo.judgments.pairs import relevance_frame
+from gecasmo.judgments import relevance_frame
 from gecasmo.logs import ClickLog
 from gecasmo.plots.sources import thinned, wanted_log
 from gecasmo.plots.theme import (

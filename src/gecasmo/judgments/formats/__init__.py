@@ -18,9 +18,9 @@ from gecasmo.judgments.formats.plain import CSV, PARQUET, QRELS
 from gecasmo.judgments.formats.quepid import QUEPID
 from gecasmo.judgments.formats.ranklib import RANKLIB
 from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.judged import pairs_name
 
 if TYPE_CHECKING:
-    from gecasmo.judgments.judge import PartedJudgments
     from gecasmo.judgments.judged import Judgments
 
 FORMATS: dict[str, JudgmentFormat] = {
@@ -34,7 +34,6 @@ __all__ = [
     "Written",
     "format_of",
     "write_judgments",
-    "write_parted",
 ]
 
 
@@ -59,38 +58,28 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
 def write_judgments(
     judgments: Judgments, path: Any, format: str | None, options: Options
 ) -> Written:
-    """Write judgments as a whole file or not at all."""
-    chosen = format_of(path, format)
-    options.check(chosen)
-    pairs = graded_pairs(judgments, chosen, options) if chosen.is_graded else judgments.frame
-    with whole_file(path, JudgmentsError) as temporary:
-        remarks = chosen.write(judgments, pairs, temporary, options)
-    left_out = options.left_out(judgments) if chosen.is_graded else (0, 0)
-    told = (*judgments.remarks, *remarks)
-    return Written(Path(path), chosen.name, len(pairs), *left_out, told)
-
-
-def write_parted(
-    judgments: PartedJudgments, path: Any, format: str | None, options: Options
-) -> Written:
-    """Write judgments part by part, and put the parts together."""
+    """Write judgments as a whole file or not at all; several parts one by one, then together."""
     chosen = format_of(path, format)
     options.check(chosen)
     left_out = options.left_out(judgments) if chosen.is_graded else (0, 0)
-    if sum(left_out) == len(judgments):
+    if chosen.is_graded and sum(left_out) == len(judgments):
         raise nothing_graded(judgments, chosen)
     target = Path(path).expanduser()
     n_written, pieces, remarks = 0, list[Path](), list[str]()
     with scratch_folder(target, JudgmentsError) as folder:
-        for number, part in enumerate(judgments.parts()):
-            if chosen.is_graded and sum(options.left_out(part)) == len(part):
-                continue
-            pairs = graded_pairs(part, chosen, options) if chosen.is_graded else part.frame
-            pieces.append(folder / f"{number:05d}")
-            said = chosen.write(judgments, pairs, pieces[-1], options)
-            remarks = remarks or [f"{remark} (and perhaps more in other parts)" for remark in said]
-            n_written += len(pairs)
+        for part in judgments.parts():
+            pairs = graded_pairs(part.frame, chosen, options) if chosen.is_graded else part.frame
+            if len(pairs) or len(judgments.numbers) == 1:
+                pieces.append(folder / pairs_name(part.number))
+                said = chosen.write(judgments, pairs, pieces[-1], options)
+                remarks = remarks or said
+                n_written += len(pairs)
         with whole_file(target, JudgmentsError) as temporary:
-            chosen.join(pieces, temporary, judgments)
+            if len(pieces) == 1:
+                pieces[0].replace(temporary)
+            else:
+                chosen.join(pieces, temporary, judgments)
+    if len(pieces) > 1:
+        remarks = [f"{remark} (and perhaps more in other parts)" for remark in remarks]
     told = (*judgments.remarks, *remarks)
-    return Written(target, chosen.name, n_written, *left_out, told)
+    return Written(Path(path), chosen.name, n_written, *left_out, told)

@@ -16,10 +16,10 @@ from urllib.parse import quote
 import polars as pl
 
 from gecasmo.judgments.grading import JUDGED, ORDERED, JudgmentsError
-from gecasmo.judgments.judged import Judgments, Told
+from gecasmo.judgments.judged import Judgments
 
 # files of parts, where to, what is told of all
-Join = Callable[[Sequence[Path], Path, Told], None]
+Join = Callable[[Sequence[Path], Path, Judgments], None]
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class Options:
                 "ratings='float', too."
             )
 
-    def left_out(self, judgments: Told) -> tuple[int, int]:
+    def left_out(self, judgments: Judgments) -> tuple[int, int]:
         """How many pairs without a grade a graded file lacks: insufficient and ordered ones."""
         return judgments.n_insufficient, 0 if self.include == ORDERED else judgments.n_ordered
 
 
-def join_lines(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+def join_lines(pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
     """Texts without a header."""
     _joined(pieces, target, 0)
 
 
-def join_tables(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+def join_tables(pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
     """Texts whose first line is the header."""
     _joined(pieces, target, 1)
 
@@ -82,7 +82,7 @@ def _joined(pieces: Sequence[Path], target: Path, n_header: int) -> None:
 
 
 # judgments, the pairs to be written, where to, options -> remarks for the user
-Writer = Callable[[Told, pl.DataFrame, Path, Options], list[str]]
+Writer = Callable[[Judgments, pl.DataFrame, Path, Options], list[str]]
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,10 @@ class Written:
         return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
 
 
-def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options) -> pl.DataFrame:
-    """The pairs to be written with query and doc as texts, or a message why there are none."""
+def graded_pairs(frame: pl.DataFrame, format: JudgmentFormat, options: Options) -> pl.DataFrame:
+    """The pairs of a frame that are to be written, with query and doc as texts."""
     wanted = [JUDGED] if options.include == JUDGED else [JUDGED, ORDERED]
-    judged = judgments.frame.filter(pl.col("verdict").is_in(wanted))
-    if judged.is_empty():
-        raise nothing_graded(judgments, format)
+    judged = frame.filter(pl.col("verdict").is_in(wanted))
     value = pl.col("rating").round(3) if options.ratings == "float" else pl.col("grade")
     judged = judged.with_columns(value.alias("written"))
     if "query" not in judged.columns:
@@ -146,7 +144,7 @@ def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options)
     return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
 
 
-def nothing_graded(judgments: Told, format: JudgmentFormat) -> JudgmentsError:
+def nothing_graded(judgments: Judgments, format: JudgmentFormat) -> JudgmentsError:
     """Why a file of grades would be empty."""
     return JudgmentsError(
         f"None of the {len(judgments):,} pairs has enough data for a grade, so a {format.name} "
@@ -154,7 +152,7 @@ def nothing_graded(judgments: Told, format: JudgmentFormat) -> JudgmentsError:
     )
 
 
-def _what_to_do(judgments: Told) -> str:
+def _what_to_do(judgments: Judgments) -> str:
     if judgments.n_without_interval == len(judgments):
         why = judgments.why_no_interval
         if "features" in why:
