@@ -172,7 +172,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """Columns of text; those for which the terminal has no room stand below, beside the first."""
 
     columns: Sequence[Column]
@@ -189,7 +189,7 @@ class Table:
         digits: int | None = None,
         headings: Mapping[str, str] | None = None,
         formats: Mapping[str, Callable[[Any], str]] | None = None,
-    ) -> Table:
+    ) -> TextTable:
         """Make a table of a data frame.
 
         Parameters

@@ -11,7 +11,7 @@ import pytest
 from command_line import fail, invoke, run, succeed, succeed_with_json
 
 from gecasmo import DBN
-from gecasmo.checkup import subject
+from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
 from gecasmo.cli.lookup import find_model

@@ -13,7 +13,7 @@ import pytest
 
 from gecasmo.cli.output import Output, as_json, check_target, table_format, write_table
 from gecasmo.errors import GecasmoError
-from gecasmo.report import Table, bar
+from gecasmo.report import TextTable, bar
 
 FRAME = pl.DataFrame({"doc": ["a", "[b]"], "share": [0.25, None], "n": [1234, 5]})
 
@@ -48,7 +48,7 @@ def test_json_has_no_numbers_that_json_lacks() -> None:
 
 
 def test_tables_show_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    Output().show({}, Table.of(FRAME, formats={"share": "{:.1%}".format}))
+    Output().show({}, TextTable.of(FRAME, formats={"share": "{:.1%}".format}))
     text = capsys.readouterr().out
     assert "[b]" in text
     assert "25.0%" in text

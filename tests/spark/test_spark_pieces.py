@@ -14,6 +14,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from gecasmo.estimation.parts.part import Point
+from gecasmo.estimation.parts.passes import run_pass
+from gecasmo.estimation.parts.tasks import Recipe, Task, combined
+from gecasmo.model.parts import Settings, build_part, local_coins
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,14 +29,10 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     SavedModelError,
 )
-from gecasmo.estimation.parts.part import Point
-from gecasmo.estimation.parts.passes import run_pass
-from gecasmo.estimation.parts.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
 from gecasmo.hashing import hash_values
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs.notes import Note
-from gecasmo.model.parts import Settings, build_part, local_coins
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (
     Job,

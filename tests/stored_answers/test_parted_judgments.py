@@ -13,8 +13,7 @@ from stored_examples import fitted, parted
 
 from gecasmo import DBN, Logistic, Table
 from gecasmo.judgments import Judgments, JudgmentsError, judge
-from gecasmo.judgments.cuts import Relevances
-from gecasmo.judgments.grading import quantile_cuts
+from gecasmo.judgments.grades import Relevances, quantile_cuts
 
 KEYS = ["query", "doc"]
 RULES = [

@@ -30,7 +30,7 @@ LAYERS = (
     ("matrices", "models"),
     ("evaluation",),
     ("simulation", "testing", "torch"),
-    ("checkup", "judgments"),
+    ("checks", "judgments"),
     ("spark",),
     ("plots",),
     ("experiments",),

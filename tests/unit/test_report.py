@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gecasmo.report import (
     Column,
-    Table,
+    TextTable,
     cell,
     counted,
     fitted,
@@ -108,10 +108,10 @@ def test_tables_are_cut_to_the_width_and_to_some_lines() -> None:
     wide = pl.DataFrame(
         {f"a_rather_long_name_{i}": ["some longer text " * 5] * 20 for i in range(9)}
     )
-    lines = list(Table.of(wide, most=12).lines())
+    lines = list(TextTable.of(wide, most=12).lines())
     assert all(len(line) <= 100 for line in lines)
     assert lines[-1] == "  ... and 8 more"
-    narrow = list(Table.of(pl.DataFrame({"name": ["a", None], "n_pages": [1234, 5]})).lines())
+    narrow = list(TextTable.of(pl.DataFrame({"name": ["a", None], "n_pages": [1234, 5]})).lines())
     assert narrow == ["  name  n pages", "  a       1,234", "  -           5"]
 
 
@@ -120,7 +120,7 @@ def test_columns_without_room_stand_below_with_what_belongs_to_them() -> None:
     numbers = [Column(f"number\n{i}", ["1.2345", "2"]) for i in range(3)]
     ends = [Column("interval", ["[1.1, 1.9]", ""], belongs_left=True) for _ in numbers]
     both = [column for pair in zip(numbers, ends, strict=True) for column in pair]
-    lines = list(Table([names, *both], "All of them").lines(50))
+    lines = list(TextTable([names, *both], "All of them").lines(50))
     assert max(map(len, lines)) <= 50
     heads = [line for line in lines if line.startswith("  model")]
     assert [head.split()[1:] for head in heads] == [
@@ -132,5 +132,5 @@ def test_columns_without_room_stand_below_with_what_belongs_to_them() -> None:
 
 
 def test_wide_letters_keep_tables_straight() -> None:
-    table = Table([Column("doc", ["赤い靴", "abc"], is_text=True), Column("n", ["1", "22"])])
+    table = TextTable([Column("doc", ["赤い靴", "abc"], is_text=True), Column("n", ["1", "22"])])
     assert list(table.lines()) == ["  doc      n", "  赤い靴   1", "  abc     22"]

@@ -16,6 +16,7 @@ from gecasmo.cli.flags import (
     Plotting,
     bundled,
 )
+from gecasmo.cli.log_flags import LogFlags
 from gecasmo.cli.output import (
     PIPE,
     Output,
@@ -25,8 +26,7 @@ from gecasmo.cli.output import (
     table_format,
     write_table,
 )
-from gecasmo.cli.reading import Reading
-from gecasmo.report import Table
+from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def compare(
     log: LogArgument,
     models: ModelsArgument,
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     plotting: Plotting,
     test: Annotated[
@@ -152,7 +152,7 @@ def _by_rank(frame: pl.DataFrame) -> Iterator[Any]:
     for kind in ("conditional", "marginal"):
         models = frame.pivot("model", index="rank", values=kind).sort("rank")
         yield ""
-        yield Table.of(models, f"{kind.capitalize()} perplexity by rank", digits=4)
+        yield TextTable.of(models, f"{kind.capitalize()} perplexity by rank", digits=4)
 
 
 def _write(table: pl.DataFrame, data: dict[str, Any], target: str) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import FitArgument, LogArgument, bundled
+from gecasmo.cli.log_flags import OnePageFlags
 from gecasmo.cli.output import Output, result_console
-from gecasmo.cli.reading import ReadingOneSession
-from gecasmo.report import Column, Table, bar, printable, text_width
+from gecasmo.report import Column, TextTable, bar, printable, text_width
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ def explain(
     which: Annotated[
         str, typer.Option("--session", metavar="ID", help="The page to explain, by its id.")
     ],
-    reading: ReadingOneSession,
+    reading: OnePageFlags,
     output: Output,
 ) -> None:
     """Tell the story of one page: what the user probably saw, liked and did.
@@ -132,7 +132,7 @@ def _told(data: dict[str, Any]) -> list[Any]:
     ]
     for name, header in zip(shares, headers, strict=True):
         columns.append(Column(header, list(map(cell, story[name])), is_text=True))
-    return [printable(title), "", Table(columns), ""]
+    return [printable(title), "", TextTable(columns), ""]
 
 
 def _header(name: str) -> str:

@@ -25,9 +25,9 @@ from gecasmo.cli.flags import (
     bundled,
 )
 from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED
+from gecasmo.cli.log_flags import LogFlags, in_memory_sample
 from gecasmo.cli.output import PIPE, Output, check_target, write_remark
-from gecasmo.cli.reading import Reading, in_memory_sample
-from gecasmo.report import Table
+from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +44,7 @@ def fit(
     target: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the fitted model.")
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     plotting: Plotting,
     max_iter: Annotated[
@@ -253,7 +253,7 @@ def _fit_summary(model: Model, facts: dict[str, Any]) -> list[Any]:
 
 
 def _coins_table(facts: dict[str, Any]) -> list[Any]:
-    return ["", Table.of(facts["coins"], digits=4), ""]
+    return ["", TextTable.of(facts["coins"], digits=4), ""]
 
 
 @bundled
@@ -263,7 +263,7 @@ def update(
     target: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the updated model.")
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     decay: Annotated[
         float, typer.Option("--decay", help="What the past counts now: above 0, at most 1.")

@@ -4,7 +4,7 @@ Some are one argument or flag each. Others belong together and are the fields of
 command takes as a parameter; on the command line its fields are flags:
 
     @bundled
-    def check(log: Log, reading: Reading, output: Output) -> None: ...
+    def check(log: Log, reading: LogFlags, output: Output) -> None: ...
 """
 
 from __future__ import annotations

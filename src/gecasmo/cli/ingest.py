@@ -13,14 +13,14 @@ import typer
 
 from gecasmo.cli.flags import LogArgument, bundled
 from gecasmo.cli.guard import INTERRUPTED, in_flags
+from gecasmo.cli.log_flags import ROLES, LogFlags, _names, guess, is_stored_log
 from gecasmo.cli.output import PIPE, Output, check_parent, write_remark
-from gecasmo.cli.reading import ROLES, Reading, _names, guess, is_stored_log
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
 
 Tell = Callable[[str, int, int | None], None]
-_WORDS = {"reading": "Reading rows", "writing": "Writing partitions"}
+_WORDS = {"reading": "LogFlags rows", "writing": "Writing partitions"}
 
 
 @bundled
@@ -32,7 +32,7 @@ def ingest(
             "--output", "-o", metavar="FOLDER", help="Where the stored log goes: big.gclog."
         ),
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     memory: Annotated[
         str,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import FitArgument, bundled
+from gecasmo.cli.log_flags import LogFlags
 from gecasmo.cli.output import (
     PIPE,
     Output,
@@ -23,8 +24,7 @@ from gecasmo.cli.output import (
     write_data,
     write_table,
 )
-from gecasmo.cli.reading import Reading
-from gecasmo.report import Table
+from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -323,7 +323,7 @@ def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) ->
 @bundled
 def propensities(
     fit: FitArgument,
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     log: Annotated[
         str | None,
@@ -370,7 +370,7 @@ def propensities(
     if target == PIPE:
         return
     title = f"How probable it is that a rank is looked at, under {model.name}"
-    table = Table.of(frame, title, digits=4)
+    table = TextTable.of(frame, title, digits=4)
     if target is None:
         output.show(data, table)
     else:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.errors import GecasmoError
-from gecasmo.report import Table, printable_lines
+from gecasmo.report import TextTable, printable_lines
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,7 +125,7 @@ class Output:
             return
         console = result_console()
         for part in shown:
-            is_table = isinstance(part, Table)
+            is_table = isinstance(part, TextTable)
             console.print("\n".join(part.lines(console.width)) if is_table else str(part))
 
     def summarise(self, data: Mapping[str, Any], *shown: Any) -> None:

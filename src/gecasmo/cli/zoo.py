@@ -15,7 +15,7 @@ import typer
 from gecasmo.cli.flags import ModelArgument, bundled
 from gecasmo.cli.output import Output, result_console, write_result
 from gecasmo.estimation import EM
-from gecasmo.report import Column, Table
+from gecasmo.report import Column, TextTable
 
 if TYPE_CHECKING:
     from gecasmo.evaluation import Evaluation
@@ -77,10 +77,10 @@ def demo(
     )
 
 
-def _table(rows: list[Row], n_sessions: int) -> Table:
+def _table(rows: list[Row], n_sessions: int) -> TextTable:
     found = [evaluation for _, evaluation, _ in rows]
     seconds = ["" if took is None else f"{took:.1f}" for *_, took in rows]
-    return Table(
+    return TextTable(
         [
             Column("model", [name for name, *_ in rows], is_text=True),
             Column("log-likelihood\nper session", [f"{each.log_likelihood:.4f}" for each in found]),
@@ -119,7 +119,7 @@ def models(output: Output) -> None:
             for name in ("what a user does", "coins")
         ),
     ]
-    output.show({"models": listed}, Table(columns))
+    output.show({"models": listed}, TextTable(columns))
 
 
 def _words(value: object) -> str:

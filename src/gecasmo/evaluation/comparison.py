@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from gecasmo.model.base import Model
-from gecasmo.report import Column, Table, counted, wrapped
+from gecasmo.report import Column, TextTable, counted, wrapped
 
 _UNDEFINED = "undefined"
 
@@ -157,7 +157,7 @@ def has_intervals(comparison: Comparison) -> bool:
     return comparison.setting.bootstrap > 0 and comparison.setting.n_clusters > 1
 
 
-def _tables(comparison: Comparison) -> Iterator[Table]:
+def _tables(comparison: Comparison) -> Iterator[TextTable]:
     at = comparison.setting
     rows = comparison.table.to_dicts()
     models = [row["model"] for row in rows]
@@ -176,7 +176,7 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
     def against(heading: str, reference: str) -> Column:
         return Column(heading, [comparison.verdict(each, reference) or "itself" for each in models])
 
-    yield Table(
+    yield TextTable(
         [
             name,
             *with_interval("log-\nlikelihood", "log_likelihood"),
@@ -193,11 +193,11 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
             numbers(f"{kind}\narithmetic", f"{kind}_perplexity_arithmetic"),
         )
     ]
-    yield Table(
+    yield TextTable(
         [name, *perplexities],
         "Perplexity (1 is perfect, 2 a coin; conditional: clicks above are known)",
     )
-    yield Table(
+    yield TextTable(
         [
             name,
             numbers("gain,\ncond.", "conditional_gain", _gain),
@@ -212,7 +212,7 @@ def _tables(comparison: Comparison) -> Iterator[Table]:
     )
     if at.ndcg_at is not None:
         judged = counted(at.n_judged_queries or 0, "query", "queries")
-        yield Table(
+        yield TextTable(
             [
                 name,
                 numbers(f"nDCG@{at.ndcg_at}", "ndcg"),

@@ -24,7 +24,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.model.answers import marginal_clicks, per_session
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
 from gecasmo.model.streaming import in_memory, is_stored, over_partitions
-from gecasmo.report import Column, Table, counted
+from gecasmo.report import Column, TextTable, counted
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
@@ -113,7 +113,7 @@ class Evaluation:
 
     __repr__ = __str__
 
-    def _table(self) -> Table:
+    def _table(self) -> TextTable:
         kinds = (self.marginal, self.conditional)
         overall = [[each.arithmetic, each.pooled] for each in kinds]
         ranks = self.by_rank
@@ -123,7 +123,7 @@ class Evaluation:
             for both, others in zip(overall, by_rank, strict=True)
         ]
         names = ["arithmetic", "pooled", *(f"rank {rank}" for rank in ranks["rank"])]
-        return Table(
+        return TextTable(
             [
                 Column("perplexity", names, is_text=True),
                 Column("marginal", figures[0]),

@@ -1,7 +1,7 @@
 """Judgments from a fitted model: grades with intervals, files for ranking stacks, propensities."""
 
 from gecasmo.judgments.formats import FORMATS, JudgmentFormat, Written
-from gecasmo.judgments.grading import FIXED_CUTS, RULES, Grading, JudgmentsError
+from gecasmo.judgments.grades import FIXED_CUTS, RULES, Grading, JudgmentsError
 from gecasmo.judgments.judge import PairParts, Question, judge
 from gecasmo.judgments.judged import Judgments
 from gecasmo.judgments.pairs import relevance_frame

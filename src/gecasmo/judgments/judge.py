@@ -17,19 +17,21 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.forms import Table
-from gecasmo.judgments.cuts import Crowd, Relevances, cells
-from gecasmo.judgments.grading import (
+from gecasmo.judgments.grades import (
     FIXED_CUTS,
     INSUFFICIENT,
     JUDGED,
     ORDERED,
     BetaBeliefs,
+    Crowd,
     Grading,
     JudgmentsError,
+    Relevances,
+    cells,
     check_rule,
     grading_of,
 )
-from gecasmo.judgments.judged import Counted, Frames, Judgments, cuts_name, pairs_name
+from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
 from gecasmo.judgments.order import order_of
 from gecasmo.judgments.pairs import relevance_coins, relevance_frame
 from gecasmo.judgments.propensity import scale_remark
@@ -106,7 +108,7 @@ def judge(
         *(max_width, min_examinations, min_probability, min_order),
     )
     parts = PairParts.of(model, pairs)
-    rows = Frames(parts.in_files)
+    rows = KeptFrames(parts.in_files)
     numbers: list[int] = []
 
     def seen() -> Iterator[NDArray[Any]]:
@@ -121,7 +123,7 @@ def judge(
         raise JudgmentsError(
             f"{model.name} has no pairs to be judged: its tables and the log are empty."
         )
-    counted = Counted()
+    counted = GradeCounts()
     for number in numbers:
         part = question.graded(rows[pairs_name(number)], cuts)
         rows[pairs_name(number)] = part.frame
@@ -200,7 +202,7 @@ class GradedPart(NamedTuple):
 
     frame: pl.DataFrame
     grading: Grading
-    counted: Counted
+    counted: GradeCounts
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,7 @@ class Question:
             *("rests_on", "grade_probability", "order", "above"),
             *("grade_low", "grade_high", "spread"),
         ]
-        counted = Counted.of(
+        counted = GradeCounts.of(
             graded,
             unexplained=int((frame["low"].is_null() & ~frame["lacks_by_features"]).sum()),
             given=int(frame["is_given"].sum()),
@@ -323,7 +325,7 @@ def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Ser
     return unknown if rule == "interval" else unknown & ~frame["lacks_by_features"]
 
 
-def _why_no_interval(model: Model, counted: Counted) -> str:
+def _why_no_interval(model: Model, counted: GradeCounts) -> str:
     """Why pairs have no interval, if some have none."""
     report = model.report_
     if not counted.without_interval:

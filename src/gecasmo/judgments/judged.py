@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from gecasmo.judgments.grading import INSUFFICIENT, JUDGED, ORDERED, Grading
-from gecasmo.report import Column, Table, counted, percent, printable, wrapped
+from gecasmo.judgments.grades import INSUFFICIENT, JUDGED, ORDERED, Grading
+from gecasmo.report import Column, TextTable, counted, percent, printable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.judgments.formats import Written
@@ -60,7 +60,7 @@ class GradeSums:
 
 
 @dataclass(frozen=True)
-class Counted:
+class GradeCounts:
     """Numbers of judgments, by grade or else by verdict; those of several parts add up.
 
     `unexplained` pairs lack an interval for another reason than that forms on features have none;
@@ -77,7 +77,7 @@ class Counted:
     top: pl.DataFrame | None = None
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, unexplained: int, given: int, undecided: int) -> Counted:
+    def of(cls, frame: pl.DataFrame, unexplained: int, given: int, undecided: int) -> GradeCounts:
         """Count a frame of judgments."""
         found = frame.group_by("grade", "verdict").agg(
             pl.len(),
@@ -94,9 +94,9 @@ class Counted:
         numbers = (len(frame), frame["low"].null_count(), unexplained, given, undecided)
         return cls(*numbers, groups, _top(frame))
 
-    def __add__(self, other: Counted) -> Counted:
+    def __add__(self, other: GradeCounts) -> GradeCounts:
         tops = [frame for frame in (self.top, other.top) if frame is not None]
-        return Counted(
+        return GradeCounts(
             self.pairs + other.pairs,
             self.without_interval + other.without_interval,
             self.unexplained + other.unexplained,
@@ -125,7 +125,7 @@ def _top(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort("examinations", descending=True, maintain_order=True).head(MOST_EXAMINED)
 
 
-class Frames:
+class KeptFrames:
     """Data frames by name: in memory, or in temporary files that are gone with this object."""
 
     def __init__(self, in_files: bool) -> None:
@@ -196,7 +196,7 @@ class Judgments:
     remarks : what a reader of the grades should know, in sentences
     """
 
-    rows: Frames = field(compare=False)
+    rows: KeptFrames = field(compare=False)
     numbers: tuple[int, ...]  # of the parts that have pairs
     n_parts: int
     model: str
@@ -207,7 +207,7 @@ class Judgments:
     min_examinations: float
     min_probability: float
     min_order: float
-    counted: Counted
+    counted: GradeCounts
     why_no_interval: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -339,9 +339,9 @@ class Judgments:
         Written
             How many judgments were written, how many pairs were left out, and remarks.
         """
-        from gecasmo.judgments.formats import Options, write_judgments
+        from gecasmo.judgments.formats import WriteOptions, write_judgments
 
-        options = Options(features, query, ids, name, ratings, include)
+        options = WriteOptions(features, query, ids, name, ratings, include)
         return write_judgments(self, path, format, options)
 
     def worth_judging(
@@ -418,7 +418,7 @@ def _limits(judgments: Judgments) -> str:
     )
 
 
-def _groups(judgments: Judgments) -> Table:
+def _groups(judgments: Judgments) -> TextTable:
     """A line for each grade and each other verdict."""
     every = judgments.counted.all
     names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
@@ -429,7 +429,7 @@ def _groups(judgments: Judgments) -> Table:
         group.mean_right if isinstance(name, int) else None
         for name, group in zip(names, groups, strict=True)
     ]
-    return Table(
+    return TextTable(
         [
             Column("grade", list(map(str, names)), is_text=True),
             Column("pairs", [f"{group.pairs:,}" for group in groups]),
@@ -445,9 +445,9 @@ def _chance(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def _most_examined(frame: pl.DataFrame) -> Table:
+def _most_examined(frame: pl.DataFrame) -> TextTable:
     ends = frame.select("low", "high").rows()
-    return Table(
+    return TextTable(
         [
             *id_columns(frame),
             Column("relevance", [f"{value:.3f}" for value in frame["relevance"]]),

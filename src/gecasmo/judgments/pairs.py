@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.forms.protocol import columns_of
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.estimates import beta_interval
 from gecasmo.model.structured import as_frame

@@ -20,7 +20,7 @@ from gecasmo.files import whole_file
 from gecasmo.forms import Fixed
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.forms.table import TableState
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
 from gecasmo.model.stories import unfolded

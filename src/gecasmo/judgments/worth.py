@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
+from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError
 from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
 from gecasmo.model.streaming import in_memory, is_stored, overlap
-from gecasmo.report import Column, Table, wrapped
+from gecasmo.report import Column, TextTable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs import ClickLog
@@ -138,14 +138,14 @@ def _shown(frame: pl.DataFrame, keys: list[str], logs: Iterable[ClickLog]) -> pl
     return total
 
 
-def _table(title: str, frame: pl.DataFrame, most: int | None) -> Table:
+def _table(title: str, frame: pl.DataFrame, most: int | None) -> TextTable:
     rows = frame.head(most or len(frame))
     others = [
         Column(_NAMES.get(name, name), [_cell(value, name) for value in rows[name]])
         for name in rows.columns
         if name not in ("query", "doc", "low", "high", "verdict")
     ]
-    return Table([*id_columns(rows), *others], title, len(frame) - len(rows))
+    return TextTable([*id_columns(rows), *others], title, len(frame) - len(rows))
 
 
 def _cell(value: object, name: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gecasmo.files import scratch_folder, whole_file
 from gecasmo.judgments.formats.format import (
     JudgmentFormat,
-    Options,
+    WriteOptions,
     Written,
     graded_pairs,
     nothing_graded,
@@ -17,7 +17,7 @@ from gecasmo.judgments.formats.opensearch import OPENSEARCH
 from gecasmo.judgments.formats.plain import CSV, PARQUET, QRELS
 from gecasmo.judgments.formats.quepid import QUEPID
 from gecasmo.judgments.formats.ranklib import RANKLIB
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.judged import pairs_name
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ FORMATS: dict[str, JudgmentFormat] = {
 __all__ = [
     "FORMATS",
     "JudgmentFormat",
-    "Options",
+    "WriteOptions",
     "Written",
     "format_of",
     "write_judgments",
@@ -56,7 +56,7 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
 
 
 def write_judgments(
-    judgments: Judgments, path: Any, format: str | None, options: Options
+    judgments: Judgments, path: Any, format: str | None, options: WriteOptions
 ) -> Written:
     """Write judgments as a whole file or not at all; several parts one by one, then together."""
     chosen = format_of(path, format)

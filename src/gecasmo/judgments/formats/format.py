@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from gecasmo.judgments.grading import JUDGED, ORDERED, JudgmentsError
+from gecasmo.judgments.grades import JUDGED, ORDERED, JudgmentsError
 from gecasmo.judgments.judged import Judgments
 
 # files of parts, where to, what is told of all
@@ -23,7 +23,7 @@ Join = Callable[[Sequence[Path], Path, Judgments], None]
 
 
 @dataclass(frozen=True)
-class Options:
+class WriteOptions:
     """What `Judgments.write` was asked for beside path and format."""
 
     features: Any = None
@@ -82,7 +82,7 @@ def _joined(pieces: Sequence[Path], target: Path, n_header: int) -> None:
 
 
 # judgments, the pairs to be written, where to, options -> remarks for the user
-Writer = Callable[[Judgments, pl.DataFrame, Path, Options], list[str]]
+Writer = Callable[[Judgments, pl.DataFrame, Path, WriteOptions], list[str]]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,9 @@ class Written:
         return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
 
 
-def graded_pairs(frame: pl.DataFrame, format: JudgmentFormat, options: Options) -> pl.DataFrame:
+def graded_pairs(
+    frame: pl.DataFrame, format: JudgmentFormat, options: WriteOptions
+) -> pl.DataFrame:
     """The pairs of a frame that are to be written, with query and doc as texts."""
     wanted = [JUDGED] if options.include == JUDGED else [JUDGED, ORDERED]
     judged = frame.filter(pl.col("verdict").is_in(wanted))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 
-from gecasmo.judgments.formats.format import JudgmentFormat, Options
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.formats.format import JudgmentFormat, WriteOptions
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.judged import Judgments
 
 # What the plugin accepts as a name and as a description.
@@ -17,7 +17,9 @@ _NAME, _DESCRIPTION = 50, 250
 _FORBIDDEN = '"\\<>'
 
 
-def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
+) -> list[str]:
     name = f"{judgments.model} judgments"[:_NAME] if options.name is None else options.name
     if not name or len(name) > _NAME or any(c in _FORBIDDEN for c in name):
         raise JudgmentsError(

@@ -14,7 +14,7 @@ import polars as pl
 
 from gecasmo.judgments.formats.format import (
     JudgmentFormat,
-    Options,
+    WriteOptions,
     as_text,
     join_tables,
     without_spaces,
@@ -22,14 +22,16 @@ from gecasmo.judgments.formats.format import (
 from gecasmo.judgments.judged import Judgments
 
 
-def write_csv(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write_csv(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
+) -> list[str]:
     names = [name for name in ("query", "doc") if name in pairs.columns]
     pairs.with_columns(as_text(pairs[name]) for name in names).write_csv(path)
     return []
 
 
 def write_parquet(
-    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
     pairs.write_parquet(path, metadata={"gecasmo": json.dumps(judgments.summary())})
     return []
@@ -43,7 +45,7 @@ def join_parquet(pieces: Sequence[Path], target: Path, judgments: Judgments) -> 
 
 
 def write_qrels(
-    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
     columns = [without_spaces(pairs[name], "qrels", options.ids) for name in ("query", "doc")]
     lines = pl.DataFrame([*columns, pairs["grade"]]).select(

@@ -18,17 +18,19 @@ import polars as pl
 
 from gecasmo.judgments.formats.format import (
     JudgmentFormat,
-    Options,
+    WriteOptions,
     as_text,
     without_breaks,
     without_spaces,
 )
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.judged import Judgments
 from gecasmo.model.structured import as_frame
 
 
-def write(judgments: Judgments, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
+) -> list[str]:
     without_breaks(pairs["query"], "ranklib")
     doc = without_spaces(pairs["doc"], "ranklib", options.ids)
     queries = pairs["query"].unique(maintain_order=True).to_list()

@@ -2,7 +2,7 @@
 
 The likelihood of a log depends on the parameters only through P(what a result shows | what was
 shown above it). The derivative of the logarithm of that probability by the logits of all rows is
-the score of the result. Scores tell everything the checkup wants to know: directions that no score
+the score of the result. Scores tell everything the check wants to know: directions that no score
 has a part in are not identified, and their weighted squares add up to the information.
 
 Scores come from the E-step of the model itself: the derivative of a page's log-likelihood by a
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import row_text
-from gecasmo.checkup.subject import Bools, fixed_rows
+from gecasmo.checks.findings import row_text
+from gecasmo.checks.subject import Bools, fixed_rows
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation import Expectation

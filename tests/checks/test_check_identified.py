@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from checkup_logs import by_doc, dbn_users, pages_log, pbm_users, random_clicks, shelves
+from checked_logs import by_doc, dbn_users, pages_log, pbm_users, random_clicks, shelves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gecasmo import CCM, CM, DBN, DCM, PBM, SDBN, UBM, ClickModel, Fixed, Parameter, Table, flip
-from gecasmo.checkup import check
-from gecasmo.checkup.graph import meet
-from gecasmo.checkup.identified import find_tangles, look, null_space
-from gecasmo.checkup.sample import choose_pages
+from gecasmo.checks import check
+from gecasmo.checks.graph import meet
+from gecasmo.checks.identified import find_tangles, look, null_space
+from gecasmo.checks.sample import choose_pages
 
 ANCHOR = Table(fixed={1: 1.0})
 
@@ -129,11 +129,11 @@ def test_a_product_stays_one_when_rows_are_given() -> None:
 
 def test_coins_with_the_same_key_can_never_be_parted() -> None:
     log = pbm_users(shuffled_pages(60, "abcd", 3, 0), 1)
-    checkup = check(log, SameKey)
-    (finding,) = checkup.about("connectivity")
-    assert finding.count == checkup.facts["components"] == 4
+    checked = check(log, SameKey)
+    (finding,) = checked.about("connectivity")
+    assert finding.count == checked.facts["components"] == 4
     assert "Other pages would not change that" in finding.advice
-    assert "links" not in checkup.tables
+    assert "links" not in checked.tables
 
 
 def test_three_coins_need_two_anchors() -> None:
@@ -150,25 +150,25 @@ def test_three_coins_need_two_anchors() -> None:
 # -- logs -------------------------------------------------------------------------------------
 def test_connected_and_anchored() -> None:
     log = pbm_users(shuffled_pages(300, "abcdef", 4, 0), 1)
-    checkup = check(log, by_doc(PBM, examination=ANCHOR))
-    assert checkup.facts["components"] == 1
-    assert checkup.facts["components_without_anchor"] == 0
-    assert checkup.facts["free_directions"] == 0
-    assert {f.severity for f in checkup.about("product") + checkup.about("connectivity")} == {
+    checked = check(log, by_doc(PBM, examination=ANCHOR))
+    assert checked.facts["components"] == 1
+    assert checked.facts["components_without_anchor"] == 0
+    assert checked.facts["free_directions"] == 0
+    assert {f.severity for f in checked.about("product") + checked.about("connectivity")} == {
         "info"
     }
-    (finding,) = checkup.about("identified")
+    (finding,) = checked.about("identified")
     assert finding.message.startswith("All 9 parameters")  # 6 documents, ranks 2 to 4
 
 
 def test_connected_without_anchor_names_one() -> None:
     log = pbm_users(shuffled_pages(300, "abcdef", 4, 0), 1)
-    checkup = check(log, by_doc(PBM))
-    (product,) = checkup.about("product")
+    checked = check(log, by_doc(PBM))
+    (product,) = checked.about("product")
     assert product.severity == "warning"
     assert "PBM(examination=Table(fixed={1: 1.0}))" in product.advice
-    assert checkup.about("connectivity")[0].severity == "info"
-    assert checkup.facts["free_directions"] == 1
+    assert checked.about("connectivity")[0].severity == "info"
+    assert checked.facts["free_directions"] == 1
     ubm = check(log, by_doc(UBM))
     assert "UBM(examination=Table(fixed={(1, 0): 1.0}))" in ubm.about("product")[0].advice
 
@@ -180,20 +180,20 @@ def test_two_components() -> None:
         for _ in range(100)
     ]
     log = pbm_users(pages, 1)
-    checkup = check(log, by_doc(PBM, examination=ANCHOR))
-    (finding,) = checkup.about("connectivity")
+    checked = check(log, by_doc(PBM, examination=ANCHOR))
+    (finding,) = checked.about("connectivity")
     assert finding.severity == "error"
     assert finding.count == 2
     assert "50 % of the impressions are outside the largest" in finding.message
     assert "1 result shown at another place" in finding.advice
-    components = checkup.tables["components"]
+    components = checked.tables["components"]
     assert components["examination_rows"].to_list() == [2, 2]
     assert components["attraction_rows"].to_list() == [2, 2]
     assert components["anchored"].to_list() == [True, False]
-    (link,) = checkup.tables["links"].to_dicts()
+    (link,) = checked.tables["links"].to_dicts()
     assert link["show"] in ("doc 'c'", "doc 'd'")
     assert link["at"] in ("rank 1", "rank 2")
-    assert checkup.facts["free_directions"] == 1
+    assert checked.facts["free_directions"] == 1
     both = check(log, by_doc(PBM, examination=Table(fixed={1: 1.0, 3: 0.7})))
     assert both.about("connectivity")[0].severity == "info"
     assert both.facts["free_directions"] == 0
@@ -201,9 +201,9 @@ def test_two_components() -> None:
 
 def test_doing_what_the_links_say_connects_the_log() -> None:
     pages = [["a", "b", "c", "d"]] * 30
-    checkup = check(pages_log(pages, random_clicks(pages, 0.3, 1)), by_doc(PBM))
-    assert checkup.facts["components"] == 4
-    links = checkup.tables["links"].to_dicts()
+    checked = check(pages_log(pages, random_clicks(pages, 0.3, 1)), by_doc(PBM))
+    assert checked.facts["components"] == 4
+    links = checked.tables["links"].to_dicts()
     assert len(links) == 3
     for link in links:
         doc, rank = link["show"].split("'")[1], int(link["at"].split()[1])
@@ -216,20 +216,20 @@ def test_doing_what_the_links_say_connects_the_log() -> None:
 
 def test_every_document_at_its_own_rank() -> None:
     log = pbm_users(shelves(200, 3, 4, 0.0, 0), 1)
-    checkup = check(log, by_doc(PBM, examination=ANCHOR))
-    assert checkup.facts["components"] == 4
-    assert checkup.facts["components_without_anchor"] == 3
-    assert checkup.facts["free_directions"] == 3
-    assert checkup.worst == "error"
+    checked = check(log, by_doc(PBM, examination=ANCHOR))
+    assert checked.facts["components"] == 4
+    assert checked.facts["components_without_anchor"] == 3
+    assert checked.facts["free_directions"] == 3
+    assert checked.worst == "error"
     moved = pbm_users(shelves(200, 3, 4, 0.5, 0), 1)
     assert check(moved, by_doc(PBM, examination=ANCHOR)).facts["free_directions"] == 0
 
 
 def test_dbn_needs_results_that_move() -> None:
     """On pages that are always the same, only gamma times alpha of the second result shows."""
-    checkup = check(dbn_users([["a", "b"]] * 300, 1), by_doc(DBN))
-    assert checkup.facts["free_directions"] == 1
-    (finding,) = [f for f in checkup.about("identified") if f.severity == "warning"]
+    checked = check(dbn_users([["a", "b"]] * 300, 1), by_doc(DBN))
+    assert checked.facts["free_directions"] == 1
+    (finding,) = [f for f in checked.about("identified") if f.severity == "warning"]
     (example,) = finding.examples
     assert "attraction of doc 'b'" in example
     assert "continuation" in example
@@ -258,6 +258,6 @@ def test_a_sample_stands_for_all_pages_that_are_alike() -> None:
 
 
 def test_only_pages_that_differ_are_looked_at() -> None:
-    checkup = check(dbn_users([["a", "b"]] * 300, 1), by_doc(DBN))
-    assert checkup.facts["pages_looked_at"] <= 4  # none, first, second, both
-    assert checkup.facts["looked_at_all"]
+    checked = check(dbn_users([["a", "b"]] * 300, 1), by_doc(DBN))
+    assert checked.facts["pages_looked_at"] <= 4  # none, first, second, both
+    assert checked.facts["looked_at_all"]

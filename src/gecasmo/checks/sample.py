@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.traffic import page_hashes, pair_codes, totals
+from gecasmo.checks.traffic import page_hashes, pair_codes, totals
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
@@ -24,7 +24,7 @@ MOST_ROWS = 500
 
 
 @dataclass(frozen=True)
-class Sample:
+class PageSample:
     """Some pages with the weight of all that are like them."""
 
     log: ClickLog
@@ -36,7 +36,7 @@ class Sample:
         return self.log.n_sessions
 
 
-def choose_pages(model: Model, log: ClickLog) -> Sample | None:
+def choose_pages(model: Model, log: ClickLog) -> PageSample | None:
     """Pages for a close look; None if all are too long for that.
 
     What a row's neighbours say about it only shows where it is met again and again, so pages with
@@ -70,7 +70,7 @@ def choose_pages(model: Model, log: ClickLog) -> Sample | None:
     # `take` keeps the order of the log.
     by_session = np.argsort(chosen)
     is_whole = len(order) == len(first) and len(kept) == int(usable.sum())
-    return Sample(part, weight[order][by_session], is_whole)
+    return PageSample(part, weight[order][by_session], is_whole)
 
 
 def shuffled(log: ClickLog, copies: int, seed: int) -> ClickLog:

@@ -43,7 +43,7 @@ def _column(help: str, *flags: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LogFlags:
     """Which column is what, and of which format the file is."""
 
     session: Annotated[
@@ -113,7 +113,7 @@ class Reading:
             options["max_line"] = self.max_line
         # Who names columns means a table; other formats have columns of their own.
         kind = self.format or ("table" if roles else None)
-        with output.working(f"Reading {source}"):
+        with output.working(f"LogFlags {source}"):
             seen = peek(source, kind)
             guessed = guess(seen.columns, roles)
             # Clicks that are there are read all the same: others take their place.
@@ -209,7 +209,7 @@ def _names(role: str, text: str) -> str | list[str] | None:
 
 
 @dataclass(frozen=True)
-class ReadingOneSession(Reading):
+class OnePageFlags(LogFlags):
     """The same for a command whose --session names a page, not a column."""
 
     session: Annotated[

@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, Severity, row_text, rows_text
-from gecasmo.checkup.identified import Looked, Tangle, coins_of
-from gecasmo.checkup.subject import Subject, coin_to_give
-from gecasmo.checkup.traffic import rows_at_results, totals
+from gecasmo.checks.findings import Findings, Severity, row_text, rows_text
+from gecasmo.checks.identified import Looked, Tangle, coins_of
+from gecasmo.checks.subject import CheckedModel, coin_to_give
+from gecasmo.checks.traffic import rows_at_results, totals
 from gecasmo.encoding import EncodedLog
 from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.machine import Machine
@@ -27,10 +27,10 @@ Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
-def check_tangle(subject: Subject, tangle: Tangle, looked: Looked, top: int) -> Part:
+def check_tangle(subject: CheckedModel, tangle: Tangle, looked: Looked, top: int) -> Findings:
     """What follows for this log from coins that no log can tell apart."""
     model = subject.model
-    part = Part()
+    part = Findings()
     names = listed(tangle.coins)
     what = (
         f"{names} appear only as a product"
@@ -74,7 +74,7 @@ def check_tangle(subject: Subject, tangle: Tangle, looked: Looked, top: int) -> 
     return part
 
 
-def _anchored(met: Meetings, subject: Subject) -> NDArray[np.bool_]:
+def _anchored(met: Meetings, subject: CheckedModel) -> NDArray[np.bool_]:
     """Which components hold a row that is given."""
     given = np.zeros(met.n_components, bool)
     for side, coin in enumerate(met.coins):
@@ -83,7 +83,9 @@ def _anchored(met: Meetings, subject: Subject) -> NDArray[np.bool_]:
     return given
 
 
-def _table(met: Meetings, given: NDArray[np.bool_], subject: Subject, top: int) -> pl.DataFrame:
+def _table(
+    met: Meetings, given: NDArray[np.bool_], subject: CheckedModel, top: int
+) -> pl.DataFrame:
     names = [list(subject.model.forms)[coin] for coin in met.coins]
     total = max(float(met.impressions.sum()), 1e-300)
     sizes = [np.bincount(side[side >= 0], minlength=met.n_components) for side in met.component]
@@ -100,8 +102,8 @@ def _table(met: Meetings, given: NDArray[np.bool_], subject: Subject, top: int) 
 
 
 def _tell_anchor(
-    part: Part,
-    subject: Subject,
+    part: Findings,
+    subject: CheckedModel,
     tangle: Tangle,
     met: Meetings,
     given: NDArray[np.bool_],
@@ -136,7 +138,7 @@ def _tell_anchor(
     )
 
 
-def _anchor(subject: Subject, met: Meetings, side: int) -> str:
+def _anchor(subject: CheckedModel, met: Meetings, side: int) -> str:
     """A table with its most used row given, the first one among equals."""
     rows = subject.encoded.rows[met.coins[side]]
     if not rows.keys:
@@ -159,8 +161,8 @@ def _order(value: object) -> tuple[int, float, str]:
 
 
 def _tell_components(
-    part: Part,
-    subject: Subject,
+    part: Findings,
+    subject: CheckedModel,
     tangle: Tangle,
     met: Meetings,
     given: NDArray[np.bool_],
@@ -200,12 +202,12 @@ def _tell_components(
         part.tables["links"] = links(subject, met, top)
 
 
-def _some(subject: Subject, met: Meetings, side: int, component: int) -> str:
+def _some(subject: CheckedModel, met: Meetings, side: int, component: int) -> str:
     rows = subject.encoded.rows[met.coins[side]]
     return rows_text(rows, met.members(side, component), 2) or "all pages"
 
 
-def can_link(subject: Subject, met: Meetings) -> bool:
+def can_link(subject: CheckedModel, met: Meetings) -> bool:
     """Whether showing pages in another order can bring together rows that have never met."""
     placed = [
         any(key in ("rank", *HISTORY_KEYS) for key in subject.encoded.rows[coin].keys)
@@ -214,7 +216,7 @@ def can_link(subject: Subject, met: Meetings) -> bool:
     return placed[0] != placed[1]
 
 
-def _linking_advice(subject: Subject, met: Meetings) -> str:
+def _linking_advice(subject: CheckedModel, met: Meetings) -> str:
     if not can_link(subject, met):
         return (
             "Other pages would not change that, since the keys of both coins always go together: "
@@ -227,7 +229,7 @@ def _linking_advice(subject: Subject, met: Meetings) -> str:
     )
 
 
-def links(subject: Subject, met: Meetings, top: int) -> pl.DataFrame:
+def links(subject: CheckedModel, met: Meetings, top: int) -> pl.DataFrame:
     """For each component but the largest, a row to bring together with the largest one."""
     placed = [
         any(key in ("rank", *HISTORY_KEYS) for key in subject.encoded.rows[coin].keys)

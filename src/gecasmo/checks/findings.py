@@ -1,4 +1,4 @@
-"""What a checkup has to say: findings, tables and a verdict, in plain words."""
+"""What a check has to say: findings, tables and a verdict, in plain words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
-from gecasmo.report import Table, counted, listed, printable_lines, shortened, wrapped
+from gecasmo.report import TextTable, counted, listed, printable_lines, shortened, wrapped
 
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
@@ -77,8 +77,8 @@ class Finding:
 
 
 @dataclass
-class Part:
-    """What one part of the checkup found."""
+class Findings:
+    """What one part of a check found."""
 
     findings: list[Finding] = field(default_factory=list)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class Part:
 
 
 @dataclass
-class Checkup:
+class LogCheck:
     """The result of `check`: print it, show it in a notebook, or read it as data.
 
     Attributes
@@ -117,8 +117,8 @@ class Checkup:
     model: str | None = None
 
     @classmethod
-    def of(cls, parts: Iterable[Part], model: str | None) -> Checkup:
-        """Put the parts of a checkup together."""
+    def of(cls, parts: Iterable[Findings], model: str | None) -> LogCheck:
+        """Put the parts of a check together."""
         parts = list(parts)
         findings = [finding for part in parts for finding in part.findings]
         findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
@@ -135,7 +135,7 @@ class Checkup:
 
     @property
     def verdict(self) -> str:
-        """The checkup in two or three words: "fine", "be careful" or "do not trust"."""
+        """The verdict in two or three words: "fine", "be careful" or "do not trust"."""
         return VERDICTS[self.worst]
 
     def about(self, topic: str) -> list[Finding]:
@@ -154,7 +154,7 @@ class Checkup:
         }
 
     def to_json(self) -> str:
-        """The checkup as JSON text."""
+        """Everything as JSON text."""
         return json.dumps(self.to_dict(), indent=1, allow_nan=False)
 
     def __str__(self) -> str:
@@ -183,28 +183,28 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def as_text(checkup: Checkup) -> str:
-    """Lay out a checkup as lines of text."""
-    return printable_lines("\n".join(_lines(checkup))) + "\n"
+def as_text(found: LogCheck) -> str:
+    """Lay out a check as lines of text."""
+    return printable_lines("\n".join(_lines(found))) + "\n"
 
 
-def headline(checkup: Checkup) -> str:
+def headline(found: LogCheck) -> str:
     """Say the verdict in a line."""
     numbers = dict.fromkeys(reversed(SEVERITIES), 0)
-    for finding in checkup.findings:
+    for finding in found.findings:
         numbers[finding.severity] += 1
     counts = [
         counted(number, name, "info" if name == "info" else None)
         for name, number in numbers.items()
         if number
     ]
-    about = f"this log for {checkup.model}" if checkup.model else "this log"
-    return f"Verdict on {about}: {checkup.verdict.upper()} ({', '.join(counts) or 'no findings'})"
+    about = f"this log for {found.model}" if found.model else "this log"
+    return f"Verdict on {about}: {found.verdict.upper()} ({', '.join(counts) or 'no findings'})"
 
 
-def _lines(checkup: Checkup) -> Iterator[str]:
-    yield from wrapped(headline(checkup))
-    for finding in checkup.findings:
+def _lines(found: LogCheck) -> Iterator[str]:
+    yield from wrapped(headline(found))
+    for finding in found.findings:
         mark = finding.severity if finding.severity == "info" else finding.severity.upper()
         yield ""
         yield from wrapped(f"{finding.topic}: {finding.message}", f"{mark}  ", "    ")
@@ -212,22 +212,22 @@ def _lines(checkup: Checkup) -> Iterator[str]:
             yield from wrapped(example, "    - ", "      ")
         if finding.advice:
             yield from wrapped(finding.advice, "    > ", "      ")
-    for table in _tables(checkup):
+    for table in _tables(found):
         yield ""
         yield from table.lines()
 
 
-def _tables(checkup: Checkup) -> Iterator[Table]:
-    for name, frame in checkup.tables.items():
+def _tables(found: LogCheck) -> Iterator[TextTable]:
+    for name, frame in found.tables.items():
         if frame.height:
-            yield Table.of(frame, _TITLES.get(name, name), most=_ROWS_SHOWN)
+            yield TextTable.of(frame, _TITLES.get(name, name), most=_ROWS_SHOWN)
 
 
-def as_html(checkup: Checkup) -> str:
-    """Lay out a checkup for a notebook."""
+def as_html(found: LogCheck) -> str:
+    """Lay out a check for a notebook."""
     colours = {"error": "#b00020", "warning": "#9a6700", "info": "#57606a"}
-    parts = [f"<div><p><b>{html.escape(headline(checkup))}</b></p><ul>"]
-    for finding in checkup.findings:
+    parts = [f"<div><p><b>{html.escape(headline(found))}</b></p><ul>"]
+    for finding in found.findings:
         examples = "".join(f"<li>{html.escape(example)}</li>" for example in finding.examples)
         parts.append(
             f'<li><b style="color:{colours[finding.severity]}">{finding.severity}</b> '
@@ -237,7 +237,7 @@ def as_html(checkup: Checkup) -> str:
             + "</li>"
         )
     parts.append("</ul>")
-    for table in _tables(checkup):
+    for table in _tables(found):
         title, bare = html.escape(table.title), replace(table, title="").html()
         parts.append(f"<details><summary>{title}</summary>{bare}</details>")
     return "".join(parts) + "</div>"

@@ -19,12 +19,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part
-from gecasmo.checkup.identified import Tangle
-from gecasmo.checkup.sample import Sample, shuffled
-from gecasmo.checkup.scores import Parameters, Scores, parameters_of, score_results
-from gecasmo.checkup.subject import Floats, Subject, coin_to_give, is_about_things
-from gecasmo.checkup.traffic import pair_codes
+from gecasmo.checks.findings import Findings
+from gecasmo.checks.identified import Tangle
+from gecasmo.checks.sample import PageSample, shuffled
+from gecasmo.checks.scores import Parameters, Scores, parameters_of, score_results
+from gecasmo.checks.subject import CheckedModel, Floats, coin_to_give, is_about_things
+from gecasmo.checks.traffic import pair_codes
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
 from gecasmo.report import counted
@@ -122,8 +122,8 @@ class Information:
 
 
 def inform(
-    subject: Subject,
-    sample: Sample,
+    subject: CheckedModel,
+    sample: PageSample,
     tangles: Sequence[Tangle],
     n_rows: Sequence[int],
     seed: int,
@@ -179,12 +179,12 @@ def inform(
     )
 
 
-def _is_shared(subject: Subject, coin: str, n_rows: int) -> bool:
+def _is_shared(subject: CheckedModel, coin: str, n_rows: int) -> bool:
     """Whether the rows of a coin belong to the whole log, and not to single things in it."""
     return n_rows <= _MOST_SHARED and not is_about_things(subject.model.keys[coin])
 
 
-def _with_shuffled(subject: Subject, sample: Sample, seed: int) -> ClickLog:
+def _with_shuffled(subject: CheckedModel, sample: PageSample, seed: int) -> ClickLog:
     """The pages of the sample followed by the same pages shuffled, with simulated clicks."""
     model, log = subject.model.copy(), sample.log
     model.states_ = subject.states
@@ -200,7 +200,7 @@ def _with_shuffled(subject: Subject, sample: Sample, seed: int) -> ClickLog:
     )
 
 
-def _prior(subject: Subject, parameters: Parameters, level: Floats) -> Floats:
+def _prior(subject: CheckedModel, parameters: Parameters, level: Floats) -> Floats:
     """What pseudo-counts say about each parameter, at most; a trifle where there are none."""
     prior = np.full(len(parameters.names), 1e-6)
     for number, (tie, row) in enumerate(zip(parameters.coins, parameters.rows, strict=True)):
@@ -215,7 +215,7 @@ def _prior(subject: Subject, parameters: Parameters, level: Floats) -> Floats:
 
 
 def _anchors(
-    subject: Subject, parameters: Parameters, tangles: Sequence[Tangle], scores: Scores
+    subject: CheckedModel, parameters: Parameters, tangles: Sequence[Tangle], scores: Scores
 ) -> Integers:
     """A parameter to take as known for each product whose scale nothing fixes."""
     flips = scores.flips @ parameters.design
@@ -232,10 +232,10 @@ def _anchors(
 
 
 def check_randomising(
-    subject: Subject, sample: Sample, known: Information, randomise: float, top: int
-) -> Part:
+    subject: CheckedModel, sample: PageSample, known: Information, randomise: float, top: int
+) -> Findings:
     """Standard errors of shared parameters, now and with a share of the pages in random order."""
-    part = Part()
+    part = Findings()
     if int(sample.log.lengths.max(initial=0)) < 2:
         return part
     before = known.errors(known.now)
@@ -255,7 +255,7 @@ def check_randomising(
     return part
 
 
-def _why_hardly(subject: Subject, known: Information) -> str:
+def _why_hardly(subject: CheckedModel, known: Information) -> str:
     """Why some random pages would not help: too few, not needed, or beside the point."""
     every = float(np.max((known.errors(known.now) / known.errors(known.random)) ** 2))
     if every >= _HARDLY:
@@ -268,7 +268,7 @@ def _why_hardly(subject: Subject, known: Information) -> str:
     return "results hardly ever change their place now, but order is not what is missing"
 
 
-def _moves(subject: Subject) -> bool:
+def _moves(subject: CheckedModel) -> bool:
     """Whether more than a few of the results that are shown again stand at another rank then."""
     seen = pl.DataFrame({"pair": pair_codes(subject.log), "rank": subject.log.rank})
     again = seen.group_by("pair").agg(n=pl.len(), ranks=pl.n_unique("rank")).filter(pl.col("n") > 1)
@@ -276,9 +276,9 @@ def _moves(subject: Subject) -> bool:
 
 
 def _tell(
-    part: Part,
-    subject: Subject,
-    sample: Sample,
+    part: Findings,
+    subject: CheckedModel,
+    sample: PageSample,
     known: Information,
     table: pl.DataFrame,
     randomise: float,

@@ -1,4 +1,4 @@
-"""What the checkup says of a log by itself."""
+"""What the check says of a log by itself."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from types import SimpleNamespace
 import numpy as np
 import polars as pl
 import pytest
-from checkup_logs import pages_log, random_clicks
+from checked_logs import pages_log, random_clicks
 
 import gecasmo
 from gecasmo import ClickLog, read_log
-from gecasmo.checkup import Checkup, check
+from gecasmo.checks import LogCheck, check
 from gecasmo.errors import ClickLogError, ModelError
 
 
-def messages(checkup: Checkup, severity: str | None = None) -> str:
+def messages(checked: LogCheck, severity: str | None = None) -> str:
     return "\n".join(
-        f.message for f in checkup.findings if severity is None or f.severity == severity
+        f.message for f in checked.findings if severity is None or f.severity == severity
     )
 
 
@@ -27,8 +27,8 @@ def test_numbers_of_a_log_by_hand() -> None:
         [[1, 0], [0, 0], [1, 1, 0], [1, 0]],
         ["q", "q", "p", "q"],
     )
-    checkup = check(log, few=2)
-    facts = checkup.facts
+    checked = check(log, few=2)
+    facts = checked.facts
     assert (facts["pages"], facts["results"], facts["queries"], facts["documents"]) == (4, 9, 2, 3)
     assert facts["clicks"] == 4
     assert facts["pages_without_clicks"] == 1
@@ -38,40 +38,40 @@ def test_numbers_of_a_log_by_hand() -> None:
     assert facts["pairs"] == 5
     assert facts["pairs_with_enough"] == 2  # (q, a) and (q, b)
     assert facts["pairs_clicked"] == 3
-    rates = checkup.tables["ctr_by_rank"]
+    rates = checked.tables["ctr_by_rank"]
     assert rates["results"].to_list() == [4, 4, 1]
     assert rates["ctr"].to_list() == [0.75, 0.25, 0.0]
-    pairs = checkup.tables["pairs"]
+    pairs = checked.tables["pairs"]
     assert pairs["shown"].to_list() == ["1", "2-9", "10-99", "100+"]
     assert pairs["pairs"].to_list() == [3, 2, 0, 0]
     assert pairs["share_of_impressions"].to_list() == pytest.approx([3 / 9, 6 / 9, 0, 0])
-    assert checkup.tables["page_lengths"].rows() == [(2, 3), (3, 1)]
-    assert checkup.tables["clicks_per_page"].rows() == [(0, 1), (1, 2), (2, 1)]
+    assert checked.tables["page_lengths"].rows() == [(2, 3), (3, 1)]
+    assert checked.tables["clicks_per_page"].rows() == [(0, 1), (1, 2), (2, 1)]
 
 
 def test_weights_count_in_rates_and_impressions() -> None:
     log = pages_log([["a", "b"], ["a", "b"]], [[1, 0], [0, 0]], weight=[3.0, 1.0])
-    checkup = check(log)
-    rates = checkup.tables["ctr_by_rank"]
+    checked = check(log)
+    rates = checked.tables["ctr_by_rank"]
     assert rates["impressions"].to_list() == [4.0, 4.0]
     assert rates["ctr"].to_list() == [0.75, 0.0]
-    assert checkup.facts["total_weight"] == 4.0
+    assert checked.facts["total_weight"] == 4.0
 
 
 @pytest.mark.parametrize("clicked", [0, 1])
 def test_one_result(clicked: int) -> None:
-    checkup = check(pages_log([["a"]], [[clicked]]))
-    assert checkup.worst == "error"
+    checked = check(pages_log([["a"]], [[clicked]]))
+    assert checked.worst == "error"
     expected = "Every result is clicked" if clicked else "no click on any of 1 page"
-    assert expected in messages(checkup, "error")
-    assert "No page has more than one result" in messages(checkup)
+    assert expected in messages(checked, "error")
+    assert "No page has more than one result" in messages(checked)
 
 
 def test_no_results_and_no_weight() -> None:
     empty = pages_log([["a", "b"]]).take(np.zeros(1, bool))
-    checkup = check(empty, "PBM")
-    assert "no results" in messages(checkup, "error")
-    assert str(checkup)
+    checked = check(empty, "PBM")
+    assert "no results" in messages(checked, "error")
+    assert str(checked)
     weightless = pages_log([["a", "b"]], [[1, 0]], weight=[0.0])
     assert "All pages weigh 0" in messages(check(weightless, "PBM"), "error")
 
@@ -85,8 +85,8 @@ def test_ranks_with_gaps_and_late_beginnings() -> None:
             "click": [0, 1, 0, 0, 1, 0],
         }
     )
-    checkup = check(log)
-    late, gaps = checkup.about("ranks")
+    checked = check(log)
+    late, gaps = checked.about("ranks")
     assert (late.count, gaps.count) == (1, 1)
     assert late.examples == ("session 'z' begins at rank 4",)
     assert gaps.examples == ("session 'x' has ranks 1, 3",)
@@ -118,41 +118,41 @@ def test_a_click_rate_that_rises_with_the_rank() -> None:
 
 def test_pages_without_clicks_left_out() -> None:
     pages = [["a", "b", "c"]] * 60
-    checkup = check(pages_log(pages, [[1, 0, 0], [0, 1, 0], [0, 1, 0]] * 20))
-    assert "pages without clicks seem to have been left out" in messages(checkup, "warning")
-    assert "No page has more than one click" in messages(checkup)
+    checked = check(pages_log(pages, [[1, 0, 0], [0, 1, 0], [0, 1, 0]] * 20))
+    assert "pages without clicks seem to have been left out" in messages(checked, "warning")
+    assert "No page has more than one click" in messages(checked)
 
 
 def test_pages_cut_after_the_last_click() -> None:
     pages = [["a"], ["a", "b"], ["a", "b", "c"]] * 40
-    checkup = check(pages_log(pages, [[1], [0, 1], [0, 0, 1]] * 40))
-    assert "100 % of the clicked pages end with a click" in messages(checkup, "warning")
+    checked = check(pages_log(pages, [[1], [0, 1], [0, 0, 1]] * 40))
+    assert "100 % of the clicked pages end with a click" in messages(checked, "warning")
 
 
 def test_all_clicks_on_the_first_result() -> None:
     pages = [["a", "b", "c"]] * 120
-    checkup = check(pages_log(pages, [[1, 0, 0], [0, 0, 0]] * 60))
-    assert "All 60 clicks on longer pages are on their first result" in messages(checkup)
+    checked = check(pages_log(pages, [[1, 0, 0], [0, 0, 0]] * 60))
+    assert "All 60 clicks on longer pages are on their first result" in messages(checked)
 
 
 def test_a_robot_and_an_endless_page() -> None:
     pages = [["a", "b", "c"]] * 200 + [[f"x{i}" for i in range(150)]]
     clicks = [*random_clicks(pages[:200], 0.2, 0), [1] * 150]
-    checkup = check(pages_log(pages, clicks))
-    (robot,) = checkup.about("suspicious")
+    checked = check(pages_log(pages, clicks))
+    (robot,) = checked.about("suspicious")
     assert robot.examples[0] == "session 's200' has 150 clicks on 150 results"
-    (long,) = [f for f in checkup.about("pages") if "far longer" in f.message]
+    (long,) = [f for f in checked.about("pages") if "far longer" in f.message]
     assert long.examples == ("session 's200' has 150 results",)
 
 
 def test_one_user_with_most_pages() -> None:
     pages = [["a", "b"]] * 200
     users = ["robot"] * 120 + [f"u{i}" for i in range(80)]
-    checkup = check(pages_log(pages, random_clicks(pages, 0.3, 0), user=users))
-    (finding,) = checkup.about("suspicious")
+    checked = check(pages_log(pages, random_clicks(pages, 0.3, 0), user=users))
+    (finding,) = checked.about("suspicious")
     assert "One user has 60 % of all pages" in finding.message
     assert finding.examples[0] == "user 'robot': 120 pages"
-    traffic = checkup.tables["traffic"].filter(pl.col("which") == "seen once")
+    traffic = checked.tables["traffic"].filter(pl.col("which") == "seen once")
     assert traffic["number"].to_list() == [80]
 
 
@@ -167,8 +167,8 @@ def test_notes_of_the_reader_are_told() -> None:
 
 def test_sparse_pairs_are_a_warning() -> None:
     pages = [[f"a{i}", f"b{i}"] for i in range(100)]
-    checkup = check(pages_log(pages, random_clicks(pages, 0.3, 0)))
-    (finding,) = checkup.about("pairs")
+    checked = check(pages_log(pages, random_clicks(pages, 0.3, 0)))
+    (finding,) = checked.about("pairs")
     assert finding.severity == "warning"
     assert "0 of 200 documents were shown at least 10 times" in finding.message
     assert "0 were seen at more than one rank" in finding.message
@@ -187,20 +187,20 @@ def test_counts_agree_with_a_plain_loop() -> None:
     pages = [[f"d{d}" for d in rng.integers(0, 6, rng.integers(1, 5))] for _ in range(80)]
     queries = [f"q{q}" for q in rng.integers(0, 3, 80)]
     clicks = random_clicks(pages, 0.3, 4)
-    checkup = check(pages_log(pages, clicks, queries), few=4)
+    checked = check(pages_log(pages, clicks, queries), few=4)
     shown: dict[tuple[str, str], int] = {}
     for query, page in zip(queries, pages, strict=True):
         for doc in page:
             shown[query, doc] = shown.get((query, doc), 0) + 1
     twice = sum(len(set(page)) < len(page) for page in pages)
     whole = {(q, *p, *c) for q, p, c in zip(queries, pages, clicks, strict=True)}
-    assert checkup.facts["pairs"] == len(shown)
-    assert checkup.facts["pairs_with_enough"] == sum(n >= 4 for n in shown.values())
-    assert checkup.facts["distinct_pages"] == len(
+    assert checked.facts["pairs"] == len(shown)
+    assert checked.facts["pairs_with_enough"] == sum(n >= 4 for n in shown.values())
+    assert checked.facts["distinct_pages"] == len(
         {(q, *p) for q, p in zip(queries, pages, strict=True)}
     )
-    assert checkup.facts["distinct_pages_with_clicks"] == len(whole)
-    assert checkup.about("documents")[0].count == twice
+    assert checked.facts["distinct_pages_with_clicks"] == len(whole)
+    assert checked.about("documents")[0].count == twice
 
 
 def test_refusals() -> None:
@@ -218,12 +218,12 @@ def test_refusals() -> None:
 
 
 def test_a_model_that_does_not_fit_the_log_is_a_finding() -> None:
-    checkup = check(pages_log([["a", "b"]] * 3, [[1, 0]] * 3), gecasmo.PBM)
-    (finding,) = checkup.about("model")
+    checked = check(pages_log([["a", "b"]] * 3, [[1, 0]] * 3), gecasmo.PBM)
+    (finding,) = checked.about("model")
     assert finding.severity == "error"
     assert "the log has no such column" in finding.message
     assert 'attraction=Table(key="doc")' in finding.advice
-    assert checkup.model == "PBM"
+    assert checked.model == "PBM"
 
 
 def test_it_tells_what_it_does() -> None:

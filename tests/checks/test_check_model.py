@@ -6,7 +6,7 @@ import json
 
 import polars as pl
 import pytest
-from checkup_logs import by_doc, dbn_users, pages_log, pbm_users, shelves
+from checked_logs import by_doc, dbn_users, pages_log, pbm_users, shelves
 
 from gecasmo import (
     CM,
@@ -20,9 +20,9 @@ from gecasmo import (
     flip,
     read_log,
 )
-from gecasmo.checkup import check
-from gecasmo.checkup.subject import Subject, some_pages
-from gecasmo.checkup.traffic import check_cells
+from gecasmo.checks import check
+from gecasmo.checks.subject import CheckedModel, some_pages
+from gecasmo.checks.traffic import check_cells
 from gecasmo.models import CATALOGUE
 from gecasmo.testing.subject import random_log
 
@@ -51,22 +51,22 @@ class Buyer(ClickModel):
 def test_cells_of_a_model_in_which_nothing_is_hidden() -> None:
     pages = [["a", "b"]] * 12 + [["c"]] * 3
     log = pages_log(pages, [[1, 0]] * 12 + [[0]] * 3)
-    checkup = check(log, by_doc(DCTR))
-    (line,) = checkup.tables["coins"].to_dicts()
+    checked = check(log, by_doc(DCTR))
+    (line,) = checked.tables["coins"].to_dicts()
     assert (line["rows"], line["never_flipped"], line["below_10_flips"]) == (3, 0, 1)
     assert line["share_of_impressions"] == pytest.approx(3 / 27)
-    assert checkup.tables["few_trials"].to_dicts() == [
+    assert checked.tables["few_trials"].to_dicts() == [
         {"coin": line["coin"], "row": "doc 'c'", "impressions": 3.0, "flips": 3.0}
     ]
 
 
 def test_satisfaction_of_what_was_never_clicked_is_never_flipped() -> None:
     log = pages_log([["a", "b", "c"]] * 20, [[1, 0, 0], [0, 1, 0]] * 10)
-    checkup = check(log, by_doc(DBN))
-    lines = {line["coin"]: line for line in checkup.tables["coins"].to_dicts()}
+    checked = check(log, by_doc(DBN))
+    lines = {line["coin"]: line for line in checked.tables["coins"].to_dicts()}
     assert lines["satisfaction"]["never_flipped"] == 1
     assert lines["attraction"]["never_flipped"] == 0
-    flips = checkup.tables["few_trials"].filter(pl.col("row") == "doc 'c'")
+    flips = checked.tables["few_trials"].filter(pl.col("row") == "doc 'c'")
     assert flips.filter(pl.col("coin") == "satisfaction")["flips"].to_list() == [0.0]
 
 
@@ -74,7 +74,7 @@ def test_expected_flips_are_those_of_the_model() -> None:
     log = dbn_users([["a", "b", "c"], ["b", "c", "a"]] * 20, 1)
     model = by_doc(DBN).fit(log, progress=False)
     counts = model.expected_counts(log)["attraction"]
-    subject = Subject(model, log, model.states(), True)
+    subject = CheckedModel(model, log, model.states(), True)
     part = check_cells(subject, few=10**6, top=10)
     found = part.tables["few_trials"].filter(pl.col("coin") == "attraction")
     assert sorted(found["flips"]) == pytest.approx(sorted(counts["heads"] + counts["tails"]))
@@ -94,29 +94,29 @@ def test_pages_with_several_clicks_are_impossible_under_cm() -> None:
         [["a", "b", "c", "d"]] * 6,
         [[1, 0, 0, 0], [0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1]],
     )
-    checkup = check(log, by_doc(CM))
-    assert checkup.facts["impossible_pages"] == 3
-    (finding,) = checkup.about("impossible pages")
+    checked = check(log, by_doc(CM))
+    assert checked.facts["impossible_pages"] == 3
+    (finding,) = checked.about("impossible pages")
     assert (finding.severity, finding.count) == ("error", 3)
     assert finding.examples == (
         "session 's1': a click at rank 4 after a click at rank 2",
         "session 's2': a click at rank 2 after a click at rank 1",
         "session 's4': a click at rank 2 after a click at rank 1",
     )
-    table = checkup.tables["impossible"]
+    table = checked.tables["impossible"]
     assert dict(zip(table["reason"], table["pages"], strict=True)) == {
         "a click right below a click": 2,
         "a click further below a click": 1,
     }
-    # The rest of the checkup looks at what is left: the first result is clicked on one page of 3.
-    flips = checkup.tables["few_trials"].filter(pl.col("row") == "doc 'a'")["flips"].to_list()
+    # The rest of the check looks at what is left: the first result is clicked on one page of 3.
+    flips = checked.tables["few_trials"].filter(pl.col("row") == "doc 'a'")["flips"].to_list()
     assert flips == [3.0]
 
 
 def test_all_pages_impossible() -> None:
-    checkup = check(pages_log([["a", "b"]] * 4, [[1, 1]] * 3 + [[1, 1]]), by_doc(CM))
-    assert checkup.facts["impossible_pages"] == 4
-    assert checkup.worst == "error"
+    checked = check(pages_log([["a", "b"]] * 4, [[1, 1]] * 3 + [[1, 1]]), by_doc(CM))
+    assert checked.facts["impossible_pages"] == 4
+    assert checked.worst == "error"
 
 
 def test_a_coin_that_cannot_fall_otherwise_is_named() -> None:
@@ -140,8 +140,8 @@ def test_signals_that_the_model_never_shows() -> None:
             "device": ["x", "x", "y", "y"],
         }
     )
-    checkup = check(log, Buyer)
-    assert checkup.tables["impossible"]["reason"].to_list() == [
+    checked = check(log, Buyer)
+    assert checked.tables["impossible"]["reason"].to_list() == [
         "a purchase, which the model never shows"
     ]
 
@@ -151,18 +151,18 @@ def test_signals_that_the_model_never_shows() -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_model_of_the_zoo_can_be_checked(name: str, lengths: list[int]) -> None:
     model = CATALOGUE[name]()
-    checkup = check(random_log(model, lengths, 3), name)
-    assert checkup.model == name
-    json.dumps(checkup.to_dict(), allow_nan=False)
-    assert all(len(line) <= 100 for line in str(checkup).splitlines())
+    checked = check(random_log(model, lengths, 3), name)
+    assert checked.model == name
+    json.dumps(checked.to_dict(), allow_nan=False)
+    assert all(len(line) <= 100 for line in str(checked).splitlines())
     assert not model.is_fitted
 
 
 def test_a_model_with_guards_signals_and_start_flips() -> None:
     log = random_log(Buyer(), [3] * 12, 1)
     clicked = log.with_signals({"purchase": log.click})
-    checkup = check(clicked, Buyer())
-    assert "looked_at_all" in checkup.facts
+    checked = check(clicked, Buyer())
+    assert "looked_at_all" in checked.facts
 
 
 def test_features_instead_of_rows() -> None:
@@ -173,11 +173,11 @@ def test_features_instead_of_rows() -> None:
         .with_columns(price=pl.col("doc").str.slice(1).cast(pl.Float64))
     )
     log = read_log(frame)
-    checkup = check(log, PBM(attraction=Logistic("price"), examination=ANCHOR))
-    names = checkup.tables["directions"]["parameter"].to_list()
+    checked = check(log, PBM(attraction=Logistic("price"), examination=ANCHOR))
+    names = checked.tables["directions"]["parameter"].to_list()
     assert any("price" in name for name in names)
     assert any("intercept" in name for name in names)
-    assert checkup.facts["free_directions"] == 0
+    assert checked.facts["free_directions"] == 0
 
 
 def test_fitted_and_unfitted_models_and_untouched_logs() -> None:
@@ -194,7 +194,7 @@ def test_fitted_and_unfitted_models_and_untouched_logs() -> None:
     assert (log.weight == before[2]).all()
 
 
-def test_the_same_seed_gives_the_same_checkup() -> None:
+def test_the_same_seed_gives_the_same_findings() -> None:
     log = pbm_users(shelves(60, 2, 3, 0.5, 0), 1)
     assert check(log, by_doc(PBM)).to_dict() == check(log, by_doc(PBM)).to_dict()
 
@@ -233,19 +233,19 @@ def test_a_quick_fit_takes_whole_queries() -> None:
 
 
 def test_only_a_part_of_the_pages_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gecasmo.checkup.sample.MOST_ROWS", 8)
+    monkeypatch.setattr("gecasmo.checks.sample.MOST_ROWS", 8)
     log = pbm_users(shelves(80, 6, 3, 0.5, 0), 1)
-    checkup = check(log, by_doc(PBM, examination=ANCHOR))
-    assert not checkup.facts["looked_at_all"]
-    assert checkup.facts["components"] == 1  # of all pages
-    assert "looked at" in checkup.about("identified")[0].message
+    checked = check(log, by_doc(PBM, examination=ANCHOR))
+    assert not checked.facts["looked_at_all"]
+    assert checked.facts["components"] == 1  # of all pages
+    assert "looked at" in checked.about("identified")[0].message
 
 
 def test_pages_too_long_for_a_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gecasmo.checkup.sample.LONGEST", 2)
-    checkup = check(pbm_users(shelves(20, 2, 3, 0.5, 0), 1), by_doc(PBM))
-    assert "too many to find out" in checkup.about("identified")[0].message
-    assert "coins" in checkup.tables
+    monkeypatch.setattr("gecasmo.checks.sample.LONGEST", 2)
+    checked = check(pbm_users(shelves(20, 2, 3, 0.5, 0), 1), by_doc(PBM))
+    assert "too many to find out" in checked.about("identified")[0].message
+    assert "coins" in checked.tables
 
 
 def test_forms_that_do_not_say_what_they_estimate() -> None:
@@ -263,5 +263,5 @@ def test_forms_that_do_not_say_what_they_estimate() -> None:
             return getattr(self.table, name)
 
     log = pbm_users(shelves(40, 2, 3, 0.5, 0), 1)
-    checkup = check(log, PBM(attraction=Opaque(), examination=ANCHOR))
-    assert any("held fixed" in finding.message for finding in checkup.about("identified"))
+    checked = check(log, PBM(attraction=Opaque(), examination=ANCHOR))
+    assert any("held fixed" in finding.message for finding in checked.about("identified"))

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, row_text, value_text
-from gecasmo.checkup.subject import Subject
+from gecasmo.checks.findings import Findings, row_text, value_text
+from gecasmo.checks.subject import CheckedModel
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.forms.protocol import columns_of
@@ -28,9 +28,9 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _WHO = ("user", "user_id", "cookie", "client", "client_id", "ip")
 
 
-def check_traffic(log: ClickLog, few: int, top: int) -> Part:
+def check_traffic(log: ClickLog, few: int, top: int) -> Findings:
     """How much data pairs have, which pages repeat, and whether a few dominate."""
-    part = Part()
+    part = Findings()
     if log.n_results == 0:
         return part
     _check_pairs(part, log, few)
@@ -59,7 +59,7 @@ def page_hashes(log: ClickLog, *, with_clicks: bool) -> NDArray[np.uint64]:
     return sums
 
 
-def _check_pairs(part: Part, log: ClickLog, few: int) -> None:
+def _check_pairs(part: Findings, log: ClickLog, few: int) -> None:
     weight = log.weight[log.page]
     pairs = (
         pl.DataFrame(
@@ -139,7 +139,7 @@ def _were(which: NDArray[np.bool_]) -> str:
     return counted(int(which.sum()), "was", "were")
 
 
-def _check_repeats(part: Part, log: ClickLog) -> None:
+def _check_repeats(part: Findings, log: ClickLog) -> None:
     filled = log.lengths > 0
     n_pages = int(filled.sum())
     shown = pl.Series(page_hashes(log, with_clicks=False)[filled]).n_unique()
@@ -153,7 +153,7 @@ def _check_repeats(part: Part, log: ClickLog) -> None:
     part.add("info", "repeats", message, count=n_pages - shown)
 
 
-def _check_concentration(part: Part, log: ClickLog, top: int) -> None:
+def _check_concentration(part: Findings, log: ClickLog, top: int) -> None:
     lines = []
     names = ["query"] if log.has_query else []
     names += [name for name in _WHO if name in log.columns and log.is_page_constant(name)][:1]
@@ -192,9 +192,9 @@ def _check_concentration(part: Part, log: ClickLog, top: int) -> None:
         )
 
 
-def check_cells(subject: Subject, few: int, top: int) -> Part:
+def check_cells(subject: CheckedModel, few: int, top: int) -> Findings:
     """Per coin: how many rows, how often they are met and flipped, and how many hardly ever."""
-    part = Part()
+    part = Findings()
     lines, thin = [], []
     for number, coin in enumerate(subject.model.forms):
         rows = subject.encoded.rows[number]

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, summed_up
-from gecasmo.checkup.identified import Tangle
-from gecasmo.checkup.information import Information
-from gecasmo.checkup.subject import Subject
+from gecasmo.checks.findings import Findings, summed_up
+from gecasmo.checks.identified import Tangle
+from gecasmo.checks.information import Information
+from gecasmo.checks.subject import CheckedModel
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.report import listed
@@ -71,10 +71,10 @@ def curvature(known: Information) -> Curvature:
 
 
 def check_flatness(
-    subject: Subject, known: Information, tangles: Sequence[Tangle], top: int
-) -> Part:
+    subject: CheckedModel, known: Information, tangles: Sequence[Tangle], top: int
+) -> Findings:
     """Which combinations of shared parameters are badly known."""
-    part = Part()
+    part = Findings()
     found = curvature(known)
     table = part.tables["directions"] = _table(known)
     part.facts["condition_number"] = found.condition
@@ -167,7 +167,9 @@ def _single_words(
     ]
 
 
-def _is_flat_in_fact(subject: Subject, known: Information, found: Curvature, number: int) -> bool:
+def _is_flat_in_fact(
+    subject: CheckedModel, known: Information, found: Curvature, number: int
+) -> bool:
     """Whether the observed second derivative agrees that a direction is nearly flat.
 
     It is compared with what the parameters that move would be known by one at a time. A direction
@@ -190,7 +192,7 @@ def _is_told(known: Information, found: Curvature, number: int, tangles: Sequenc
     return is_flat and any(coins <= set(tangle.coins) for tangle in tangles)
 
 
-def observed_along(subject: Subject, known: Information, move: Floats) -> float:
+def observed_along(subject: CheckedModel, known: Information, move: Floats) -> float:
     """Minus the second derivative of the sample's log-likelihood along a direction."""
     from scipy.special import expit, logit
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gecasmo.checkup.findings import Part, session_text, value_text
+from gecasmo.checks.findings import Findings, session_text, value_text
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.logs import ClickLog
 from gecasmo.report import counted, listed, percent
@@ -21,9 +21,9 @@ _SOME = 50
 _SURE = 4.0
 
 
-def check_notes(log: ClickLog, top: int) -> Part:
+def check_notes(log: ClickLog, top: int) -> Findings:
     """What the reader met in the file and what it did about it."""
-    part = Part()
+    part = Findings()
     notes: tuple[Any, ...] = tuple(getattr(log, "notes", ()))
     for note in notes:
         # A handful in a large file is worth knowing; more may change the answer.
@@ -38,9 +38,9 @@ def check_notes(log: ClickLog, top: int) -> Part:
     return part
 
 
-def check_pages(log: ClickLog, top: int) -> Part:
+def check_pages(log: ClickLog, top: int) -> Findings:
     """Sizes, empty pages, numbering of ranks, and documents shown twice on a page."""
-    part = Part()
+    part = Findings()
     n_pages = log.n_sessions
     part.facts |= {
         "pages": n_pages,
@@ -61,7 +61,7 @@ def check_pages(log: ClickLog, top: int) -> Part:
     return part
 
 
-def _check_lengths(part: Part, log: ClickLog, top: int) -> None:
+def _check_lengths(part: Findings, log: ClickLog, top: int) -> None:
     lengths, pages = np.unique(log.lengths, return_counts=True)
     part.tables["page_lengths"] = pl.DataFrame({"results": lengths, "pages": pages})
     empty = np.flatnonzero(log.lengths == 0)
@@ -98,7 +98,7 @@ def _check_lengths(part: Part, log: ClickLog, top: int) -> None:
         )
 
 
-def _check_ranks(part: Part, log: ClickLog, top: int) -> None:
+def _check_ranks(part: Findings, log: ClickLog, top: int) -> None:
     rank = in_chain(log, log.rank)
     filled = np.flatnonzero(log.lengths > 0)
     first = rank[log.starts[:-1][filled]]
@@ -135,7 +135,7 @@ def _check_ranks(part: Part, log: ClickLog, top: int) -> None:
         )
 
 
-def _check_repeated_documents(part: Part, log: ClickLog, top: int) -> None:
+def _check_repeated_documents(part: Findings, log: ClickLog, top: int) -> None:
     doc = coded(log, "doc", "doc", nullable=True)
     place = log.page.astype(np.int64) * len(doc.values) + doc.codes
     if pl.Series(place).n_unique() == len(place):
@@ -161,9 +161,9 @@ def _check_repeated_documents(part: Part, log: ClickLog, top: int) -> None:
     )
 
 
-def check_clicks(log: ClickLog, top: int) -> Part:
+def check_clicks(log: ClickLog, top: int) -> Findings:
     """Clicks by page and by rank, and oddities of both."""
-    part = Part()
+    part = Findings()
     if log.n_results == 0:
         return part
     per_page = np.bincount(log.page, weights=log.click, minlength=log.n_sessions).astype(np.int64)
@@ -237,7 +237,7 @@ def click_rates(log: ClickLog) -> pl.DataFrame:
     )
 
 
-def _check_left_out(part: Part, log: ClickLog, quiet: int, several: int, n_pages: int) -> None:
+def _check_left_out(part: Findings, log: ClickLog, quiet: int, several: int, n_pages: int) -> None:
     if n_pages < _SOME:
         return
     if quiet == 0:
@@ -259,7 +259,7 @@ def _check_left_out(part: Part, log: ClickLog, quiet: int, several: int, n_pages
         )
 
 
-def _check_crowded(part: Part, log: ClickLog, per_page: np.ndarray, top: int) -> None:
+def _check_crowded(part: Findings, log: ClickLog, per_page: np.ndarray, top: int) -> None:
     clicked = per_page[per_page > 0]
     usual = float(np.quantile(clicked, 0.99))
     many = np.flatnonzero(per_page > max(10 * usual, 20))
@@ -284,7 +284,7 @@ def _check_crowded(part: Part, log: ClickLog, per_page: np.ndarray, top: int) ->
     )
 
 
-def _check_places(part: Part, log: ClickLog, per_page: np.ndarray) -> None:
+def _check_places(part: Findings, log: ClickLog, per_page: np.ndarray) -> None:
     """Clicks that only ever stand at one end of the page."""
     click = in_chain(log, log.click)
     long = np.flatnonzero((log.lengths > 1) & (per_page > 0))
@@ -312,7 +312,7 @@ def _check_places(part: Part, log: ClickLog, per_page: np.ndarray) -> None:
         )
 
 
-def _check_rates(part: Part, rates: pl.DataFrame) -> None:
+def _check_rates(part: Findings, rates: pl.DataFrame) -> None:
     """A click rate that rises from one rank to a later one, or is zero at most ranks."""
     known = rates.filter(pl.col("impressions") > 0)
     ctr, shown = known["ctr"].to_numpy(), known["impressions"].to_numpy()

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkup_logs import by_doc, pages_log, random_clicks
+from checked_logs import by_doc, pages_log, random_clicks
 
 from gecasmo import CCM, DBN, DCM, PBM, SDBN, UBM, ClickLog
-from gecasmo.checkup.scores import score_results
-from gecasmo.checkup.subject import begin
+from gecasmo.checks.scores import score_results
+from gecasmo.checks.subject import begin
 
 
 def some_pages(seed: int) -> ClickLog:

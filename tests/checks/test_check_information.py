@@ -7,15 +7,15 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 import pytest
-from checkup_logs import by_doc, dbn_users, pages_log, pbm_users, random_clicks, shelves
+from checked_logs import by_doc, dbn_users, pages_log, pbm_users, random_clicks, shelves
 
 from gecasmo import DBN, PBM, Table
-from gecasmo.checkup import check
-from gecasmo.checkup.flat import curvature, observed_along
-from gecasmo.checkup.identified import find_tangles
-from gecasmo.checkup.information import inform
-from gecasmo.checkup.sample import choose_pages, shuffled
-from gecasmo.checkup.subject import Subject, begin
+from gecasmo.checks import check
+from gecasmo.checks.flat import curvature, observed_along
+from gecasmo.checks.identified import find_tangles
+from gecasmo.checks.information import inform
+from gecasmo.checks.sample import choose_pages, shuffled
+from gecasmo.checks.subject import CheckedModel, begin
 
 ANCHOR = Table(fixed={1: 1.0})
 
@@ -23,7 +23,7 @@ ANCHOR = Table(fixed={1: 1.0})
 def informed(model, log):  # type: ignore[no-untyped-def]
     rows = model.encode(log, "e_step").rows
     states = model.states() if model.is_fitted else begin(model, rows)
-    subject = Subject(model, log, states, model.is_fitted)
+    subject = CheckedModel(model, log, states, model.is_fitted)
     sample = choose_pages(model, log)
     tangles = find_tangles(model, sample.log, 0)
     return subject, inform(subject, sample, tangles, [len(its) for its in rows], 0)
@@ -33,12 +33,12 @@ def test_clicks_on_the_first_result_only_leave_dbn_a_flat_ridge() -> None:
     """Below rank 1 nobody ever clicks: whether people left, or disliked it all, cannot be seen."""
     pages = shelves(120, 3, 3, 0.0, 0)
     clicks = [[row[0], 0, 0] for row in random_clicks(pages, 0.5, 1)]
-    checkup = check(pages_log(pages, clicks), by_doc(DBN))
-    (finding,) = checkup.about("flat directions")
+    checked = check(pages_log(pages, clicks), by_doc(DBN))
+    (finding,) = checked.about("flat directions")
     assert finding.severity == "warning"
     assert "continuation" in finding.message
     assert "attraction" in finding.message
-    assert checkup.facts["condition_number"] > 100
+    assert checked.facts["condition_number"] > 100
     healthy = check(dbn_users(shelves(120, 3, 3, 0.8, 0), 1), by_doc(DBN))
     assert healthy.about("flat directions")[0].severity == "info"
     assert healthy.facts["condition_number"] < 20
@@ -173,8 +173,8 @@ def test_both_tables_tell_the_same_error(model: str, swap: float) -> None:
     pages = shelves(150, 3, 3, swap, 3)
     users = pbm_users(pages, 1) if model == "PBM" else dbn_users(pages, 1)
     log = pages_log(pages, users.click.reshape(150, 3).astype(int).tolist(), ["q"] * 150)
-    checkup = check(log, model)
-    sure, bought = checkup.tables["directions"], checkup.tables["randomising"]
+    checked = check(log, model)
+    sure, bought = checked.tables["directions"], checked.tables["randomising"]
     assert sure["parameter"].to_list() == bought["parameter"].to_list()
     assert sure["error"].to_list() == bought["error_now"].to_list()
     assert (sure["times"] >= 1 - 1e-9).all()
@@ -186,10 +186,10 @@ def test_a_learned_prior_does_not_make_up_for_order() -> None:
     pages = shelves(600, 3, 3, 0.0, 3)
     rng = np.random.default_rng(1)
     clicks = [[int(x) for x in rng.random(3) < (0.4, 0.2, 0.1)] for _ in pages]
-    checkup = check(pages_log(pages, clicks, ["q"] * 600), "PBM", randomise=0.05)
-    (finding,) = checkup.about("randomising")
+    checked = check(pages_log(pages, clicks, ["q"] * 600), "PBM", randomise=0.05)
+    (finding,) = checked.about("randomising")
     assert "results move enough" not in finding.message
-    assert (checkup.tables["randomising"]["worth_so_many_logs"] > 1.5).all()
+    assert (checked.tables["randomising"]["worth_so_many_logs"] > 1.5).all()
 
 
 def test_pages_that_never_change_are_not_said_to_move() -> None:
@@ -198,8 +198,8 @@ def test_pages_that_never_change_are_not_said_to_move() -> None:
     assert "would hardly sharpen" in finding.message
     assert "so few are not enough, while all pages in random order" in finding.message
     alike = pages_log([["a", "b"]] * 60, [[1, 1]] * 60, ["q"] * 60)
-    for checkup in (check(stuck, by_doc(PBM)), check(alike, "DBN")):
-        (finding,) = checkup.about("randomising")
+    for checked in (check(stuck, by_doc(PBM)), check(alike, "DBN")):
+        (finding,) = checked.about("randomising")
         assert "move enough" not in finding.message
 
 
@@ -211,22 +211,22 @@ def test_a_table_of_what_cannot_be_told_apart_has_a_finding(compiled: None) -> N
         (pbm_users(shelves(60, 3, 3, 0.5, 0), 1), by_doc(PBM)),
         (dbn_users(shelves(120, 3, 3, 0.8, 0), 1), by_doc(DBN)),
     ):
-        checkup = check(log, model)
-        assert checkup.about("identified")
-        if "not_identified" not in checkup.tables:
+        checked = check(log, model)
+        assert checked.about("identified")
+        if "not_identified" not in checked.tables:
             continue
-        reasons = set(checkup.tables["not_identified"]["because"])
-        told = " ".join(finding.message for finding in checkup.about("identified"))
+        reasons = set(checked.tables["not_identified"]["because"])
+        told = " ".join(finding.message for finding in checked.about("identified"))
         assert ("cannot be told apart" in told) == ("of the pages shown" in reasons)
         assert ("beside the products" in told) <= ("only together, in any log" in reasons)
 
 
 def test_no_finding_denies_what_the_table_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large error is told also where the observed second derivative sees no flat direction."""
-    monkeypatch.setattr("gecasmo.checkup.flat._is_flat_in_fact", lambda *given: False)
+    monkeypatch.setattr("gecasmo.checks.flat._is_flat_in_fact", lambda *given: False)
     log = pbm_users(shelves(8000, 2, 2, 0.001, 1), 1)
-    checkup = check(log, by_doc(PBM, examination=ANCHOR))
-    assert checkup.tables["directions"]["times"].max() > 10
-    (finding,) = checkup.about("flat directions")
+    checked = check(log, by_doc(PBM, examination=ANCHOR))
+    assert checked.tables["directions"]["times"].max() > 10
+    (finding,) = checked.about("flat directions")
     assert finding.severity == "warning"
     assert "standard error of examination of rank 2 is" in finding.message

@@ -1,4 +1,4 @@
-"""The checkup as text, HTML and data."""
+"""The check as text, HTML and data."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from datetime import date
 
 import polars as pl
 import pytest
-from checkup_logs import by_doc, pages_log, random_clicks, shelves
+from checked_logs import by_doc, pages_log, random_clicks, shelves
 
 from gecasmo import PBM
-from gecasmo.checkup import Checkup, Finding, check
-from gecasmo.checkup.findings import summed_up
-from gecasmo.report import Table
+from gecasmo.checks import Finding, LogCheck, check
+from gecasmo.checks.findings import summed_up
+from gecasmo.report import TextTable
 
 
 def test_severities_order_findings_and_give_the_verdict() -> None:
-    empty = Checkup([], {}, {})
+    empty = LogCheck([], {}, {})
     assert (empty.worst, empty.verdict) == ("info", "fine")
     assert str(empty).startswith("Verdict on this log: FINE (no findings)")
-    mild = Checkup([Finding("info", "a", "b"), Finding("warning", "c", "d")], {}, {})
+    mild = LogCheck([Finding("info", "a", "b"), Finding("warning", "c", "d")], {}, {})
     assert (mild.worst, mild.verdict) == ("warning", "be careful")
-    bad = Checkup([Finding("error", "a", "b")], {}, {}, "PBM")
+    bad = LogCheck([Finding("error", "a", "b")], {}, {}, "PBM")
     assert bad.verdict == "do not trust"
     assert str(bad).startswith("Verdict on this log for PBM: DO NOT TRUST (1 error)")
 
@@ -30,16 +30,16 @@ def test_severities_order_findings_and_give_the_verdict() -> None:
 def test_text_fits_and_begins_with_the_worst() -> None:
     pages = shelves(60, 3, 3, 0.0, 0)
     log = pages_log(pages, random_clicks(pages, 0.3, 1), ["a long query <b> " * 20] * 60)
-    checkup = check(log, by_doc(PBM))
-    lines = str(checkup).splitlines()
+    checked = check(log, by_doc(PBM))
+    lines = str(checked).splitlines()
     assert all(len(line) <= 100 for line in lines)
     marks = [line.split()[0] for line in lines if line.startswith(("ERROR", "WARNING", "info"))]
     assert marks == sorted(marks, key=["ERROR", "WARNING", "info"].index)
     assert marks[0] == "ERROR"
     assert any(line.startswith("Clicks by rank") for line in lines)
-    html = checkup._repr_html_()
+    html = checked._repr_html_()
     assert "<b> " not in html.replace("<b style", "").split("</b>")[-1]
-    assert html.count("<table>") == sum(t.height > 0 for t in checkup.tables.values())
+    assert html.count("<table>") == sum(t.height > 0 for t in checked.tables.values())
 
 
 def test_html_escapes_what_logs_contain() -> None:
@@ -50,13 +50,13 @@ def test_html_escapes_what_logs_contain() -> None:
 
 
 def test_data_is_plain_json() -> None:
-    checkup = Checkup(
+    checked = LogCheck(
         [Finding("warning", "a", "b", 3, ("x",), "do")],
         {"t": pl.DataFrame({"day": [date(2024, 1, 2)], "x": [float("inf")]})},
         {"n": float("nan")},
         None,
     )
-    data = json.loads(checkup.to_json())
+    data = json.loads(checked.to_json())
     assert data["findings"] == [
         {
             "severity": "warning",
@@ -76,12 +76,12 @@ def test_tables_are_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("COLUMNS", "80")
     pages = shelves(60, 3, 3, 0.0, 0)
     log = pages_log(pages, random_clicks(pages, 0.3, 1), ["a long query <b> " * 20] * 60)
-    checkup = check(log, by_doc(PBM))
-    assert max(map(len, str(checkup).splitlines())) <= 80
+    checked = check(log, by_doc(PBM))
+    assert max(map(len, str(checked).splitlines())) <= 80
     numbers = pl.DataFrame(
         {"name": ["x" * 30, "y"]} | {f"number_{i}": [123456789 + i, i] for i in range(9)}
     )
-    lines = list(Table.of(numbers).lines())
+    lines = list(TextTable.of(numbers).lines())
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for i in range(9):  # numbers are never cut; what has no room stands below, with its name
@@ -89,7 +89,7 @@ def test_tables_are_laid_out_for_the_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert sum(line.startswith("  xxxx") for line in lines) == 3
     assert not any("number" in line and "..." in line for line in lines)
     monkeypatch.setenv("COLUMNS", "20")
-    assert max(map(len, str(checkup).splitlines())) > 60  # nothing is laid out for so little
+    assert max(map(len, str(checked).splitlines())) > 60  # nothing is laid out for so little
 
 
 def test_one_is_one() -> None:
@@ -103,11 +103,11 @@ def test_one_is_one() -> None:
 def test_no_id_commands_the_terminal() -> None:
     red = "\x1b[31m\x07\x9b"
     table = pl.DataFrame({"query": [red], "pages": [3]})
-    checkup = Checkup([Finding("info", "a", red, examples=(red,))], {"pairs": table}, {}, red)
-    text = str(checkup)
+    checked = LogCheck([Finding("info", "a", red, examples=(red,))], {"pairs": table}, {}, red)
+    text = str(checked)
     assert text.count("?[31m") == 4
     assert not set(text) & set(red[0] + red[-2:])
-    assert checkup.to_dict()["tables"]["pairs"][0]["query"] == red  # data stay exact
+    assert checked.to_dict()["tables"]["pairs"][0]["query"] == red  # data stay exact
 
 
 def test_names_of_parameters_are_summed_up() -> None:

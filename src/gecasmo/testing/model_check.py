@@ -1,4 +1,4 @@
-"""The exam that every model sits: `check_model(MyModel)`."""
+"""`check_model(MyModel)`: the laws that every model has to keep."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def worse(a: float, b: float) -> float:
 
 
 class ModelCheckError(GecasmoError, AssertionError):
-    """A model failed its exam."""
+    """A model broke a law."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One question of the exam; `error` is the largest difference found."""
+    """One question to a model; `error` is the largest difference found."""
 
     question: str
     error: float
@@ -46,7 +46,7 @@ class Check:
 
 @dataclass
 class CheckReport:
-    """What the exam found; prints one line a question."""
+    """What `check_model` found; prints one line a question."""
 
     model: str
     checks: list[Check] = field(default_factory=list)
@@ -87,9 +87,9 @@ def check_model(model: type[Model] | Model, *, seed: int = 0, compiled: bool = T
     True
     """
     instance = model if isinstance(model, Model) else model()  # type: ignore[call-arg]
-    exam = _Exam(instance, seed, compiled)
+    asked = _ModelCheck(instance, seed, compiled)
     report = CheckReport(instance.name)
-    for question, ask in exam.questions():
+    for question, ask in asked.questions():
         error, tolerance = ask()
         report.checks.append(Check(question, float(error), tolerance))
     if not report.passed:
@@ -97,7 +97,7 @@ def check_model(model: type[Model] | Model, *, seed: int = 0, compiled: bool = T
     return report
 
 
-class _Exam(Subject):
+class _ModelCheck(Subject):
     """The questions; each answers with the largest error it found and what is allowed."""
 
     def questions(self) -> list[tuple[str, Callable[[], tuple[float, float]]]]:

@@ -15,10 +15,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.checkup.findings import Part, summed_up
-from gecasmo.checkup.sample import MOST_LOOKS, Sample, shuffled
-from gecasmo.checkup.scores import Parameters, parameters_of, random_probabilities, score_results
-from gecasmo.checkup.subject import begin
+from gecasmo.checks.findings import Findings, summed_up
+from gecasmo.checks.sample import MOST_LOOKS, PageSample, shuffled
+from gecasmo.checks.scores import Parameters, parameters_of, random_probabilities, score_results
+from gecasmo.checks.subject import begin
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
@@ -111,16 +111,16 @@ def look(model: Model, log: ClickLog, seed: int, *, everything_free: bool = Fals
 
 def check_identified(
     model: Model,
-    sample: Sample,
+    sample: PageSample,
     looked: Looked,
     tangles: Sequence[Tangle],
     n_rows: Sequence[int],
-) -> Part:
+) -> Findings:
     """What the pages of the sample cannot tell apart, beyond what no log could tell.
 
     `n_rows` is the number of rows of each coin in the whole log.
     """
-    part = Part()
+    part = Findings()
     parameters = looked.parameters
     where = "in this log" if sample.is_whole else f"on {counted(sample.n_pages, 'page')} looked at"
     lines, others = [], []
@@ -187,7 +187,7 @@ def check_identified(
             "info",
             "identified",
             f"{listed(parameters.opaque)}: the form does not say what it estimates, so it was held "
-            "fixed in this part of the checkup.",
+            "fixed in this part of the check.",
         )
     return part
 

@@ -56,7 +56,7 @@ def is_about_things(keys: Sequence[str]) -> bool:
 
 
 @dataclass
-class Subject:
+class CheckedModel:
     """A model with probabilities, and a log without pages that are impossible under them.
 
     `is_fitted` tells whether the probabilities come from the user's fit or from a quick one.
@@ -90,7 +90,7 @@ class Subject:
         return predict(self.model, self.states, rows)
 
 
-def coin_to_give(subject: Subject, coins: Sequence[str]) -> str:
+def coin_to_give(subject: CheckedModel, coins: Sequence[str]) -> str:
     """Of coins that need a given row, the one in which it is most natural: shared, and small."""
     names = list(subject.model.forms)
 
@@ -136,7 +136,7 @@ def quick_states(model: Model, log: ClickLog, seed: int) -> dict[str, FormState]
     twin = model.copy()
     try:
         with warnings.catch_warnings():
-            # That so few iterations do not converge is no news to the user of a checkup.
+            # That so few iterations do not converge is no news to the user of a check.
             warnings.simplefilter("ignore")
             method = EM(max_iter=QUICK_ITERATIONS, restarts=1)
             twin.fit(part, method, progress=False, impossible="drop")
