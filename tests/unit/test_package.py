@@ -33,7 +33,6 @@ LAYERS = (
     ("checks", "judgments"),
     ("spark",),
     ("plots",),
-    ("experiments",),
     ("cli",),
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}

@@ -1,4 +1,4 @@
-"""For people who write models: laws that any model has to keep, and generated kernels as plain Python."""
+"""For people who write models: laws that all have to keep, and kernels as plain Python."""
 
 from gecasmo.testing.model_check import Check, CheckReport, ModelCheckError, check_model
 from gecasmo.testing.subject import plain_python

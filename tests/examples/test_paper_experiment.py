@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from beyond_the_paper import CONTENDERS as BEYOND
+from beyond_the_paper import described_log, draw_beyond, run_beyond
+from paper import CONTENDERS, PUBLISHED, draw_perplexity, run_paper
 from typer.testing import CliRunner
 
 from gecasmo.cli import app
-from gecasmo.experiments import CONTENDERS, PUBLISHED, run_paper
-from gecasmo.experiments.beyond import CONTENDERS as BEYOND
-from gecasmo.experiments.beyond import described_log, run_beyond
-from gecasmo.experiments.chart import draw_beyond, draw_perplexity
 from gecasmo.simulation import paper_log
 
 PROMISED = [c for c in CONTENDERS if c.name in ("RCTR", "CZM, item tables", "UBM, item tables")]
