@@ -16,7 +16,7 @@ import pytest
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.model.base import Model
-from gecasmo.plots import ctr_by_rank, pairs_by_impressions, save, save_all, saving, story
+from gecasmo.plots import ctr_by_rank, files, pairs_by_impressions, save, save_all, story
 
 
 def test_png_is_a_picture_wide_enough(log: ClickLog, tmp_path: Path) -> None:
@@ -179,4 +179,4 @@ def test_without_the_converter(
 
 
 def test_pictures_are_sharp() -> None:
-    assert saving.SCALE >= 2
+    assert files.SCALE >= 2
