@@ -267,7 +267,7 @@ def test_places_that_are_no_checkpoint_folders(folded: Path, log_file: Path, fol
     assert [path.name for path in (folder / "mine").iterdir()] == ["thesis.txt"]
     text = fail("fit", "PBM", log_file, "-o", "x.fit", "--checkpoint", "ck")
     assert "--checkpoint is for stored logs (`gecasmo ingest` makes one)" in text
-    assert "gone on with by --start FIT" in " ".join(text.split())
+    assert "resumed by --start FIT" in " ".join(text.split())
 
 
 # -- interrupted -------------------------------------------------------------------------------

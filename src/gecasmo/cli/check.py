@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gecasmo.cli.flags import AnyLogArgument, ModelFlag, Plotting, bundled
-from gecasmo.cli.guard import FAULTY_LOG, in_flags
+from gecasmo.cli.guard import FAULTY_LOG
 from gecasmo.cli.log_flags import LogFlags, in_memory_sample
 from gecasmo.cli.output import Output
 
@@ -49,7 +49,7 @@ def check(
         found = look_over(read.log, chosen, tell=tell)
     drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
     data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
-    output.show(data, in_flags(str(found)))
+    output.show(data, found)
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
     if _is_bad(found, strict):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import LogArgument, bundled
-from gecasmo.cli.guard import INTERRUPTED, in_flags
+from gecasmo.cli.guard import INTERRUPTED
 from gecasmo.cli.log_flags import ROLES, LogFlags, _names, guess, is_stored_log
 from gecasmo.cli.output import PIPE, Output, check_parent, write_remark
 
@@ -128,7 +128,7 @@ def ingest(
     seconds = time.perf_counter() - began
     for note in stored.notes:
         if note.kind.endswith("not kept"):
-            output.say(in_flags(note.what))
+            output.say(note.what)
         else:
             warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
     facts = {**_facts(stored), "seconds": seconds, "written": target}

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, GecasmoError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoError, ModelError, option
 from gecasmo.estimation import Method
 from gecasmo.evaluation.bootstrap import METRICS, clusters_of, interval, paired_differences
 from gecasmo.evaluation.comparison import Comparison, Setting
@@ -170,13 +170,17 @@ def compare(
 
 def _check(bootstrap: int, level: float, ndcg_at: int, impossible: str) -> None:
     if isinstance(bootstrap, bool) or not isinstance(bootstrap, int) or bootstrap < 0:
-        raise ModelError(f"compare(bootstrap={bootstrap!r}): a number of samples, 0 for none.")
+        raise ModelError(
+            f"{option('bootstrap', bootstrap, of='compare')}: a number of samples, 0 for none."
+        )
     if not 0 < level < 1:
-        raise ModelError(f"compare(level={level!r}): a level lies between 0 and 1.")
+        raise ModelError(f"{option('level', level, of='compare')}: a level lies between 0 and 1.")
     if isinstance(ndcg_at, bool) or not isinstance(ndcg_at, int) or ndcg_at < 1:
         raise ModelError(f"compare(ndcg_at={ndcg_at!r}): a rank, at least 1.")
     if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"compare(impossible={impossible!r}): 'raise', 'drop' or 'floor'.")
+        raise ModelError(
+            f"{option('impossible', impossible, of='compare')}: 'raise', 'drop' or 'floor'."
+        )
 
 
 def train_and_test(
@@ -254,7 +258,7 @@ def groups(
     try:
         values = log.session_column(over)
     except ClickLogError as problem:
-        raise ClickLogError(f"compare(over={over!r}): {problem}") from problem
+        raise ClickLogError(f"{option('over', over, of='compare')}: {problem}") from problem
     number = number_by_first_appearance(values)[0].astype(np.int64)
     n_groups = len(np.unique(number[log.weight > 0]))
     n_sessions = int((log.weight > 0).sum())

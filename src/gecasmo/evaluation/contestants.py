@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler.hide import hide
 from gecasmo.encoding.observations import LAST_CLICK
-from gecasmo.errors import GecasmoError, GecasmoWarning, ImpossibleSessionError, ModelError
+from gecasmo.errors import GecasmoError, GecasmoWarning, ImpossibleSessionError, ModelError, option
 from gecasmo.estimation import Method
 from gecasmo.evaluation.bootstrap import (
     Clusters,
@@ -371,7 +371,7 @@ def without_impossible(
         )
     if not kept.any():
         raise ImpossibleSessionError(
-            "compare(impossible='drop'): every test session is impossible under one of the models; "
-            "leave that model out, or choose impossible='floor'."
+            f"{option('impossible', 'drop', of='compare')}: every test session is impossible under "
+            f"one of the models; leave that model out, or choose {option('impossible', 'floor')}."
         )
     return (test.take(kept) if n_left_out else test), counts

@@ -29,7 +29,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import GecasmoError
+from gecasmo.errors import GecasmoError, option
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -127,28 +127,30 @@ class Grading:
 def check_rule(rule: str, grades: int, thresholds: Sequence[float] | None) -> None:
     """Refuse rules that make no sense, before anything is computed."""
     if rule not in RULES:
-        raise JudgmentsError(f"rule={rule!r}: choose one of {', '.join(RULES)}.")
+        raise JudgmentsError(f"{option('rule', rule)}: choose one of {', '.join(RULES)}.")
     if isinstance(grades, bool) or not isinstance(grades, (int, np.integer)):
-        raise JudgmentsError(f"grades={grades!r}: a whole number is wanted.")
+        raise JudgmentsError(f"{option('grades', grades)}: a whole number is wanted.")
     if not 2 <= grades <= MOST_GRADES:
         raise JudgmentsError(
-            f"grades={grades}: between 2 and {MOST_GRADES} grades are possible; 4 means 0 to 3."
+            f"{option('grades', grades)}: between 2 and {MOST_GRADES} grades are possible; 4 means "
+            "0 to 3."
         )
     if thresholds is None:
         return
     if rule not in FIXED_CUTS:
         raise JudgmentsError(
-            f"rule={rule!r} finds its own cut points; thresholds belong to 'threshold' and "
-            "'interval'."
+            f"{option('rule', rule)} finds its own cut points; thresholds belong to 'threshold' "
+            "and 'interval'."
         )
     cuts = np.asarray(thresholds, dtype=float)
     if cuts.shape != (grades - 1,):
         raise JudgmentsError(
-            f"thresholds={list(thresholds)!r}: {grades} grades want {grades - 1} cut points."
+            f"{option('thresholds', list(thresholds))}: {grades} grades want {grades - 1} cut "
+            "points."
         )
     if not (np.all(cuts > 0) and np.all(cuts < 1) and np.all(np.diff(cuts) > 0)):
         raise JudgmentsError(
-            f"thresholds={list(thresholds)!r}: cut points ascend and lie between 0 and 1."
+            f"{option('thresholds', list(thresholds))}: cut points ascend and lie between 0 and 1."
         )
 
 
@@ -166,7 +168,7 @@ def grading_of(
     if rule != "quantile-per-query":
         return Grading(rule, grades, cuts)
     if "query" not in judged.columns:
-        raise JudgmentsError("rule='quantile-per-query': these judgments know no queries.")
+        raise JudgmentsError(f"{option('rule', rule)}: these judgments know no queries.")
     own = [
         pl.col("relevance").quantile(float(step), interpolation="linear").alias(f"cut_{number}")
         for number, step in enumerate(steps, 1)

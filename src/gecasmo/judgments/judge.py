@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.errors import option
 from gecasmo.forms import Table
 from gecasmo.judgments.grades import (
     FIXED_CUTS,
@@ -228,9 +229,11 @@ class Question:
             if value is None and name == "max_width":
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-                raise JudgmentsError(f"{name}={value!r}: a number that is not negative is wanted.")
+                wanted = "a number that is not negative is wanted"
+                raise JudgmentsError(f"{option(name, value)}: {wanted}.")
             if most is not None and value > most:
-                raise JudgmentsError(f"{name}={value!r}: a probability from 0 to 1 is wanted.")
+                wanted = "a probability from 0 to 1 is wanted"
+                raise JudgmentsError(f"{option(name, value)}: {wanted}.")
 
     def seen(self, frame: pl.DataFrame) -> NDArray[Any]:
         """What cut points are found by, of some pairs; `cuts` takes it of all, in any order."""

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, option
 from gecasmo.files import whole_file
 from gecasmo.forms import Fixed
 from gecasmo.forms.parted_table import PartedTable
@@ -85,7 +85,7 @@ def propensities(
         When only products of examination and attraction are observed and neither is anchored.
     """
     if not 0 < level < 1:
-        raise JudgmentsError(f"level={level!r}: an interval's level lies between 0 and 1.")
+        raise JudgmentsError(f"{option('level', level)}: an interval's level lies between 0 and 1.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0 or repeats == 1:
         raise JudgmentsError(f"repeats={repeats!r}: 0, or a whole number above 1, is wanted.")
     model.states(whole=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gecasmo.errors import either, option
 from gecasmo.files import scratch_folder, whole_file
 from gecasmo.judgments.formats.format import (
     JudgmentFormat,
@@ -41,7 +42,7 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
     """The format of this name, or else the one that the end of the path tells."""
     if name is not None:
         if name not in FORMATS:
-            raise JudgmentsError(f"format={name!r}: choose one of {', '.join(FORMATS)}.")
+            raise JudgmentsError(f"{option('format', name)}: choose one of {', '.join(FORMATS)}.")
         return FORMATS[name]
     end = Path(path).name.lower()
     suffixes = [(suffix, format) for format in FORMATS.values() for suffix in format.suffixes]
@@ -49,9 +50,10 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
     for suffix, format in sorted(suffixes, key=lambda known: -len(known[0])):
         if end.endswith(suffix):
             return format
+    such = either('.write(path, format="quepid")', "--format quepid")
     raise JudgmentsError(
         f"{path}: the end of the name does not tell a format. Choose one of {', '.join(FORMATS)}, "
-        'as in .write(path, format="quepid").'
+        f"as in {such}."
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import polars as pl
 
+from gecasmo.errors import option
 from gecasmo.judgments.grades import JUDGED, ORDERED, JudgmentsError
 from gecasmo.judgments.judged import Judgments
 
@@ -36,12 +37,14 @@ class WriteOptions:
     def check(self, format: JudgmentFormat) -> None:
         """Refuse options that the format would not heed."""
         if self.ids not in ("refuse", "encode"):
-            raise JudgmentsError(f"ids={self.ids!r}: choose 'refuse' or 'encode'.")
+            raise JudgmentsError(f"{option('ids', self.ids)}: choose 'refuse' or 'encode'.")
         if self.ratings not in ("grade", "float"):
-            raise JudgmentsError(f"ratings={self.ratings!r}: choose 'grade' or 'float'.")
+            raise JudgmentsError(f"{option('ratings', self.ratings)}: choose 'grade' or 'float'.")
         if self.include not in (JUDGED, ORDERED):
-            raise JudgmentsError(f"include={self.include!r}: choose '{JUDGED}' or '{ORDERED}'.")
-        for option, given in (
+            raise JudgmentsError(
+                f"{option('include', self.include)}: choose '{JUDGED}' or '{ORDERED}'."
+            )
+        for name, given in (
             ("ratings", self.ratings != "grade"),
             ("include", self.include != JUDGED),
             ("features", self.features is not None),
@@ -49,12 +52,12 @@ class WriteOptions:
             ("ids", self.ids != "refuse"),
             ("query", self.query is not None),
         ):
-            if given and option not in format.options:
-                raise JudgmentsError(f"'{format.name}' files have no use for {option}=.")
+            if given and name not in format.options:
+                raise JudgmentsError(f"'{format.name}' files have no use for {option(name)}.")
         if self.include == ORDERED and self.ratings != "float":
             raise JudgmentsError(
-                f"include='{ORDERED}': these pairs have a rating and no grade, so say "
-                "ratings='float', too."
+                f"{option('include', ORDERED)}: these pairs have a rating and no grade, so say "
+                f"{option('ratings', 'float')}, too."
             )
 
     def left_out(self, judgments: Judgments) -> tuple[int, int]:
@@ -135,14 +138,17 @@ def graded_pairs(
     judged = judged.with_columns(value.alias("written"))
     if "query" not in judged.columns:
         if options.query is None:
+            such = option("query", shown='"*"')
             raise JudgmentsError(
                 f"These judgments know documents only, and a {format.name} file wants a query. Say "
-                'which to write: query="*"; or write csv or parquet.'
+                f"which to write: {such}; or write csv or parquet."
             )
         query = pl.Series("query", [options.query] * len(judged), dtype=pl.String)
         judged = judged.with_columns(query)
     elif options.query is not None:
-        raise JudgmentsError(f"query={options.query!r}: these judgments have queries of their own.")
+        raise JudgmentsError(
+            f"{option('query', options.query)}: these judgments have queries of their own."
+        )
     return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
 
 
@@ -158,23 +164,25 @@ def _what_to_do(judgments: Judgments) -> str:
     if judgments.n_without_interval == len(judgments):
         why = judgments.why_no_interval
         if "features" in why:
-            return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."
+            without = f"{option('max_width', None)}, {option('min_examinations', 0)}"
+            return f"The reason: {why}. To judge without say {without}."
         return f"The reason: {why}. Fit the model again, by EM that converges."
     if judgments.n_ordered:
         return (
             f"Of {judgments.n_ordered:,} the order within their query is sure enough: files of "
-            "ratings (quepid, opensearch) take them with ratings='float' and include='ordered'."
+            f"ratings (quepid, opensearch) take them with {option('ratings', 'float')} and "
+            f"{option('include', 'ordered')}."
         )
     if judgments.n_undecided:
         return (
             f"Of {judgments.n_undecided:,} no grade is probable enough: collect more pages, or ask "
-            f"for less with min_probability= (now {judgments.min_probability:g}) or fewer grades="
-            f" (now {judgments.grading.grades})."
+            f"for less with {option('min_probability')} (now {judgments.min_probability:g}) or "
+            f"fewer {option('grades')} (now {judgments.grading.grades})."
         )
     width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
     return (
-        f"Collect more pages, or ask for less with max_width= (now {width}) and min_examinations= "
-        f"(now {judgments.min_examinations:g})."
+        f"Collect more pages, or ask for less with {option('max_width')} (now {width}) and "
+        f"{option('min_examinations')} (now {judgments.min_examinations:g})."
     )
 
 
@@ -211,7 +219,8 @@ def without_spaces(texts: pl.Series, format: str, ids: str) -> pl.Series:
         if encoded(text) != text.replace("%", "%25"):
             raise JudgmentsError(
                 f"The {texts.name} {text!r} holds white space, which a {format} file cannot. Write "
-                f"it as {encoded(text)!r} with ids='encode'; urllib.parse.unquote reads it back."
+                f"it as {encoded(text)!r} with {option('ids', 'encode')}; urllib.parse.unquote "
+                "reads it back."
             )
     return texts
 

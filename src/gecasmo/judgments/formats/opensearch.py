@@ -8,6 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
+from gecasmo.errors import option
 from gecasmo.judgments.formats.format import JudgmentFormat, WriteOptions
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.judged import Judgments
@@ -23,7 +24,8 @@ def write(
     name = f"{judgments.model} judgments"[:_NAME] if options.name is None else options.name
     if not name or len(name) > _NAME or any(c in _FORBIDDEN for c in name):
         raise JudgmentsError(
-            f"name={name!r}: OpenSearch takes 1 to {_NAME} characters, without {_FORBIDDEN}."
+            f"{option('name', name)}: OpenSearch takes 1 to {_NAME} characters, without "
+            f"{_FORBIDDEN}."
         )
     description = (
         f"gecasmo: relevance is {judgments.relevance_is}; rule {judgments.grading}; "
