@@ -280,4 +280,5 @@ def rows_text(rows: Rows, numbers: Sequence[int] | NDArray[np.int64], most: int 
 
 
 def session_text(log: ClickLog, session: int) -> str:
+    """A session by its id."""
     return f"session {value_text(log.sessions[int(session)])}"

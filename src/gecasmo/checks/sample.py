@@ -33,6 +33,7 @@ class PageSample:
 
     @property
     def n_pages(self) -> int:
+        """How many pages were chosen."""
         return self.log.n_sessions
 
 

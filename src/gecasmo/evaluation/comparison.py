@@ -75,7 +75,21 @@ class Comparison:
         return self.setting.best
 
     def verdict(self, model: str, against: str, metric: str = "log_likelihood") -> str | None:
-        """The verdict on one model against one of the two references; None if it is the same."""
+        """Say whether one model is better than another.
+
+        Parameters
+        ----------
+        model, against : str
+            Names of the table; `against` is the best model or the click rate by rank.
+        metric : str
+            A column of the table.
+
+        Returns
+        -------
+        str or None
+            "better", "worse", "no clear difference" or "not tested"; None for a model against
+            itself.
+        """
         found = self.differences.filter(model=model, against=against, metric=metric)
         return None if found.is_empty() else str(found["verdict"][0])
 

@@ -109,7 +109,24 @@ class PerplexitySums:
 def perplexity(
     click: NDArray[np.bool_], probability: Floats, rank: NDArray[np.integer], weight: Floats
 ) -> Perplexity:
-    """The perplexity of click probabilities, per shown result."""
+    """Measure by how much clicks surprise, per shown result.
+
+    Parameters
+    ----------
+    click : array of bool
+        Whether each result was clicked.
+    probability : array
+        What a model says of it.
+    rank : array of int
+        Where each stands, from 1.
+    weight : array
+        How often each counts.
+
+    Returns
+    -------
+    Perplexity
+        Overall, and by rank.
+    """
     return PerplexitySums.of(click, probability, rank, weight).finish()
 
 
@@ -178,7 +195,24 @@ class CalibrationSums:
 def calibration(
     click: NDArray[np.bool_], probability: Floats, weight: Floats, n_bins: int = N_BINS
 ) -> Calibration:
-    """How well click probabilities agree with clicks, per shown result."""
+    """Measure how well click probabilities agree with clicks, per shown result.
+
+    Parameters
+    ----------
+    click : array of bool
+        Whether each result was clicked.
+    probability : array
+        What a model says of it.
+    weight : array
+        How often each counts.
+    n_bins : int
+        Bins of equal width from 0 to 1.
+
+    Returns
+    -------
+    Calibration
+        Brier score, expected calibration error, and the bins.
+    """
     return CalibrationSums.of(click, probability, weight, n_bins).finish()
 
 

@@ -253,10 +253,12 @@ class BetaBeliefs(NamedTuple):
 
     @property
     def is_known(self) -> Flags:
+        """Whose spread is known."""
         return ~np.isnan(self.strength)
 
     @property
     def is_certain(self) -> Flags:
+        """Who has no spread at all."""
         return np.isposinf(self.strength)
 
     @property
@@ -296,6 +298,7 @@ class Crowd:
 
     @property
     def n(self) -> int:
+        """How many pairs there are in all."""
         return int(self.counts.sum())
 
     def add(self, found: Ints) -> None:
@@ -384,6 +387,7 @@ class Relevances:
 
     @property
     def is_exact(self) -> bool:
+        """Whether there are few enough to be kept as they are."""
         return self._counts is None
 
     def add(self, values: Floats) -> None:

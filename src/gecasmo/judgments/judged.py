@@ -355,6 +355,13 @@ class Judgments:
         examinations, or with a `log` how often the pair is shown there. The worth of a query is the
         sum over its pairs. Pairs without an interval have no worth (null) and come last.
 
+        Parameters
+        ----------
+        n : int
+            How many pairs and queries to name.
+        log : ClickLog or StoredLog, optional
+            Where traffic is counted.
+
         Returns
         -------
         WorthJudging

@@ -110,12 +110,8 @@ def propensities(
     if log is None:
         assert own is not None
         return _from_estimates(model.estimates(own, level=level).sort("rank"), level, rng)
-    if isinstance(log, ClickLog):
-        ranks, total = np.unique(log.rank).astype(np.int64), float(log.weight.sum())
-        mean = examined(model, required.relevance, log, ranks)
-    else:
-        ranks, sums, total = stored_looks(model, required.relevance, log)
-        mean = mean_looks(sums, ranks)
+    ranks, sums, total = all_looks(model, required.relevance, log)
+    mean = mean_looks(sums, ranks)
     relative = _relative(mean, ranks)
     ends: tuple[Ends, Ends] = _nothing(len(ranks)), _nothing(len(ranks))
     if model.report_ is None:
@@ -213,7 +209,15 @@ def _frame(ranks: NDArray[Any], mean: Floats, ends: Ends, relative_ends: Ends) -
 
 
 def write_propensities(frame: pl.DataFrame, path: Any) -> None:
-    """Write what `propensities` returned as a small file: .csv, or .json (a list by rank)."""
+    """Write propensities to a small file.
+
+    Parameters
+    ----------
+    frame : data frame
+        What `propensities` returned.
+    path : where to
+        A name that ends in .csv or .json (a list by rank).
+    """
     end = Path(path).suffix.lower()
     if end not in (".csv", ".json"):
         raise JudgmentsError(f"{path}: propensities are written as .csv or .json.")
@@ -329,10 +333,10 @@ def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats
     return np.stack(sums)
 
 
-def stored_looks(
-    model: Model, coins: tuple[str, ...], log: Partitioned
+def all_looks(
+    model: Model, coins: tuple[str, ...], log: ClickLog | Partitioned
 ) -> tuple[NDArray[np.int64], Floats, float]:
-    """The ranks of a stored log, `looks_by_rank` of all its pages, and their weight."""
+    """The ranks of a log, `looks_by_rank` of all its pages, and their weight; part by part."""
     ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
     for part, shown, own in over_partitions(
         model,

@@ -45,7 +45,7 @@ class WorthJudging(NamedTuple):
         return self.text()
 
     def text(self, most: int | None = None) -> str:
-        """Both tables with a legend; with `most` only so many lines of each."""
+        """Lay out both tables with a legend; with `most` only so many lines of each."""
         blocks = [str(_table("pairs most worth judging by hand", self.pairs, most))]
         if self.queries is not None:
             blocks.append(str(_table("queries most worth judging by hand", self.queries, most)))

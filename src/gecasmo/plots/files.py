@@ -52,6 +52,13 @@ def save_all(charts: Mapping[str, Chart], folder: str | Path, suffix: str = "png
 
     A name may be any text, such as an id: "_" stands for what a file name had better not hold.
 
+    Parameters
+    ----------
+    charts : dict of charts
+    folder : str or Path
+    suffix : str
+        The format: "png", "svg", "html" or "json".
+
     Returns
     -------
     The paths that were written, in the order of the charts.

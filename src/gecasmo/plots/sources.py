@@ -13,7 +13,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoError, option
-from gecasmo.evaluation.metrics import calibration
+from gecasmo.evaluation import calibration
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ModelError
-from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, finished
+from gecasmo.evaluation import Evaluation, EvaluationSums, finished
 from gecasmo.forms import TableState
 from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
 from gecasmo.kernels.running import using_threads

@@ -21,6 +21,7 @@ _FORBIDDEN = '"\\<>'
 def write(
     judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
+    """Write the body of a request, with the ratings of each query."""
     name = f"{judgments.model} judgments"[:_NAME] if options.name is None else options.name
     if not name or len(name) > _NAME or any(c in _FORBIDDEN for c in name):
         raise JudgmentsError(

@@ -25,6 +25,7 @@ from gecasmo.judgments.judged import Judgments
 def write_csv(
     judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
+    """Write everything that is known of each pair as text."""
     names = [name for name in ("query", "doc") if name in pairs.columns]
     pairs.with_columns(as_text(pairs[name]) for name in names).write_csv(path)
     return []
@@ -33,6 +34,7 @@ def write_csv(
 def write_parquet(
     judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
+    """Write everything that is known of each pair, with the summary as metadata."""
     pairs.write_parquet(path, metadata={"gecasmo": json.dumps(judgments.summary())})
     return []
 
@@ -47,6 +49,7 @@ def join_parquet(pieces: Sequence[Path], target: Path, judgments: Judgments) -> 
 def write_qrels(
     judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
+    """Write a line for each graded pair."""
     columns = [without_spaces(pairs[name], "qrels", options.ids) for name in ("query", "doc")]
     lines = pl.DataFrame([*columns, pairs["grade"]]).select(
         pl.format("{} 0 {} {}", "query", "doc", "grade").alias("line")

@@ -22,6 +22,7 @@ from gecasmo.judgments.judged import Judgments
 def write(
     judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
+    """Write a rating for each pair; remarks tell what Quepid will drop."""
     for name in ("query", "doc"):
         without_breaks(pairs[name], "quepid")
     with path.open("w", encoding="utf-8", newline="") as file:

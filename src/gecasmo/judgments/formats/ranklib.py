@@ -31,6 +31,7 @@ from gecasmo.model.structured import as_frame
 def write(
     judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
 ) -> list[str]:
+    """Write a line for each graded pair, under comments that name the queries."""
     without_breaks(pairs["query"], "ranklib")
     doc = without_spaces(pairs["doc"], "ranklib", options.ids)
     queries = pairs["query"].unique(maintain_order=True).to_list()
