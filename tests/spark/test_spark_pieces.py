@@ -31,7 +31,7 @@ from gecasmo.errors import (
 )
 from gecasmo.forms.parted_table import part_of
 from gecasmo.hashing import hash_values
-from gecasmo.judgments.grades import JudgmentsError
+from gecasmo.judgments import JudgmentsError
 from gecasmo.logs.notes import Note
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (

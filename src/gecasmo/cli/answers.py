@@ -84,9 +84,7 @@ def predict(
     output: Output,
     kind: Annotated[
         Kind,
-        typer.Option(
-            "--kind", help="Given the clicks above a result, or when no click is known (marginal)."
-        ),
+        typer.Option(help="Given the clicks above a result, or when no click is known (marginal)."),
     ] = Kind.conditional,
     impossible: ImpossibleFlag = Impossible.refuse,
 ) -> None:
@@ -149,7 +147,7 @@ def simulate(
     ],
     reading: LogFlags,
     output: Output,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a stored log that is there already.")
     ] = False,

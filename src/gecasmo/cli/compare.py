@@ -11,9 +11,12 @@ import typer
 from gecasmo.cli.flags import (
     Impossible,
     ImpossibleFlag,
+    LevelFlag,
     LogArgument,
+    MaxIterFlag,
     ModelsArgument,
     Plotting,
+    TolFlag,
     bundled,
 )
 from gecasmo.cli.log_flags import LogFlags
@@ -40,41 +43,38 @@ def compare(
     output: Output,
     plotting: Plotting,
     test: Annotated[
-        float, typer.Option("--test", help="The share of sessions that models are tested on.")
+        float, typer.Option(help="The share of sessions that models are tested on.")
     ] = 0.2,
     by: Annotated[
         str,
-        typer.Option("--by", metavar="COLUMN", help="What stays together: session, query, a user."),
+        typer.Option(metavar="COLUMN", help="What stays together: session, query, a user."),
     ] = "session",
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="COLUMN", help="Test on the latest pages by this column."),
+        typer.Option(metavar="COLUMN", help="Test on the latest pages by this column."),
     ] = None,
     heldout: Annotated[
         str | None,
-        typer.Option("--heldout", metavar="LOG", help="Test on this log, and train on all of LOG."),
+        typer.Option(metavar="LOG", help="Test on this log, and train on all of LOG."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split and the bootstrap.")] = 0,
     bootstrap: Annotated[
-        int, typer.Option("--bootstrap", min=0, help="Samples behind the intervals; 0 for none.")
+        int, typer.Option(min=0, help="Samples behind the intervals; 0 for none.")
     ] = 200,
     over: Annotated[
         str,
-        typer.Option("--over", metavar="COLUMN", help="What the bootstrap draws: query, session."),
+        typer.Option(metavar="COLUMN", help="What the bootstrap draws: query, session."),
     ] = "query",
-    level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.9,
+    level: LevelFlag = 0.9,
     judgments: Annotated[
         Path | None,
         typer.Option(
-            "--judgments",
             metavar="FILE",
             help="Judgments by people (query, doc, grade, or TREC qrels) to score relevance by.",
         ),
     ] = None,
-    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="The most iterations.")] = 500,
-    tol: Annotated[
-        float, typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page.")
-    ] = 1e-6,
+    max_iter: MaxIterFlag = 500,
+    tol: TolFlag = 1e-6,
     impossible: ImpossibleFlag = Impossible.floor,
     per_rank: Annotated[bool, typer.Option("--per-rank", help="Also the figures by rank.")] = False,
     target: Annotated[

@@ -63,7 +63,6 @@ class LogFlags:
     format: Annotated[
         str | None,
         typer.Option(
-            "--format",
             help="The format of the log; by default told from its name and beginning.",
             autocompletion=_complete_format,
             rich_help_panel=_PANEL,
@@ -72,7 +71,6 @@ class LogFlags:
     max_line: Annotated[
         int | None,
         typer.Option(
-            "--max-line",
             min=1,
             metavar="BYTES",
             help="Refuse text files with a longer line.",
@@ -96,26 +94,17 @@ class LogFlags:
         """
         from gecasmo import read_log
         from gecasmo.errors import GecasmoError
-        from gecasmo.logs.reader import peek
 
         if is_stored_log(source):
             raise GecasmoError(
                 f"{source} is a stored log, and this command takes logs that fit into memory. "
                 f"{instead or _OF_FILES}"
             )
-        roles = {
-            role: _names(role, value)
-            for role in ROLES
-            if (value := getattr(self, role)) is not None
-        }
         options: dict[str, Any] = {}
         if self.max_line is not None:
             options["max_line"] = self.max_line
-        # Who names columns means a table; other formats have columns of their own.
-        kind = self.format or ("table" if roles else None)
-        with output.working(f"LogFlags {source}"):
-            seen = peek(source, kind)
-            guessed = guess(seen.columns, roles)
+        with output.working(f"Reading {source}"):
+            seen, roles, guessed = self.look(source)
             # Clicks that are there are read all the same: others take their place.
             if not clicks and "click" not in {*roles, *guessed, *seen.columns}:
                 options["click"] = None
@@ -123,12 +112,23 @@ class LogFlags:
                 # It would point to log.notes; here they are told one by one.
                 warnings.simplefilter("ignore", ClickLogWarning)
                 log = read_log(seen.source, format=seen.format, **{**guessed, **roles, **options})
-        if guessed:
-            flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
-            output.say(f"{source}: columns guessed by their names: {flags}")
+        tell_guesses(source, guessed, output)
         for note in log.notes if notes else ():
             warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
         return Read(log, seen.format, guessed)
+
+    def look(self, source: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
+        """Look at the beginning of a log: what it is, which columns were named, and guessed."""
+        from gecasmo.logs.reader import peek
+
+        roles = {
+            role: _names(role, value)
+            for role in ROLES
+            if (value := getattr(self, role)) is not None
+        }
+        # Who names columns means a table; other formats have columns of their own.
+        seen = peek(source, self.format or ("table" if roles else None))
+        return seen, roles, guess(seen.columns, roles)
 
     def read_any(
         self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
@@ -189,6 +189,13 @@ def guess(columns: Sequence[str], roles: Mapping[str, Any]) -> dict[str, str]:
     if "weight" in free and "weight" not in roles:
         guessed["weight"] = "weight"
     return guessed
+
+
+def tell_guesses(source: str, guessed: Mapping[str, str], output: Output) -> None:
+    """Say which flags would do what was guessed."""
+    if guessed:
+        flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
+        output.say(f"{source}: columns guessed by their names: {flags}")
 
 
 def _told(note: Note, source: str) -> str:
