@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from gecasmo.errors import option
 from gecasmo.logs.notes import Faults, Notebook, counted
 from gecasmo.logs.pages import (
     PageOf,
@@ -262,7 +263,8 @@ class RoleReader:
         if role == "query":
             names = [*self.roles.columns["session"], *self.roles.columns["query"]]
             quoted = ", ".join(f'"{name}"' for name in names)
-            advice = f"; if a session covers several searches, try session=[{quoted}]"
+            such = option("session", names, shown=f"[{quoted}]")
+            advice = f"; if a session covers several searches, try {such}"
         note_varying(values, page, sound, sessions, fault, self.faults, advice)
 
     def note_numbers_of_clicks(self, numbers: Floats | None, upto: bool) -> None:

@@ -13,7 +13,7 @@ from typing import IO
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, option
 from gecasmo.logs.compression import compression_of, refuse_archive, unpacked
 
 STANDARD_INPUT = "-"
@@ -154,7 +154,8 @@ def check_lines(data: bytes | mmap.mmap, max_line: int, name: str) -> None:
         if end < 0:
             number = data[:start].count(b"\n") + 1
             raise ClickLogError(
-                f"{name}, line {number}: the line is longer than max_line={max_line:,} bytes; is "
+                f"{name}, line {number}: the line is longer than "
+                f"{option('max_line', max_line, shown=f'{max_line:,}')} bytes; is "
                 "this a text file with one record a line? If so, raise max_line."
             )
         start = end + 1

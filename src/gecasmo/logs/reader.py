@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError, ClickLogWarning
+from gecasmo.errors import ClickLogError, ClickLogWarning, option
 from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, Options, detect_format, format_named
@@ -133,7 +133,9 @@ def _as_chosen(table: pl.DataFrame, roles: Roles) -> pl.DataFrame:
 
 def _check_max_line(max_line: object) -> None:
     if not isinstance(max_line, int) or isinstance(max_line, bool) or max_line < 1:
-        raise ClickLogError(f"read_log(max_line={max_line!r}): a number of bytes, at least 1.")
+        raise ClickLogError(
+            f"{option('max_line', max_line, of='read_log')}: a number of bytes, at least 1."
+        )
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.guessing import guess, synonym
 from gecasmo.logs.notes import Faults
 
@@ -37,7 +37,10 @@ class Roles:
         self.given = dict(given)
         self.columns = {role: _names(role, value) for role, value in given.items()}
         if not self.columns["doc"]:
-            raise ClickLogError("read_log(doc=None): every result needs a document; name a column.")
+            raise ClickLogError(
+                f"{option('doc', None, of='read_log')}: every result needs a document; name a "
+                "column."
+            )
 
     @property
     def id_columns(self) -> list[str]:
@@ -146,7 +149,9 @@ class Roles:
         taken = {role: value for role, value in taken.items() if value and self._is_named(role)}
         if unknown and taken:
             # Not what was said on purpose alone: the command line guesses, and passes it on.
-            said = ", ".join(f"{role}={_quoted(value)}" for role, value in taken.items())
+            said = ", ".join(
+                option(role, value, shown=_quoted(value)) for role, value in taken.items()
+            )
             lines.append(f"Taken: {said}.")
         call = {
             role: _replaced(value, meant)
@@ -158,17 +163,18 @@ class Roles:
             call["query"] = query
         if meant:
             call = {role: call[role] for role in DEFAULTS if role in call}
-            shown = "".join(f", {role}={_quoted(value)}" for role, value in call.items())
             first = "data" if label.startswith("the ") else f'"{label}"'
-            lines.append(f"Perhaps: read_log({first}{shown})")
+            named = [option(role, value, shown=_quoted(value)) for role, value in call.items()]
+            python = f"read_log({', '.join([first, *named])})"
+            lines.append(f"Perhaps: {either(python, ' '.join(named))}")
         free = [name for name in free if name not in call.values()]
         if unknown and free:
-            arguments = ", ".join(f"{role}=..." for role in unknown)
+            arguments = ", ".join(option(role, shown="...") for role in unknown)
             lines.append(f"Say which column it is: {arguments}; not taken are {', '.join(free)}.")
         if any(name not in meant for name in missing.get("rank", ())):
-            lines.append("Without ranks: rank=None takes the order of the rows.")
+            lines.append(f"Without ranks: {option('rank', None)} takes the order of the rows.")
         if any(name not in meant for name in missing.get("click", ())):
-            lines.append("Without clicks: click=None reads the pages alone.")
+            lines.append(f"Without clicks: {option('click', None)} reads the pages alone.")
         return lines
 
 
@@ -184,12 +190,14 @@ def _names(role: str, value: Given) -> tuple[str, ...]:
         return (value,)
     if role not in SEVERAL_COLUMNS:
         raise ClickLogError(
-            f"read_log({role}={value!r}): {role} is one column name; "
+            f"{option(role, value, of='read_log')}: {role} is one column name; "
             "only session and doc can be lists of columns."
         )
     names = tuple(value)
     if not names or not all(isinstance(name, str) for name in names):
-        raise ClickLogError(f"read_log({role}={value!r}): the list should hold column names.")
+        raise ClickLogError(
+            f"{option(role, value, of='read_log')}: the list should hold column names."
+        )
     return tuple(dict.fromkeys(names))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, option
 from gecasmo.logs.inputs import Input, Opened
 from gecasmo.logs.lines import BYTE_ORDER_MARK, check_utf8, shortened
 from gecasmo.logs.notes import Notebook
@@ -85,7 +85,7 @@ def read_table_files(
         endings = ", ".join((*PARQUET_SUFFIXES, *TEXT_SUFFIXES))
         raise ClickLogError(
             f"{inputs.label} does not look like one kind of log file; the name should end in "
-            f"{endings} (text also .gz or .zst), or format= should name a format."
+            f"{endings} (text also .gz or .zst), or {option('format')} should name a format."
         )
     kind = kinds.pop()
     try:

@@ -148,9 +148,15 @@ class _Numbered:
 
 
 def over_partitions(
-    model: Model, log: Partitioned, ask: Callable[[Model, ClickLog], Answer]
+    model: Model, log: ClickLog | Partitioned, ask: Callable[[Model, ClickLog], Answer]
 ) -> Iterator[Answer]:
-    """An ordinary answer for every partition that is not empty; for large ones, of each piece."""
+    """An ordinary answer for every partition that is not empty; for large ones, of each piece.
+
+    A log in memory is one partition.
+    """
+    if not is_stored(log):
+        yield ask(model, in_memory(log))
+        return
     last = -1
     for number, pages in all_pieces(log):
         if number != last:

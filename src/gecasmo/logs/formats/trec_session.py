@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, option
 from gecasmo.logs.compression import unpacked
 from gecasmo.logs.formats.columns import nested, note_repeated_queries, with_exact_ids
 from gecasmo.logs.formats.format import Format, Options, Reading, Sample
@@ -80,7 +80,8 @@ class _Track(ElementTree.TreeBuilder):
                     self._unread += len(piece)
                     parser.feed(piece)
                     if self._unread > max_line:
-                        raise self._error(f"no interaction ends within max_line={max_line:,} bytes")
+                        reach = option("max_line", max_line, shown=f"{max_line:,}")
+                        raise self._error(f"no interaction ends within {reach} bytes")
             parser.close()
         except ElementTree.ParseError as error:
             raise ClickLogError(f"{self._file.name} is not well-formed XML: {error}.") from None

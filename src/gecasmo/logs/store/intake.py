@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import detect_format, format_named
 from gecasmo.logs.formats.ubi import is_pair
@@ -86,7 +86,7 @@ def _tables(source: Opened, wishes: Wishes, roles: Roles) -> Source:
         endings = ", ".join((*PARQUET_SUFFIXES, *TEXT_SUFFIXES))
         raise ClickLogError(
             f"{source.label} does not look like one kind of log file; the name should end in "
-            f"{endings} (text also .gz or .zst), or format= should name a format."
+            f"{endings} (text also .gz or .zst), or {option('format')} should name a format."
         )
     kind = str(kinds.pop())
     if kind == "parquet":
@@ -176,7 +176,7 @@ class Spilling:
             if list(before) != list(after):
                 raise ClickLogError(
                     f"{before[0]} was changed while it was read; run the same again, with "
-                    "resume=False."
+                    f"{either('resume=False', '--no-resume')}."
                 )
 
     def _plan(self) -> dict[str, Any]:
