@@ -264,7 +264,9 @@ def _pages(queries: pl.DataFrame, shown: pl.DataFrame, events: pl.DataFrame) -> 
     )
     first = pl.concat([queries.select("page", "row"), shown.select("page", "row")])
     first = first.group_by("page").agg(pl.col("row").min()).sort("row", "page")
-    pages = first.join(queries.drop("row", "hits"), on="page", how="left", maintain_order="left")
+    pages = first.join(
+        queries.select("page", "query", *DETAILS), on="page", how="left", maintain_order="left"
+    )
     pages = pages.join(of_events, on="page", how="left", suffix="_e", maintain_order="left")
     filled = [pl.coalesce(name, f"{name}_e").alias(name) for name in DETAILS]
     return pages.with_columns(filled).drop(f"{name}_e" for name in DETAILS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -28,27 +29,19 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 MOMENT = pl.Datetime("us", "UTC")
-# The columns of queries and of events, and those of a record that they are made of.
-QUERIES: dict[str, PolarsDataType] = {
+# What becomes of a record: one that has no action is a query.
+COLUMNS: dict[str, PolarsDataType] = {
     "row": pl.Int64,
     "page": pl.String,
     "query": pl.String,
-    "client_id": pl.String,
-    "session_id": pl.String,
-    "timestamp": MOMENT,
-    "hits": pl.List(pl.String),
-}
-EVENTS: dict[str, PolarsDataType] = {
-    "row": pl.Int64,
-    "page": pl.String,
     "action": pl.String,
     "client_id": pl.String,
     "session_id": pl.String,
     "timestamp": MOMENT,
+    "hits": pl.List(pl.String),
     "doc": pl.String,
     "ordinal": pl.Int64,
 }
-SCHEMAS = {"query": QUERIES, "event": EVENTS}
 _TEXTS = {
     "page": "query_id",
     "query": "user_query",
@@ -95,34 +88,30 @@ _OBJECT = r"^[\[{]"
 
 
 class Records:
-    """The records of all files, numbered through.
-
-    Attributes
-    ----------
-    queries, events
-        One row a record.
-    """
+    """The records of all files, numbered through."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in SCHEMAS}
-        self._frames: dict[str, list[pl.DataFrame]] = {kind: [] for kind in SCHEMAS}
+        self._rows: list[tuple[Any, ...]] = []
+        self._frames: list[pl.DataFrame] = []
         self._places: list[tuple[int, Lines | Input]] = []
         self._count = 0
         self._undated: list[int] = []
 
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row a record, when all are read."""
+        slow = pl.DataFrame(self._rows, schema=COLUMNS, orient="row")
+        return pl.concat([*self._frames, slow]).sort("row")
+
     @property
     def queries(self) -> pl.DataFrame:
         """One row a query record."""
-        return self._all("query")
+        return self.table.filter(pl.col("action").is_null())
 
     @property
     def events(self) -> pl.DataFrame:
         """One row an event record."""
-        return self._all("event")
-
-    def _all(self, kind: str) -> pl.DataFrame:
-        slow = pl.DataFrame(self._rows[kind], schema=SCHEMAS[kind], orient="row")
-        return pl.concat([*self._frames[kind], slow]).sort("row")
+        return self.table.filter(pl.col("action").is_not_null())
 
     def read(self, inputs: Opened, max_line: int) -> None:
         """Add the records of some files."""
@@ -169,12 +158,10 @@ class Records:
         """Add the records of a table but for the odd ones, and say which these are."""
         plain = PlainRecords(table)
         is_odd = plain.is_odd if is_odd is None else plain.is_odd | is_odd
-        frame = plain.frame.with_columns(row=rows + self._count)
-        self._undated += frame["row"].filter(plain.is_undated & ~is_odd).to_list()
-        is_event = pl.col("action").is_not_null()
-        for kind, chosen in (("query", ~is_event), ("event", is_event)):
-            columns = [pl.col(name).cast(dtype) for name, dtype in SCHEMAS[kind].items()]
-            self._frames[kind].append(frame.filter(chosen & ~is_odd).select(columns))
+        rows = rows + self._count
+        self._undated += rows.filter(plain.is_undated & ~is_odd).to_list()
+        frame = plain.frame.with_columns(row=rows).filter(~is_odd)
+        self._frames.append(frame.select(pl.col(n).cast(dtype) for n, dtype in COLUMNS.items()))
         return is_odd
 
     def place(self, row: int) -> str:
@@ -202,11 +189,11 @@ class Records:
             if inner is record and is_bulk_line(record):
                 continue
             row = self._count + number
-            kind, fields = fields_of(inner)
-            if kind == "neither":
+            fields = fields_of(inner)
+            if fields["page"] is None and fields["action"] is None:
                 raise self.error(row, "neither an event (action_name) nor a query (query_id)")
             values = (self._value(row, name, value) for name, value in fields.items())
-            self._rows[kind].append((row, *values))
+            self._rows.append((row, *values))
 
     def _value(self, row: int, name: str, value: Any) -> Any:
         if name == "timestamp":
@@ -311,7 +298,7 @@ class PlainRecords:
     Attributes
     ----------
     frame
-        The columns of queries and events, but for the row.
+        The `COLUMNS`, but for the row.
     is_odd
         Which records have to be read one by one.
     is_undated
@@ -324,12 +311,13 @@ class PlainRecords:
         times = self._column("timestamp")
         columns = {role: self._texts(self._column(name)) for role, name in _TEXTS.items()}
         columns["timestamp"] = self._moments(times)
-        columns["hits"] = self._hits(self._column("query_response_hit_ids"))
-        columns["doc"] = self._texts(self._attribute("object", "object_id", "object_id"))
-        ordinals = self._attribute("position", "ordinal", "position.ordinal")
-        # The position of a query is nobody's, and may be anything.
+        # What an event has no use for, and what a query has none for, may be anything.
         is_event = columns["action"].is_not_null()
-        columns["ordinal"] = self._ordinals(_where(is_event, ordinals))
+        columns["hits"] = self._hits(_where(~is_event, self._column("query_response_hit_ids")))
+        doc = self._attribute("object", "object_id", "object_id")
+        ordinal = self._attribute("position", "ordinal", "position.ordinal")
+        columns["doc"] = self._texts(_where(is_event, doc))
+        columns["ordinal"] = self._ordinals(_where(is_event, ordinal))
         self.frame = pl.DataFrame([values.alias(name) for name, values in columns.items()])
         self.is_odd |= ~is_event & columns["page"].is_null()
         self.is_undated = times.is_not_null() & columns["timestamp"].is_null()
@@ -434,31 +422,17 @@ def first_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found if len(found) == len(pairs) else dict(reversed(pairs))
 
 
-def fields_of(record: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Find the fields of a record, as they stand in it, without what was wrapped around it.
-
-    Returns
-    -------
-    kind : str
-        "event", "query", or "neither".
-    fields : dict
-        The columns of `EVENTS` or `QUERIES`, but for the row.
-    """
-    shared = {name: record.get(name) for name in ("client_id", "session_id", "timestamp")}
-    page = record.get("query_id")
-    if record.get("action_name") is not None:
-        target, position = _object(record, "object"), _object(record, "position")
-        return "event", {
-            "page": page,
-            "action": record["action_name"],
-            **shared,
-            "doc": target.get("object_id", record.get("object_id")),
-            "ordinal": position.get("ordinal", record.get("position.ordinal")),
-        }
-    if page is not None:
-        words, hits = record.get("user_query"), record.get("query_response_hit_ids")
-        return "query", {"page": page, "query": words, **shared, "hits": hits}
-    return "neither", {}
+def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the fields of a record, by the `COLUMNS` after the row, as they stand in it."""
+    fields = {column: record.get(name) for column, name in _TEXTS.items()}
+    fields |= {"timestamp": record.get("timestamp"), "hits": None, "doc": None, "ordinal": None}
+    if fields["action"] is None:
+        return fields | {"hits": record.get("query_response_hit_ids")}
+    target, position = _object(record, "object"), _object(record, "position")
+    return fields | {
+        "doc": target.get("object_id", record.get("object_id")),
+        "ordinal": position.get("ordinal", record.get("position.ordinal")),
+    }
 
 
 def _object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
