@@ -14,10 +14,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoError, extra
-from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 from gecasmo.model.structured import as_frame
+from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
 RELEVANCE_METRICS = ("ndcg", "auc", "kendall")
