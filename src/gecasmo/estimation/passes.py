@@ -241,7 +241,7 @@ def _stepped(part: Part, states: Rows, counts: Counts, task: Task) -> Rows:
         if number in part.leanings:
             answer += room_of(state) * (part.leanings[number].new @ task.extra["step"])
         mean = np.clip(np.asarray(state.centre) + answer, 1e-9, 1 - 1e-9)
-        moved[number] = form.with_beliefs(state, mean, np.asarray(state.spread))
+        moved[number] = form.with_posterior(state, mean, np.asarray(state.spread))
     return moved
 
 

@@ -43,7 +43,7 @@ TRUSTED = (
 
 
 def write_classifier(classifier: Any, fitted: Any) -> tuple[dict[str, Any], bytes]:
-    """A classifier, fitted or not (then `fitted` is None), as JSON and bytes."""
+    """Write a classifier, fitted or not (then `fitted` is None), as JSON and bytes."""
     described: dict[str, Any] = {"is_fitted": fitted is not None, "versions": _versions()}
     if _is_lightgbm(classifier):
         described |= {"format": "lightgbm", "options": _plain_options(classifier)}
@@ -54,7 +54,7 @@ def write_classifier(classifier: Any, fitted: Any) -> tuple[dict[str, Any], byte
 
 
 def read_classifier(described: dict[str, Any], content: bytes) -> tuple[Any, Any]:
-    """The classifier that was written, to be fitted again, and the fitted one or None."""
+    """Read the classifier that was written, to be fitted again, and the fitted one or None."""
     is_fitted = bool(described["is_fitted"])
     if described["format"] == "lightgbm":
         lightgbm = _needed("lightgbm", "lightgbm")
@@ -138,7 +138,7 @@ _UNCHECKED = ("sklearn.svm.", "sklearn.neighbors.", "sklearn.gaussian_process.")
 
 
 def _unchecked(classifier: Any) -> str:
-    """The first part of a classifier that could crash on a bad file, if there is one."""
+    """Find the first part of a classifier that could crash on a bad file."""
     seen: set[int] = set()
     todo = [classifier]
     while todo:
@@ -240,7 +240,7 @@ def _check_predictor(predictor: Any, part: Any) -> None:
 def _check_nodes(
     inner: NDArray[np.bool_], left: Any, right: Any, feature: Any, n_features: int
 ) -> None:
-    """Children come after their parents, which also rules out circles."""
+    """See that children come after their parents, which also rules out circles."""
     number = np.flatnonzero(inner)
     for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
         _require(bool(np.all((child > number) & (child < len(inner)))))
@@ -248,7 +248,7 @@ def _check_nodes(
 
 
 def _parts(it: Any, seen: set[int]) -> Iterator[Any]:
-    """Everything that a classifier is made of, itself first."""
+    """Go through everything that a classifier is made of, itself first."""
     if id(it) in seen or isinstance(it, (str, bytes, int, float, type)):
         return
     seen.add(id(it))

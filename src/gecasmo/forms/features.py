@@ -69,14 +69,14 @@ class FeatureCoding:
         return {name: len(values) for name, values in self.levels.items()}
 
     def apply(self, rows: Rows) -> CodedFeatures:
-        """The features of rows as numbers; kept for as long as the rows are."""
+        """Turn the features of rows into numbers; kept for as long as the rows are."""
         if rows not in self._known:
             self._known[rows] = self._code(rows.features(self.columns))
         known: CodedFeatures = self._known[rows]
         return known
 
     def known(self, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there when the coding was learned."""
+        """Tell of which rows every level was there when the coding was learned."""
         known = np.ones(len(rows), bool)
         for levels in self.apply(rows).levels:
             known &= levels >= 0
@@ -93,7 +93,7 @@ class FeatureCoding:
         return CodedFeatures(numeric, tuple(self.level_numbers(frame[n], n) for n in self.levels))
 
     def level_numbers(self, column: pl.Series, name: str) -> NDArray[np.int64]:
-        """The number of each value's level; -1 for a level that the coding has not seen."""
+        """Number each value's level; -1 for a level that the coding has not seen."""
         table = self.levels[name]
         if column.dtype == pl.Null:
             column = column.cast(table.dtype)
@@ -103,7 +103,7 @@ class FeatureCoding:
         return found
 
     def to_data(self) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-        """The coding as JSON and frames."""
+        """Describe the coding by JSON and frames."""
         data = {
             "columns": list(self.columns),
             "numeric": list(self.numeric),
@@ -121,7 +121,7 @@ class FeatureCoding:
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> FeatureCoding:
-        """What `to_data` described."""
+        """Make what `to_data` described."""
         levels = {
             name: parts[f"levels_{number}"]["level"]
             for number, name in enumerate(data["categorical"])
@@ -146,7 +146,7 @@ class FeatureCoding:
 def learn_coding(
     rows: Rows, columns: Sequence[str], categorical: Sequence[str] = (), centre: bool = True
 ) -> FeatureCoding:
-    """Means, scales and levels of the columns over the rows of a fit."""
+    """Learn means, scales and levels of the columns over the rows of a fit."""
     frame = rows.features(columns)
     numeric, mean, scale, constant = [], [], [], []
     levels: dict[str, pl.Series] = {}
@@ -178,7 +178,7 @@ def learn_coding(
 
 
 def as_floats(column: pl.Series) -> Floats:
-    """Numbers or truth values as floats of their own memory, missing ones as NaN."""
+    """Turn numbers or truth values into floats of their own memory, missing ones into NaN."""
     if column.dtype in _TEXTUAL:
         raise ModelError(f"The column '{column.name}' was numeric in the fit and now holds texts.")
     return np.array(column.cast(pl.Float64).to_numpy(), dtype=np.float64)
@@ -187,7 +187,7 @@ def as_floats(column: pl.Series) -> Floats:
 def check_categorical(
     categorical: str | Sequence[str], columns: tuple[str, ...], form: str
 ) -> tuple[str, ...]:
-    """Columns that are categories though they may hold numbers."""
+    """Check the names of columns that are categories though they may hold numbers."""
     names = (categorical,) if isinstance(categorical, str) else tuple(categorical)
     unknown = [name for name in names if name not in columns]
     if unknown:
@@ -198,7 +198,7 @@ def check_categorical(
 
 
 def check_missing(missing: str, form: str) -> str:
-    """What to do with missing values."""
+    """Check what to do with missing values."""
     if missing not in ("raise", "mean"):
         raise ModelError(f'{form}(missing={missing!r}): choose "raise" or "mean".')
     return missing
@@ -219,7 +219,7 @@ class DesignMatrix:
         self.n_columns = self.n_dense + sum(sizes)
 
     def pieces(self, size: int) -> list[tuple[slice, DesignMatrix]]:
-        """The rows in pieces of a size, each with its place; cut once."""
+        """Cut the rows into pieces of a size, each with its place; done once."""
         if size not in self._pieces:
             self._pieces[size] = [self._piece(n, size) for n in range(0, self.n_rows, size)]
         return self._pieces[size]
@@ -236,7 +236,7 @@ class DesignMatrix:
         return np.cumsum([self.n_dense, *self.sizes], dtype=np.int64)[:-1]
 
     def times(self, vector: Floats) -> Floats:
-        """The design times a vector of coefficients: the logit of every row."""
+        """Multiply by a vector of coefficients: the logit of every row."""
         result: Floats = self.numeric @ vector[: self.n_dense]
         start = self.n_dense
         for levels, size in zip(self.levels, self.sizes, strict=True):
@@ -246,23 +246,23 @@ class DesignMatrix:
         return result
 
     def transposed_times(self, per_row: Floats) -> Floats:
-        """Sums over rows of a number per row times their features."""
+        """Sum over rows a number per row times their features."""
         return np.concatenate([self.numeric.T @ per_row, *self._by_level(per_row)])
 
     def _by_level(self, per_row: Floats) -> list[Floats]:
-        """Sums over the rows of each level, column by column."""
+        """Sum over the rows of each level, column by column."""
         return [
             sums(levels + 1, per_row, size + 1)[1:]
             for levels, size in zip(self.levels, self.sizes, strict=True)
         ]
 
     def squares(self, weight: Floats) -> Floats:
-        """The diagonal of the weighted normal matrix."""
+        """Work out the diagonal of the weighted normal matrix."""
         dense = np.einsum("ij,ij,i->j", self.numeric, self.numeric, weight)
         return np.concatenate([dense, *self._by_level(weight)])
 
     def normal_matrix(self, weight: Floats) -> Floats:
-        """Features transposed, times weights, times features, written out."""
+        """Write out features transposed, times weights, times features."""
         matrix = np.zeros((self.n_columns, self.n_columns))
         n = self.n_dense
         weighted = self.numeric * weight[:, None]
@@ -293,14 +293,14 @@ class DesignMatrix:
 
 
 def sums(numbers: NDArray[np.int64], per_row: Floats, size: int) -> Floats:
-    """Sums over the rows with each number."""
+    """Sum over the rows with each number."""
     return np.bincount(numbers, weights=per_row, minlength=size).astype(np.float64, copy=False)
 
 
 def collinear(
     coding: FeatureCoding, design: DesignMatrix | None, intercept: bool, most_rows: int = 100_000
 ) -> list[str]:
-    """The numeric columns of which the rows show only a combination."""
+    """Find the numeric columns of which the rows show only a combination."""
     n = len(coding.numeric)
     if n < 2 or design is None:
         return []

@@ -74,12 +74,12 @@ class PastCoefficients:
     information: Floats
 
     def value(self, coefficients: Floats) -> float:
-        """How much better or worse than there."""
+        """Tell how much better or worse than there these coefficients are."""
         moved = coefficients - self.at
         return float(self.slope @ moved - 0.5 * moved @ self.information @ moved)
 
     def slope_at(self, coefficients: Floats) -> Floats:
-        """The derivative of that."""
+        """Differentiate that."""
         slope: Floats = self.slope - self.information @ (coefficients - self.at)
         return slope
 
@@ -100,7 +100,7 @@ class WeightedRegression:
     past: PastCoefficients | None = None
 
     def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Optimum:
-        """Newton's method from a start, each step shortened until it is uphill."""
+        """Climb by Newton's method from a start, each step shortened until it is uphill."""
         here = self._at(coefficients, offsets, with_slope=True)
         is_separated = False
         total = self.heads + self.tails
@@ -203,7 +203,7 @@ class WeightedRegression:
     def _uphill(
         self, here: _Point, step: Floats, offset_step: Floats | None, gain: float
     ) -> _Point | None:
-        """The point along a direction that is better by Armijo's rule, but for rounding."""
+        """Find a point along a direction that is better by Armijo's rule, but for rounding."""
         size = 1.0
         while size > 1e-10:
             offsets = None
@@ -216,7 +216,7 @@ class WeightedRegression:
         return None
 
     def information(self, weight: Floats) -> Floats:
-        """The information on the coefficients, offsets integrated out, where the information on
+        """Tell the information on the coefficients, offsets integrated out, where that on
         a row's logit is `weight`."""
         if self.variance is not None:
             weight = weight / (1 + weight * self.variance)
@@ -236,7 +236,7 @@ class WeightedRegression:
         return bool(np.abs(moved[used]).max(initial=0.0) > _LONG)
 
     def _direction(self, here: _Point) -> tuple[Floats, Floats | None, float]:
-        """Newton's step, and the gain that it promises to first order."""
+        """Work out Newton's step, and the gain that it promises to first order."""
         penalty = self.precision * here.coefficients
         if self.past is not None:
             penalty = penalty - self.past.slope_at(here.coefficients)
@@ -297,7 +297,7 @@ class WeightedRegression:
 
 
 def probabilities(logits: Floats) -> Floats:
-    """Logits as probabilities, of which none is 0 or 1."""
+    """Turn logits into probabilities, of which none is 0 or 1."""
     from scipy.special import expit
 
     probability: Floats = expit(np.clip(logits, -_FARTHEST, _FARTHEST))
@@ -305,7 +305,7 @@ def probabilities(logits: Floats) -> Floats:
 
 
 def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> float:
-    """heads log p + tails log(1 - p), summed over rows."""
+    """Sum heads log p + tails log(1 - p) over rows."""
     value = heads @ np.logaddexp(0.0, -logits) + tails @ np.logaddexp(0.0, logits)
     return -float(value)
 
@@ -313,7 +313,7 @@ def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> flo
 def fit_offsets(
     heads: Floats, tails: Floats, logits: Floats, offsets: Floats, variance: float
 ) -> Floats:
-    """The best offsets around given logits, row by row, by Newton's method with halved steps."""
+    """Find the best offsets around given logits, row by row, by Newton's method."""
     from scipy.special import expit
 
     total = heads + tails

@@ -321,7 +321,7 @@ class Logistic(Form):
     to_frame = coefficients
 
     def terms(self, state: LogisticState) -> list[str]:
-        """The names of the coefficients."""
+        """Name the coefficients."""
         terms = ["intercept"] if self.intercept else []
         terms += state.coding.numeric
         for name, levels in state.coding.levels.items():
@@ -329,7 +329,7 @@ class Logistic(Form):
         return terms
 
     def _in_units(self, state: LogisticState) -> Floats:
-        """The coefficients of the columns, from those of the standardised features."""
+        """Turn coefficients of the standardised features into those of the columns."""
         coding, first = state.coding, int(self.intercept)
         values = state.coefficients.copy()
         slopes = values[first : first + len(coding.numeric)]
@@ -343,7 +343,7 @@ class Logistic(Form):
         return values
 
     def _to_units(self, state: LogisticState) -> Floats:
-        """The matrix by which `_in_units` turns coefficients into those of the columns.
+        """Make the matrix by which `_in_units` turns coefficients into those of the columns.
 
         The common part of a category's effects belongs to the intercept; only that makes the
         errors of the levels those of deviations from the average level.
@@ -364,7 +364,7 @@ class Logistic(Form):
         return change
 
     def _idle(self, state: LogisticState) -> list[int]:
-        """Where the coefficients of constant columns stand, which an intercept makes idle."""
+        """Tell where the coefficients of constant columns stand, which an intercept makes idle."""
         names = state.coding.numeric
         if not self.intercept:
             return []
@@ -388,7 +388,7 @@ class Logistic(Form):
         return data, parts
 
     def options(self) -> dict[str, Any]:
-        """What the form was made with, for JSON."""
+        """Describe what the form was made with, for JSON."""
         return {
             "columns": list(self.columns),
             "l2": self.l2,
@@ -400,7 +400,7 @@ class Logistic(Form):
 
     @classmethod
     def from_options(cls, data: dict[str, Any]) -> Logistic:
-        """A form from what `options` wrote."""
+        """Make a form from what `options` wrote."""
         return cls(
             *data["columns"],
             l2=data["l2"],
@@ -434,7 +434,7 @@ class Logistic(Form):
 
     # -- the mathematics -----------------------------------------------------------------------
     def design(self, state: LogisticState, rows: Rows) -> DesignMatrix:
-        """The design matrix of some rows; kept for as long as the rows are."""
+        """Make the design matrix of some rows; kept for as long as the rows are."""
         if rows not in state.designs:
             features = state.coding.apply(rows)
             sizes = list(state.coding.n_levels.values())
@@ -456,14 +456,14 @@ class Logistic(Form):
         state: LogisticState,
         variance: float | None = None,
     ) -> WeightedRegression:
-        """The M-step as a regression."""
+        """Write the M-step as a regression."""
         design = self.design(state, rows)
         precision = self.precision(design.n_columns)
         return WeightedRegression(design, heads, tails, precision, variance, state.past)
 
 
 def state_blocks(state: LogisticState) -> list[slice]:
-    """Where the coefficients of each categorical column stand: last, one after the other."""
+    """Tell where the coefficients of each categorical column stand: last, one after the other."""
     sizes = list(state.coding.n_levels.values())
     ends = len(state.coefficients) - sum(sizes) + np.cumsum([0, *sizes])
     return [slice(int(a), int(b)) for a, b in pairwise(ends)]

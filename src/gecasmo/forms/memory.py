@@ -81,7 +81,7 @@ class Union:
         self.place: Integers = np.where(self.is_new, fresh, self.found)
 
     def rows(self) -> Rows:
-        """All of them."""
+        """Join them."""
         if not self.is_new.any():
             return self.old
         n = len(self.old) + int(self.is_new.sum())
@@ -93,19 +93,19 @@ class Union:
         return Rows(self.new.keys, columns, n)
 
     def of_old(self, per_row: Any, otherwise: float) -> Any:
-        """For each row of the new log what its old row has."""
+        """Give each row of the new log what its old row has."""
         wide = np.concatenate([per_row, np.full((*per_row.shape[:-1], 1), otherwise)], axis=-1)
         return wide[..., self.found]
 
     def widened(self, per_row: Any, otherwise: float) -> Any:
-        """Values of old rows as values of all."""
+        """Make values of old rows values of all."""
         more = int(self.is_new.sum())
         fill = np.full((*per_row.shape[:-1], more), otherwise, dtype=per_row.dtype)
         return np.concatenate([per_row, fill], axis=-1)
 
 
 def joined_columns(old: pl.Series, new: pl.Series) -> pl.Series:
-    """One column of two; ids of one kind may come as different types."""
+    """Make one column of two; ids of one kind may come as different types."""
     textual = (pl.Categorical, pl.Enum)
     if old.dtype != new.dtype and (old.dtype in textual or new.dtype in textual):
         old, new = old.cast(pl.String), new.cast(pl.String)
@@ -149,7 +149,7 @@ class LogisticMemory(Memory):
         self.form, self.before, self.decay = form, state, decay
 
     def begin(self, rows: Rows) -> LogisticState:
-        """The old coefficients, with the old logs as their prior."""
+        """Begin at the old coefficients, with the old logs as their prior."""
         state, form = self.before, self.form
         coding = _extended(state.coding, rows, form)
         place = _places(state.coding, coding, len(state.coefficients))
@@ -165,12 +165,12 @@ class LogisticMemory(Memory):
         )
 
     def merged(self, state: LogisticState, counts: Floats) -> tuple[LogisticState, Floats]:
-        """Coefficients whose covariance knows of old and new; counts are those of the new rows,
+        """Keep the coefficients, whose covariance knows of old and new, and counts of the new rows,
         since a regression keeps no rows."""
         return replace(state, past=None), counts
 
     def _information(self, prior: Floats) -> Floats:
-        """What the logs said: the inverse of the covariance, without the prior."""
+        """Tell what the logs said: the inverse of the covariance, without the prior."""
         assert self.before.covariance is not None
         both = np.linalg.pinv(self.before.covariance, rcond=1e-12, hermitian=True)
         values, vectors = np.linalg.eigh(both - np.diag(prior))
@@ -179,7 +179,7 @@ class LogisticMemory(Memory):
 
 
 def _extended(old: FeatureCoding, rows: Rows, form: Logistic) -> FeatureCoding:
-    """The coding with levels that only these rows have."""
+    """Add levels that only these rows have to a coding."""
     new = learn_coding(rows, form.columns, form.categorical, centre=form.intercept)
     if set(new.numeric) != set(old.numeric):
         odd = sorted(set(new.numeric) ^ set(old.numeric))
@@ -197,7 +197,7 @@ def _extended(old: FeatureCoding, rows: Rows, form: Logistic) -> FeatureCoding:
 
 
 def _places(old: FeatureCoding, new: FeatureCoding, n_old: int) -> list[int]:
-    """Where the old coefficients stand among those of the new coding."""
+    """Tell where the old coefficients stand among those of the new coding."""
     first = n_old - sum(old.n_levels.values())
     place = list(range(first))
     starts = first + np.cumsum([0, *new.n_levels.values()])
@@ -206,7 +206,7 @@ def _places(old: FeatureCoding, new: FeatureCoding, n_old: int) -> list[int]:
     return place
 
 
-# A belief can be wider than the prior, but some of that is always left.
+# A posterior can be wider than the prior, but some of that is always left.
 _LEAST_SHARE = 0.01
 _LEAST_LEFT = 0.1
 
@@ -216,8 +216,8 @@ class RowPast:
     """The past of some rows, on top of a prior: `share` of the pseudo-counts of their prior is
     left, and `added` comes on top, both `[heads or tails, row]`.
 
-    Hidden flips can make a belief wider than the prior. That takes from the prior, whatever it is
-    by now, and so a share of it; a number of flips taken away could be more than there are.
+    Hidden flips can make a posterior wider than the prior. That takes from the prior, whatever it
+    is by now, and so a share of it; a number of flips taken away could be more than there are.
     """
 
     share: Floats
@@ -226,12 +226,12 @@ class RowPast:
 
     @classmethod
     def of(cls, evidence: Floats, prior: Floats) -> RowPast:
-        """The past that is worth such heads and tails beyond the prior it had then."""
+        """Make the past that is worth such heads and tails beyond the prior it had then."""
         lost = np.maximum(-evidence, 0.0) / np.maximum(prior, 1e-300)
         return cls(np.clip(1 - lost, _LEAST_SHARE, 1.0), np.maximum(evidence, 0.0))
 
     def under(self, prior: Floats) -> Floats:
-        """Heads and tails, those of a prior included."""
+        """Tell heads and tails, those of a prior included."""
         left = self.share * prior
         if self.shift is None:
             return left + self.added
@@ -239,13 +239,13 @@ class RowPast:
         return np.maximum(moved, _LEAST_LEFT * left)
 
     def without(self, together: Floats) -> Floats:
-        """The prior under which heads and tails are these."""
+        """Find the prior under which heads and tails are these."""
         moved = 0.0 if self.shift is None else np.stack([self.shift, -self.shift])
         prior: Floats = np.maximum(together - self.added - moved, 1e-9) / self.share
         return prior
 
     def at(self, rows: Integers) -> RowPast:
-        """That of some rows; -1 is a row without a past."""
+        """Choose that of some rows; -1 is a row without a past."""
         share = np.concatenate([self.share, np.ones((2, 1))], axis=1)[:, rows]
         added = np.concatenate([self.added, np.zeros((2, 1))], axis=1)[:, rows]
         shift = None if self.shift is None else np.append(self.shift, 0.0)[rows]
@@ -255,7 +255,7 @@ class RowPast:
 def joined_typical(
     union: Union, rows: Rows, old: Mapping[str, Floats], new: Mapping[str, Floats], decay: float
 ) -> dict[str, Floats]:
-    """What is typical of old and new `rows` in both logs, of which the old one has faded.
+    """Join what is typical of old and new `rows` in both logs, of which the old one has faded.
 
     Shown and possible pages add up; means are weighted by how often a row was shown.
     """
@@ -282,7 +282,7 @@ def joined_typical(
 
 
 def _pages(union: Union, rows: Rows, old: Floats, new: Floats) -> Floats:
-    """The pages that could have shown a row: those of its query, if that is part of the key."""
+    """Count the pages that could have shown a row: of its query, if that is part of the key."""
     query = np.zeros(len(rows), np.int64)
     if "query" in rows.keys:
         query = rows.frame["query"].rank("dense").to_numpy().astype(np.int64) - 1
@@ -317,7 +317,7 @@ class TableMemory(Memory):
         return self
 
     def begin(self, rows: Rows) -> TableState:
-        """Where the past left the rows; new ones begin as their prior says."""
+        """Begin where the past left the rows; new ones begin as their prior says."""
         begun = self.original.begin(rows, None)
         self.union = Union(self.before.rows, rows)
         self.rows = self.union.rows()
@@ -338,7 +338,7 @@ class TableMemory(Memory):
         )
 
     def lean(self, shift: Floats) -> None:
-        """Let as many tails of each row be heads as shared coins, where they are now, ask for."""
+        """Let as many tails of each row be heads as global coins, where they are now, ask for."""
         shift = shift[: len(self.before.rows)]
         self.past = self.past + np.stack([shift, -shift])
         self.row_past = RowPast.of(self.past, prior_of(self.before))
@@ -348,7 +348,7 @@ class TableMemory(Memory):
         self.priors, self.prior, self.typical = priors, prior, typical or None
 
     def merged(self, state: TableState, counts: Floats) -> tuple[TableState, Floats]:
-        """Old and new rows with all that is known of them."""
+        """Join old and new rows with all that is known of them."""
         total = self.union.widened(self.counts, 0.0)
         total[:, self.union.place] += counts
         evidence = self._evidence(state, counts)
@@ -371,7 +371,7 @@ class TableMemory(Memory):
 
     # -- parts of it ---------------------------------------------------------------------------
     def _evidence(self, state: TableState, counts: Floats) -> Floats:
-        """Heads and tails of all rows, from all logs."""
+        """Add up heads and tails of all rows, from all logs."""
         everywhere = np.arange(len(self.rows))
         old = np.where(everywhere < len(self.before.rows), everywhere, -1)
         evidence: Floats = self.row_past.at(old).under(self.prior) - self.prior
@@ -379,7 +379,7 @@ class TableMemory(Memory):
         return evidence
 
     def _prior(self) -> Floats:
-        """The prior of old and new rows, as it was before."""
+        """Tell the prior of old and new rows, as it was before."""
         fresh = np.flatnonzero(self.union.is_new)
         if self.before.priors is None:
             pseudo = np.array(self.original.pseudo_counts)[:, None]
@@ -390,13 +390,13 @@ class TableMemory(Memory):
         return np.concatenate([prior_of(self.before), unseen], axis=1)
 
     def _otherwise(self) -> float:
-        """What unknown rows are."""
+        """Tell what unknown rows are."""
         if self.priors is None:
             return self.before.otherwise
         return float((self.prior[0] / self.prior.sum(axis=0)).mean())
 
     def _probability(self, state: TableState, evidence: Floats) -> Floats:
-        """Rows of the new log stand where the climb left them, others where the past does."""
+        """Put rows of the new log where the climb left them, others where the past does."""
         heads, tails = np.maximum(self.prior + evidence, 0.0)
         known: Floats = self.union.widened(self.before.probability, 0.5)
         np.divide(heads, heads + tails, out=known, where=heads + tails > 1e-9)
@@ -407,7 +407,7 @@ class TableMemory(Memory):
         return known
 
     def _with_spread(self, after: TableState, state: TableState) -> TableState:
-        """Spreads from what the past and the new log are worth together."""
+        """Work out spreads from what the past and the new log are worth together."""
         assert state.centre is not None
         assert state.spread is not None
         place, before = self.union.place, self.before
@@ -419,7 +419,7 @@ class TableMemory(Memory):
         worth[:n] = self.decay * known
         strength = prior + worth
         centre = after.probability.copy()
-        if before.centre is not None:  # of lopsided beliefs the mean is not the most likely
+        if before.centre is not None:  # of lopsided posteriors the mean is not the most likely
             centre[:n] += before.centre - before.probability
         centre[place] = state.centre
         centre = np.clip(centre, 0.0, 1.0)
@@ -443,7 +443,7 @@ def _check(priors: Priors, state: TableState) -> None:
 
 
 def _evidence_of(state: TableState, counts: Floats) -> Floats:
-    """What a log says of each row; without spreads hidden flips are taken for seen ones."""
+    """Tell what a log says of each row; without spreads hidden flips are taken for seen ones."""
     if state.evidence is not None:
         return capped(state, state.evidence, counts)
     heads: Floats = counts[::-1]
@@ -451,7 +451,7 @@ def _evidence_of(state: TableState, counts: Floats) -> Floats:
 
 
 def _worth(state: TableState, prior: Floats, evidence: Floats) -> Floats:
-    """The flips beyond the prior that the spread of rows stands for; at most the evidence."""
+    """Tell the flips beyond the prior that the spread of rows stands for, at most the evidence."""
     most: Floats = evidence.sum(axis=0)
     if state.spread is None or state.centre is None:
         return most

@@ -46,7 +46,7 @@ class Sizes:
 
 @contextmanager
 def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
-    """Random numbers from a seed; whoever else draws from PyTorch's stream notices nothing."""
+    """Draw from a seed; whoever else draws from PyTorch's stream notices nothing."""
     import torch
 
     on_gpu = device.type == "cuda"
@@ -60,7 +60,7 @@ def own_randomness(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def one_thread(n_numbers: int) -> Iterator[None]:
-    """Small networks are faster on one thread; on a busy machine two wait for each other.
+    """Use one thread for small networks; on a busy machine two wait for each other.
 
     `n_numbers` is about how many numbers a layer has to look at.
     """
@@ -80,7 +80,7 @@ def one_thread(n_numbers: int) -> Iterator[None]:
 def make_network(
     module: nn.Module | Callable[[Sizes], nn.Module], coding: FeatureCoding, device: torch.device
 ) -> nn.Module:
-    """A network of our own from what the user gave: a module, or a function that makes one."""
+    """Make a network of our own from what the user gave: a module, or a function making one."""
     from torch import nn
 
     sizes = Sizes(len(coding.numeric), coding.n_levels)
@@ -99,7 +99,7 @@ def make_network(
 
 
 def shake(network: nn.Module) -> None:
-    """New random weights: layers that can draw theirs do, other weights are moved a little."""
+    """Draw new weights: layers that can draw theirs do, other weights are moved a little."""
     import torch
 
     with torch.no_grad():
@@ -113,7 +113,7 @@ def shake(network: nn.Module) -> None:
 
 
 def inputs_of(features: CodedFeatures, network: nn.Module, device: torch.device) -> Inputs:
-    """What a network is called with: numeric columns, levels, or both."""
+    """Make what a network is called with: numeric columns, levels, or both."""
     import torch
 
     inputs = []
@@ -127,7 +127,7 @@ def inputs_of(features: CodedFeatures, network: nn.Module, device: torch.device)
 
 
 def number_type(network: nn.Module) -> torch.dtype:
-    """The type of a network's weights; float32 if it has none."""
+    """Tell the type of a network's weights; float32 if it has none."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -138,7 +138,7 @@ def number_type(network: nn.Module) -> torch.dtype:
 
 
 def call(network: nn.Module, inputs: Inputs) -> torch.Tensor:
-    """One logit per row, or a clear refusal."""
+    """Ask for one logit per row, and refuse anything else."""
     import torch
 
     n_rows = len(inputs[0])
@@ -169,7 +169,7 @@ def call(network: nn.Module, inputs: Inputs) -> torch.Tensor:
 
 
 def answers(network: nn.Module, inputs: Inputs) -> Floats:
-    """The logit of every row, within bounds, as the network answers when it is not learning."""
+    """Tell the logit of every row, within bounds, as a network does when it is not learning."""
     import torch
 
     parts = []
@@ -184,7 +184,7 @@ def answers(network: nn.Module, inputs: Inputs) -> Floats:
 
 
 def width(weights: Iterable[torch.Tensor]) -> int:
-    """About how many numbers per row the widest layer of a network reads."""
+    """Tell about how many numbers per row the widest layer of a network reads."""
     from torch.nn.parameter import is_lazy
 
     made = (weight for weight in weights if not is_lazy(weight))
@@ -192,7 +192,7 @@ def width(weights: Iterable[torch.Tensor]) -> int:
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
-    """The weights and buffers of a network, as copies in main memory."""
+    """Copy the weights and buffers of a network to main memory."""
     return {
         name: value.detach().cpu().clone().contiguous()
         for name, value in network.state_dict().items()
@@ -208,7 +208,7 @@ def is_finite(network: nn.Module) -> bool:
 
 
 def squares(network: nn.Module) -> float:
-    """The sum of the squares of all weights."""
+    """Sum the squares of all weights."""
     return float(sum(float(w.detach().double().pow(2).sum()) for w in network.parameters()))
 
 
@@ -217,7 +217,7 @@ def _described(inputs: Inputs) -> str:
 
 
 def as_device(device: Any) -> torch.device:
-    """A device by name, if this machine has it."""
+    """Find a device by name, if this machine has it."""
     import torch
 
     try:
@@ -229,7 +229,7 @@ def as_device(device: Any) -> torch.device:
 
 
 def at_hand(device: str) -> str:
-    """The device that a file names, or the processor where there is no such device."""
+    """Choose the device that a file names, or the processor where there is no such device."""
     try:
         return str(as_device(device))
     except ModelError:
@@ -310,7 +310,7 @@ class Training:
     def improve(
         self, start: nn.Module, offsets: Floats | None, lr: float, moments: Any, round_number: int
     ) -> Trained:
-        """A better network, if one is found: steps are shortened until there is a gain."""
+        """Look for a better network: steps are shortened until there is a gain."""
         import torch
 
         used = np.flatnonzero(self.heads + self.tails > 0)
@@ -334,7 +334,7 @@ class Training:
         return Trained(None, offsets, lr, moments, note)
 
     def value(self, network: nn.Module, offsets: Floats | None) -> tuple[float, Floats | None]:
-        """What the M-step maximises, and the best offsets around this network."""
+        """Work out what the M-step maximises, and the best offsets around this network."""
         logits = answers(network, self.inputs)
         if not np.all(np.isfinite(logits)):
             return np.nan, offsets
@@ -356,7 +356,7 @@ class Training:
         moments: Any,
         order: torch.Generator,
     ) -> tuple[Trained | None, str]:
-        """Some epochs with one step length; the best of them, if it is better than the start."""
+        """Try some epochs with one step length; keep the best, if it is better than the start."""
         import torch
 
         network = copy.deepcopy(start)
@@ -397,7 +397,7 @@ class Training:
         order: torch.Generator,
         n_batches: int,
     ) -> float:
-        """Go through all rows once; the sum of the losses on the way."""
+        """Go through all rows once, and sum the losses on the way."""
         import torch
         from torch.nn.functional import softplus
 

@@ -19,8 +19,8 @@ from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
 from gecasmo.forms.priors import Empirical, Priors
 from gecasmo.forms.table_state import (
     TableState,
-    believed_evidence,
     beta_draws,
+    posterior_evidence,
     told_of_prior,
 )
 from gecasmo.kernels.static import row_sweeps
@@ -130,7 +130,7 @@ class Table(Form):
         return self.moved_to(previous, probability)
 
     def moved_to(self, state: TableState, probability: Floats) -> TableState:
-        """Give rows other probabilities; what was believed of the old ones is gone."""
+        """Give rows other probabilities; the posteriors of the old ones are gone."""
         return replace(state, probability=probability, spread=None, centre=None)
 
     def predict(self, state: TableState | PartedTable, rows: Rows) -> Floats:
@@ -171,19 +171,19 @@ class Table(Form):
         return total
 
     def with_prior(self, state: TableState, priors: Priors, pseudo: Floats) -> TableState:
-        """The state under learned priors, which are worth these heads and tails of each row."""
+        """Give the state learned priors, which are worth these heads and tails of each row."""
         mean = pseudo[0] / pseudo.sum(axis=0)
         otherwise = float(mean.mean()) if len(mean) else self.otherwise
         return replace(state, priors=priors, pseudo=pseudo, otherwise=otherwise, spread=None)
 
-    def with_beliefs(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
-        """The state with posterior means and standard deviations of its rows."""
+    def with_posterior(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
+        """Give the state posterior means and standard deviations of its rows."""
         if state.is_fixed is not None:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)
         probability = state.probability if state.priors is None else mean
         state = replace(state, probability=probability, centre=mean, spread=spread)
-        return replace(state, evidence=believed_evidence(state, mean, spread))
+        return replace(state, evidence=posterior_evidence(state, mean, spread))
 
     def trainable(self, state: TableState, rows: Rows) -> Any:
         from gecasmo.forms.trainable import TrainableTable
@@ -198,7 +198,7 @@ class Table(Form):
     def unseen(
         self, state: TableState | PartedTable, rows: Rows
     ) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
-        """What is believed of rows that the fit had no part of: mean, spread, and what that rests
+        """Tell the prior of rows that the fit had no part of: mean, spread, and what that rests
         on."""
         if not isinstance(state, TableState):
             return state.unseen(rows)
@@ -391,7 +391,7 @@ def is_open(keys: Sequence[str], spread: Floats) -> NDArray[np.bool_]:
 
 
 def _noise(rows: Rows, salt: int) -> Floats:
-    """A normal number for every row, which depends on its key and not on its place."""
+    """Draw a normal number for every row, which depends on its key and not on its place."""
     from scipy.special import ndtri  # not at the top: importing gecasmo stays light
 
     frame = rows.frame if rows.keys else pl.DataFrame({"": np.arange(len(rows))})
@@ -401,7 +401,7 @@ def _noise(rows: Rows, salt: int) -> Floats:
 
 
 def as_pseudo_counts(given: Any) -> tuple[float, float]:
-    """Heads and tails as two numbers, or a clear refusal."""
+    """Check that heads and tails are two numbers."""
     if given is None:
         return (1.0, 1.0)
     try:

@@ -17,7 +17,7 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Floats
 from gecasmo.forms.priors import Priors
 
-# No belief is worth less than this, in flips.
+# No posterior is worth less than this, in flips.
 _LEAST = 1e-6
 # In spreads, pseudo-counts of less than half a flip a side count as that much, since otherwise a
 # single click would be certainty.
@@ -31,9 +31,9 @@ class TableState:
     `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
     that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
     `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
-    the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
+    the probability itself. `evidence` is what the log said of each row, global coins held, in heads
     and tails beyond the pseudo-counts. `leans` is by how many heads in place of tails that would
-    differ if shared coins did: by coin, `[its row, row]`, for each logit.
+    differ if global coins did: by coin, `[its row, row]`, for each logit.
     """
 
     rows: Rows
@@ -51,20 +51,20 @@ class TableState:
 
 
 def prior_of(state: TableState) -> Floats:
-    """The pseudo-counts of each row, `[heads or tails, row]`."""
+    """Tell the pseudo-counts of each row, `[heads or tails, row]`."""
     n = len(state.probability)
     return np.stack([np.broadcast_to(np.asarray(side, float), (n,)) for side in state.pseudo])
 
 
 def floor_of(state: TableState, prior: Floats) -> Floats:
-    """What spreads add to the prior of each row, in flips."""
+    """Tell what spreads add to the prior of each row, in flips."""
     floor = 0.0 if state.priors is not None else _FLOOR
     added: Floats = np.maximum(floor - prior, 0.0).sum(axis=0)
     return added
 
 
 def strength_of(mean: Any, spread: Any) -> Floats:
-    """The flips that a Beta distribution with this mean and standard deviation is worth."""
+    """Tell the flips that a Beta distribution with this mean and deviation is worth."""
     inside = np.clip(mean, 1e-12, 1 - 1e-12)
     ratio = inside * (1 - inside) / np.maximum(np.asarray(spread, float), 1e-12) ** 2
     strength: Floats = np.maximum(ratio - 1, _LEAST)
@@ -72,10 +72,10 @@ def strength_of(mean: Any, spread: Any) -> Floats:
 
 
 def evidence(state: TableState, strength: Any) -> Floats:
-    """The heads and tails of rows beyond their pseudo-counts if together they are worth `strength`.
+    """Tell heads and tails of rows beyond their pseudo-counts if both are worth `strength`.
 
     Added to the pseudo-counts they have their highest at the probability that the row has. They may
-    be negative: hidden flips can make a belief wider than it was; the sum never is.
+    be negative: hidden flips can make a posterior wider than it was; the sum never is.
     """
     strength = np.maximum(strength, _LEAST)
     together = np.stack([strength * state.probability, strength * (1 - state.probability)])
@@ -84,19 +84,19 @@ def evidence(state: TableState, strength: Any) -> Floats:
 
 
 def worth_of(state: TableState) -> Floats:
-    """The flips that the evidence of rows and their pseudo-counts are worth together."""
+    """Tell the flips that the evidence of rows and their pseudo-counts are worth together."""
     assert state.evidence is not None
     worth: Floats = (state.evidence + prior_of(state)).sum(axis=0)
     return worth
 
 
-def believed_evidence(state: TableState, mean: Floats, spread: Floats) -> Floats:
-    """The evidence behind posterior means and deviations of rows, all else held."""
+def posterior_evidence(state: TableState, mean: Floats, spread: Floats) -> Floats:
+    """Tell the evidence behind posterior means and deviations of rows, all else held."""
     return evidence(state, strength_of(mean, spread) - floor_of(state, prior_of(state)))
 
 
 def informed_evidence(state: TableState, information: Floats, factor: float = 1.0) -> Floats:
-    """The evidence behind the information on each row's logit, that of its prior included, if the
+    """Tell the evidence behind the information on each row's logit, prior included, if the
     whole log says `factor` times as much as the part that told."""
     slope = np.maximum(state.probability * (1 - state.probability), 1e-12)
     prior = prior_of(state).sum(axis=0)
@@ -104,7 +104,7 @@ def informed_evidence(state: TableState, information: Floats, factor: float = 1.
 
 
 def capped(state: TableState, found: Floats, counts: Floats) -> Floats:
-    """Evidence that is worth no more than the expected flips; hidden flips only take away.
+    """Hold evidence to what expected flips are worth; hidden flips only take away.
 
     Where it is worth as much but for rounding nothing was hidden, and then it is just that much.
     """
@@ -115,7 +115,7 @@ def capped(state: TableState, found: Floats, counts: Floats) -> Floats:
 
 
 def told_of_prior(pseudo: Floats) -> str:
-    """In words what a learned prior says of rows."""
+    """Say in words what a learned prior says of rows."""
     strength = pseudo.sum(axis=0)
     mean, worth = pseudo[0] / strength, float(np.exp(np.log(strength).mean()))
     low, middle, high = np.quantile(mean, (0.05, 0.5, 0.95))
