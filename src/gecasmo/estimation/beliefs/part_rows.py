@@ -25,7 +25,8 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Design, Effect, Priors, scaled, with_place
+from gecasmo.forms.priors import Design, Effect, Priors
+from gecasmo.forms.typical import scaled, with_place
 from gecasmo.hashing import hash_values
 
 Floats = NDArray[np.float64]
