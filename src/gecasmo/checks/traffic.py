@@ -12,7 +12,6 @@ from gecasmo.checks.findings import Findings, row_text, value_text
 from gecasmo.checks.subject import CheckedModel
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import coded, in_chain
-from gecasmo.forms.protocol import columns_of
 from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
 from gecasmo.report import counted, percent
@@ -232,7 +231,7 @@ def check_cells(subject: CheckedModel, few: int, top: int) -> Findings:
         ]
         if not len(order):
             continue
-        reads_features = bool(columns_of(subject.model.forms[coin]))
+        reads_features = bool(subject.model.forms[coin].columns)
         is_bad = in_thin > 0.2 * total and not reads_features
         part.add(
             "warning" if is_bad else "info",

@@ -179,7 +179,7 @@ class Read(NamedTuple):
 
 def guess(columns: Sequence[str], roles: Mapping[str, Any]) -> dict[str, str]:
     """Columns for the roles that nobody named and no column carries the name of."""
-    from gecasmo.logs.guessing import guess_roles
+    from gecasmo.logs.roles import guess_roles
 
     named = [[names] if isinstance(names, str) else names or () for names in roles.values()]
     taken = {name for names in named for name in names}

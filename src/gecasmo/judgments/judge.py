@@ -17,7 +17,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import option
-from gecasmo.forms import Table
 from gecasmo.judgments.grades import (
     FIXED_CUTS,
     INSUFFICIENT,
@@ -172,7 +171,7 @@ class PairParts:
         by_query = [
             coin
             for coin in model.relevance
-            if isinstance(model.forms[coin], Table) and "query" in model.keys[coin]
+            if model.forms[coin].has_posterior and "query" in model.keys[coin]
         ]
         # If one of them has all its rows in memory anyway, there is nothing to be spared.
         if pairs is not None or not own or len(own) < len(by_query):

@@ -161,11 +161,8 @@ class Model(StructuredModel):
     def coefficients(self) -> dict[str, pl.DataFrame]:
         """The coefficients of all forms that have some, by coin."""
         states = self.states()
-        return {
-            coin: form.coefficients(states[coin])
-            for coin, form in self.forms.items()
-            if hasattr(form, "coefficients")
-        }
+        found = {coin: form.coefficients(states[coin]) for coin, form in self.forms.items()}
+        return {coin: frame for coin, frame in found.items() if frame is not None}
 
     def probability(self, coin: str, rows: Any) -> Floats:
         """The probability of a coin for each row of a data frame, or each result of a log.
@@ -195,8 +192,8 @@ class Model(StructuredModel):
         -------
         A frame with the key columns, `probability`, `spread` (standard deviation of what is
         believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
-        that the estimate rests on, or "not identified" where the interval of a coin that all
-        pages share leaves nearly everything open. Spread and interval are null where a form does
+        that the estimate rests on, or "not identified" where pages do not tell a coin that all of
+        them share: it may be nearly anything. Spread and interval are null where a form does
         not tell.
         """
         from gecasmo.model.estimates import estimate_frame

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gecasmo.compiler import Automaton
 from gecasmo.errors import ClickLogError, either
 from gecasmo.logs import ClickLog
-from gecasmo.logs.table_files import kind_of_name
+from gecasmo.logs.formats.table import kind_of_name
 from gecasmo.model.frame_files import write_frames
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
 from gecasmo.model.streaming import Partitioned, all_pieces, part_view

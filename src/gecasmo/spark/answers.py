@@ -14,12 +14,11 @@ import polars as pl
 
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import Evaluation, EvaluationSums, finished
-from gecasmo.forms import TableState
 from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import Given
-from gecasmo.model.answers import conditional_frame, marginal_clicks
+from gecasmo.model.answers import conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.page_run import Filtered
 from gecasmo.model.streaming import part_view
@@ -167,7 +166,7 @@ def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) 
         if kind == "conditional":
             frame = conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
         else:
-            frame = marginal_clicks(view, log, True)
+            frame = marginal_frame(view, log)
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
@@ -312,8 +311,7 @@ def _seen(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator
 
 def has_pairs(view: Model) -> bool:
     """Whether a part has rows to be judged."""
-    states = (view.states()[coin] for coin in view.relevance)
-    tables = [state for state in states if isinstance(state, TableState)]
+    tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
     return any(len(table.rows) for table in tables if "query" in table.rows.keys)
 
 

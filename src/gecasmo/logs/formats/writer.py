@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
-from gecasmo.logs.compression import packed
 from gecasmo.logs.pages import shown
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ ROLES = ("session", "query", "doc", "rank", "click")
 BREAKS_A_LINE = r"[\t\n\r]|^\s|\s$|^$"
 
 
-class Writing:
+class LogWriter:
     """A log on its way into a file of some format.
 
     Parameters
@@ -174,20 +174,9 @@ class Writing:
 
 @contextmanager
 def write_lines(path: Path) -> Iterator[Callable[[str], None]]:
-    """Write lines to a file that appears whole, packed when its name ends in .gz or .zst.
-
-    Parameters
-    ----------
-    path
-        The file.
-
-    Yields
-    ------
-    tell : callable
-        Writes one line.
-    """
+    """Write lines to a file that appears whole, packed as its name says; yields what writes one."""
     with whole_file(path, ClickLogError) as temporary:
-        with packed(temporary, packing_of(path)) as file:
+        with packed(temporary, path) as file:
 
             def tell(line: str) -> None:
                 file.write(f"{line}\n".encode())
@@ -195,10 +184,23 @@ def write_lines(path: Path) -> Iterator[Callable[[str], None]]:
             yield tell
 
 
-def packing_of(path: Path) -> str | None:
-    """Say how a file is to be packed, from its name: "gz", "zst" or None."""
+@contextmanager
+def packed(temporary: Path, path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for writing that packs what is written, if `path` ends in .gz or .zst."""
     suffix = path.suffix.lower()
-    return suffix[1:] if suffix in (".gz", ".zst") else None
+    with temporary.open("xb") as file:
+        if suffix == ".gz":
+            # Without the name and the time, the same log makes the same file.
+            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as zipped:
+                yield cast("IO[bytes]", zipped)
+        elif suffix == ".zst":
+            import zstandard
+
+            writer: Any = zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+            with writer:
+                yield writer
+        else:
+            yield file
 
 
 def _is_moment(values: pl.Series) -> bool:
