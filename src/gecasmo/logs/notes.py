@@ -14,7 +14,7 @@ from itertools import islice
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.report import counted
+from gecasmo.report import counted, listed
 
 EXAMPLES = 3
 TOLD_IN_FULL = 3
