@@ -12,8 +12,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.logs.notes import Faults, counted
+from gecasmo.logs.notes import Faults
 from gecasmo.logs.roles import Roles, is_list
+from gecasmo.report import counted
 
 PageOf = NDArray[np.uint32]
 Ranks = NDArray[np.int32]
