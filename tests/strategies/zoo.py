@@ -22,7 +22,7 @@ def story_of(name: str) -> Any:
 
 
 def with_signals_of(model: Any, log: ClickLog) -> ClickLog:
-    """The log with all signals that a model emits; one that it lacks goes with every other click."""
+    """The log with all signals of a model; one that it lacks goes with every other click."""
     lacking = [name for name in model.structure.traced.signals if name not in log.columns]
     every_other = log.click & (np.cumsum(log.click) % 2 == 0)
     return log.with_signals(dict.fromkeys(lacking, every_other)) if lacking else log
