@@ -28,8 +28,9 @@ RowName = Callable[[int], str]
 Bools = NDArray[np.bool_]
 _ODD = 0x9E3779B97F4A7C15
 _ALL_BITS = (1 << 64) - 1
-# How many results are compared or moved at a time, where a partition has very many.
-AT_A_TIME = 500_000
+# How many results are compared or moved at a time, where a partition has very many. Their places
+# take some 40 bytes a result, whatever the memory granted, so this has to be little of the least.
+AT_A_TIME = 1 << 16
 
 
 @dataclass
