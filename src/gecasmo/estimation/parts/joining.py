@@ -9,12 +9,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog
-from gecasmo.encoding.arrays import narrowest, offsets
+from gecasmo.encoding.arrays import narrowest
 from gecasmo.encoding.tables import NOTHING, count_shift
 from gecasmo.estimation.parts.joined_rows import Places, RowsByQuery, RowsByValue
 from gecasmo.kernels.plan import Plan
-
-Integers = NDArray[np.int64]
+from gecasmo.logs.runs import Integers, offsets
 
 
 class NotJoinableError(Exception):

@@ -1,0 +1,81 @@
+"""Runs of rows, such as the results of pages: where they stand, and which of them are the same.
+
+A run is told by where it starts. This is plain NumPy; `gecasmo.encoding.arrays` does the same by
+compiled kernels where there is much of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.hashing import Hashes
+
+Integers = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+_OTHER = np.array([0xBF58476D1CE4E5B9], np.uint64)  # an array: it may overflow without a warning
+_HALF = np.uint64(32)
+# How many rows are worked on at a time where there are very many. Their places take some 40 bytes
+# a row, whatever the memory granted to an ingest, so this has to be little of the least.
+ROWS_AT_A_TIME = 1 << 16
+
+
+def offsets(lengths: NDArray[np.integer[Any]] | Bools) -> Integers:
+    """Where each of some pieces begins when they stand one after the other, and the end."""
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    return starts
+
+
+def rows_of_runs(starts: Integers, lengths: Integers, chosen: Integers) -> Integers:
+    """The rows of the chosen runs, one run after the other."""
+    picked = lengths[chosen]
+    ends = np.cumsum(picked)
+    shift = np.repeat(starts[chosen] - (ends - picked), picked)
+    return shift + np.arange(int(ends[-1]) if len(ends) else 0)
+
+
+def slices_of_runs(lengths: Integers) -> Iterator[slice]:
+    """Cut runs into slices that have not too many rows."""
+    ends = np.cumsum(lengths)
+    first, n_runs = 0, len(lengths)
+    while first < n_runs:
+        before = int(ends[first] - lengths[first])
+        last = int(np.searchsorted(ends, before + ROWS_AT_A_TIME, side="right"))
+        last = max(last, first + 1)
+        yield slice(first, last)
+        first = last
+
+
+def hash_runs(
+    values: NDArray[Any], starts: Integers, chosen: Integers, salt: np.uint64, hashes: Hashes
+) -> None:
+    """Add to the hash of each chosen run what its rows have in a column, in order."""
+    lengths = np.diff(starts)
+    at = offsets(lengths[chosen])
+    rows = rows_of_runs(starts[:-1], lengths, chosen)
+    place = np.arange(at[-1]) - np.repeat(at[:-1], lengths[chosen]) + 1
+    x = values[rows].astype(np.uint64) + (place.astype(np.uint64) * _OTHER + salt)
+    x *= _ODD
+    x = (x ^ (x >> _HALF)) * _OTHER
+    total = np.zeros(len(x) + 1, np.uint64)
+    np.cumsum(x ^ (x >> _HALF), out=total[1:])
+    hashes += total[at[1:]] - total[at[:-1]]
+
+
+def runs_differ(values: NDArray[Any], starts: Integers, chosen: Integers, likes: Integers) -> Bools:
+    """Whether each chosen run differs in a column from the run it is said to be like."""
+    lengths = np.diff(starts)
+    differs: Bools = lengths[chosen] != lengths[likes]
+    same = np.flatnonzero(~differs)
+    here = rows_of_runs(starts[:-1], lengths, chosen[same])
+    there = rows_of_runs(starts[:-1], lengths, likes[same])
+    total = offsets(values[here] != values[there])
+    at = offsets(lengths[chosen[same]])
+    differs[same] = total[at[1:]] > total[at[:-1]]
+    return differs
