@@ -49,7 +49,7 @@ def page_results(
     """The values of some pages, one page after the other; `target_start` says where each begins."""
     n_results = int(target_start[-1])
     if not is_large(n_results):
-        return values[rows_of_runs(starts[:-1], np.diff(starts), pages)]
+        return values[rows_of_runs(starts[pages], np.diff(target_start))]
     target = np.empty(n_results, f"u{values.dtype.itemsize}")
     arguments = [pages, starts, as_unsigned(values), target_start, target]
     _on_threads(page_arrays.copy_pages, len(pages), arguments)
@@ -99,7 +99,7 @@ def number_runs(values: NDArray[Any], run_start: Integers) -> Runs:
         [run_start, unsigned, numbers, first_at, n_distinct],
         work=run_start,
     )
-    kept = rows_of_runs(run_start[:-1], n_distinct, np.arange(n_runs))
+    kept = rows_of_runs(run_start[:-1], n_distinct)
     return Runs(numbers, n_distinct, first_at[kept].astype(np.int64))
 
 

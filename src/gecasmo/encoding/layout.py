@@ -101,7 +101,7 @@ class Layout:
         """The place of each place in chain order."""
         if level.is_by_page:
             return self.log.starts[level.sessions]
-        return rows_of_runs(self.log.starts[:-1], self.log.lengths, level.sessions)
+        return rows_of_runs(self.log.starts[level.sessions], self.log.lengths[level.sessions])
 
     def with_empty(self, codes: NDArray[Any], level: Level) -> NDArray[Any]:
         """Codes of a level; where it is by page, for pages without results as well."""

@@ -38,8 +38,8 @@ class Batches:
         """The batch of these pages."""
         whole = self.encoded
         lengths = np.diff(whole.obs_start)
-        by_pattern = rows_of_runs(whole.obs_start[:-1], lengths, pages)
-        by_page_shown = rows_of_runs(whole.row_start, lengths, pages)
+        by_pattern = rows_of_runs(whole.obs_start[pages], lengths[pages])
+        by_page_shown = rows_of_runs(whole.row_start[pages], lengths[pages])
         start = np.concatenate([[0], np.cumsum(lengths[pages])]).astype(np.int64)
         codes, rows_of = [], []
         page = np.repeat(pages, lengths[pages])

@@ -32,11 +32,10 @@ def offsets(lengths: NDArray[np.integer[Any]] | Bools) -> Integers:
     return starts
 
 
-def rows_of_runs(starts: Integers, lengths: Integers, chosen: Integers) -> Integers:
-    """The rows of the chosen runs, one run after the other."""
-    picked = lengths[chosen]
-    ends = np.cumsum(picked)
-    shift = np.repeat(starts[chosen] - (ends - picked), picked)
+def rows_of_runs(starts: Integers, lengths: Integers) -> Integers:
+    """The rows of some runs, one run after the other, by where each starts and how long it is."""
+    ends = np.cumsum(lengths)
+    shift = np.repeat(starts - (ends - lengths), lengths)
     return shift + np.arange(int(ends[-1]) if len(ends) else 0)
 
 
@@ -56,10 +55,10 @@ def hash_runs(
     values: NDArray[Any], starts: Integers, chosen: Integers, salt: np.uint64, hashes: Hashes
 ) -> None:
     """Add to the hash of each chosen run what its rows have in a column, in order."""
-    lengths = np.diff(starts)
-    at = offsets(lengths[chosen])
-    rows = rows_of_runs(starts[:-1], lengths, chosen)
-    place = np.arange(at[-1]) - np.repeat(at[:-1], lengths[chosen]) + 1
+    lengths = starts[chosen + 1] - starts[chosen]
+    at = offsets(lengths)
+    rows = rows_of_runs(starts[chosen], lengths)
+    place = np.arange(at[-1]) - np.repeat(at[:-1], lengths) + 1
     x = values[rows].astype(np.uint64) + (place.astype(np.uint64) * _OTHER + salt)
     x *= _ODD
     x = (x ^ (x >> _HALF)) * _OTHER
@@ -70,12 +69,12 @@ def hash_runs(
 
 def runs_differ(values: NDArray[Any], starts: Integers, chosen: Integers, likes: Integers) -> Bools:
     """Whether each chosen run differs in a column from the run it is said to be like."""
-    lengths = np.diff(starts)
-    differs: Bools = lengths[chosen] != lengths[likes]
+    lengths = starts[chosen + 1] - starts[chosen]
+    differs: Bools = lengths != starts[likes + 1] - starts[likes]
     same = np.flatnonzero(~differs)
-    here = rows_of_runs(starts[:-1], lengths, chosen[same])
-    there = rows_of_runs(starts[:-1], lengths, likes[same])
+    here = rows_of_runs(starts[chosen[same]], lengths[same])
+    there = rows_of_runs(starts[likes[same]], lengths[same])
     total = offsets(values[here] != values[there])
-    at = offsets(lengths[chosen[same]])
+    at = offsets(lengths[same])
     differs[same] = total[at[1:]] > total[at[:-1]]
     return differs

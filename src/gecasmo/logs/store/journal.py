@@ -13,7 +13,7 @@ from typing import Any
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
 
-VERSION = 1
+VERSION = 2
 _NAME = "ingest.json"
 
 
@@ -31,7 +31,7 @@ def signature(paths: Sequence[Path]) -> list[list[Any]]:
     return found
 
 
-class Journal:
+class IngestJournal:
     """The working folder of an ingest.
 
     Parameters

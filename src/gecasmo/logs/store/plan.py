@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -20,8 +20,7 @@ from gecasmo.logs.notes import Faults, Note, in_words
 from gecasmo.logs.roles import Given, Roles, extra_columns
 from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
 
-if TYPE_CHECKING:
-    from gecasmo.logs.store.batches import Schema
+Schema = dict[str, pl.DataType]
 
 MOST_PARTITIONS = 1 << 16
 ALL = "all"
@@ -41,7 +40,7 @@ MOST_OF_A_PARTITION = 1 / 3  # hashes are not even
 # What the checks and the order take for each result, beside several copies of its columns.
 BYTES_OF_A_RESULT = 100
 COPIES = 3
-# What it takes, at the most, while the shares of a partition are put together.
+# What it takes, at the most, while the parts of a partition are put together.
 BYTES_OF_A_SMALL_RESULT = 30
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 4096
 BUCKETS_OF_UNKNOWN = 1024
@@ -149,7 +148,7 @@ def _is_power_of_two(number: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LogLayout:
     """The columns of the rows on their way into a stored log.
 
     Attributes
@@ -188,15 +187,10 @@ class Layout:
         """Whether the ids of sessions are needed until the pages are put together."""
         return self.keeps_session or not self.whole
 
-    def as_json(self) -> dict[str, Any]:
-        """For the journal."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Layout:
-        """From the journal."""
-        lists = {name: tuple(content[name]) for name in ("kept", "left_out", "taken")}
-        return Layout(**{**content, **lists})
+    @property
+    def key(self) -> str:
+        """What decides about the partition of a page."""
+        return "query" if self.has_query else "session"
 
     def notes(self) -> list[Note]:
         """What is to be said about columns that are not in the log."""
@@ -217,31 +211,15 @@ class Layout:
 
 def lay_out(
     schema: Mapping[str, pl.DataType], roles: Roles, wishes: Wishes, faults: Faults
-) -> Layout:
-    """Decide about the columns of a source.
-
-    Parameters
-    ----------
-    schema
-        The columns of the source, and their data types.
-    roles
-        Which column plays which part; settled here.
-    wishes
-        What was asked for.
-    faults
-        Where missing columns are noted; they are raised.
-
-    Returns
-    -------
-    Layout
-    """
+) -> LogLayout:
+    """Decide about the columns of a table; roles are settled here, and missing columns raised."""
     nested = roles.is_nested(schema)
     roles.settle(schema, nested, faults)
     faults.raise_if_any()
     extras, taken = extra_columns(list(schema), roles)
     kept = kept_columns(extras, wishes, schema)
     has_query = bool(roles.columns["query"])
-    return Layout(
+    return LogLayout(
         nested=nested,
         whole=nested,
         has_query=has_query,
@@ -255,12 +233,12 @@ def lay_out(
     )
 
 
-def lay_out_log(log: ClickLog, wishes: Wishes) -> Layout:
+def lay_out_log(log: ClickLog, wishes: Wishes) -> LogLayout:
     """Decide about the columns of logs that were read already; a weight is always taken over."""
     at = log.columns.index("click") + 1
     extras = log.columns[at:]
     kept = kept_columns(extras, wishes, log.columns)
-    return Layout(
+    return LogLayout(
         nested=False,
         whole=True,
         has_query=log.has_query,
@@ -326,19 +304,7 @@ def batch_rows(schema: Schema, memory: int) -> int:
 def partitions_for(n_results: int, n_bytes: int, memory: int) -> int:
     """How many partitions it takes until each can be put together in its share of the memory.
 
-    Parameters
-    ----------
-    n_results
-        Results of the whole log.
-    n_bytes
-        What their columns take in memory.
-    memory
-        What was granted, in bytes.
-
-    Returns
-    -------
-    int
-        A power of two.
+    Of the whole log, `n_results` are its results, and `n_bytes` what their columns take in memory.
     """
     need = BYTES_OF_A_RESULT * n_results + COPIES * n_bytes
     return min(power_of_two(need / (shared(memory) * SHARE_OF_A_PARTITION)), MOST_PARTITIONS)

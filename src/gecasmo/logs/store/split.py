@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.hashing import Hashes, hash_values, mix
+from gecasmo.logs.store.builder import smallest
 from gecasmo.logs.store.manifest import sums_of
-from gecasmo.logs.store.merge import smallest
 from gecasmo.logs.store.partition import Decoder
 from gecasmo.logs.store.stored_log import StoredLog
 

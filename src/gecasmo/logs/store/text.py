@@ -21,9 +21,10 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.compression import unpacked
 from gecasmo.logs.inputs import Input, Opened, check_lines
 from gecasmo.logs.lines import BYTE_ORDER_MARK, check_utf8
-from gecasmo.logs.notes import Note, Notebook
-from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
+from gecasmo.logs.notes import Notebook
 from gecasmo.logs.store.disk import arrow_bytes
+from gecasmo.logs.store.plan import Schema
+from gecasmo.logs.store.sources import Batches, BatchSource, Place, Segment, SourceBatch, joined
 from gecasmo.logs.table_files import (
     _check_json,
     _refuse_halves,
@@ -172,7 +173,7 @@ class Widened(Exception):
     """A column has values that its type cannot hold; what was read so far has to be read again."""
 
 
-class TextFiles:
+class TextFiles(BatchSource):
     """Text files with the same columns.
 
     Parameters
@@ -189,18 +190,17 @@ class TextFiles:
         The longest line allowed, in bytes.
     """
 
-    can_resume = True
-
     def __init__(
         self, inputs: Opened, kind: str, ids: Sequence[str], chunk: int, max_line: int
     ) -> None:
         self.label = inputs.label
-        self.files: Sequence[str] = [file.name for file in inputs]
+        self.files = [file.name for file in inputs]
         self._inputs = inputs
         self._chunk, self._max_line = chunk, max_line
         self._ids = [] if kind == "json" else list(ids)
-        self._notes = Notebook()
-        self._separator = None if kind == "json" else _separator(inputs, kind, self._notes)
+        notebook = Notebook()
+        self._separator = None if kind == "json" else _separator(inputs, kind, notebook)
+        self.notes = notebook.notes
         self._types: Schema = {}
         first = next(self._chunks(0, 0, 0), None)
         if first is None:
@@ -209,11 +209,6 @@ class TextFiles:
         frame = self._inferred(first)
         self._bytes_of_row = len(first.data) / max(frame.height, 1)
         self._types = _types_of(frame)
-
-    @property
-    def notes(self) -> list[Note]:
-        """What was met in the files."""
-        return self._notes.notes
 
     def remembered(self) -> str:
         """The types by now, for a later process."""
@@ -235,7 +230,7 @@ class TextFiles:
             total += size * (1 if file.compression is None else PACKED_TIMES)
         return int(total / self._bytes_of_row)
 
-    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
         """Read columns in batches, from a place on.
 
         Raises
@@ -245,14 +240,14 @@ class TextFiles:
         """
         return joined(self._parts(columns, after or _place(0, 0, 0, 0)), rows)
 
-    def _parts(self, columns: Sequence[str], start: Place) -> Iterator[Batch]:
+    def _parts(self, columns: Sequence[str], start: Place) -> Batches:
         for number in range(start["file"], len(self.files)):
             here = start if number == start["file"] else _place(number, 0, 0, 0)
             row = here["row"]
             for chunk in self._chunks(number, here["byte"], here["line"]):
                 frame = self._read(chunk).select(columns)
                 place = _place(number, chunk.end, chunk.lines_until, row + frame.height)
-                yield Batch(frame, (Segment(number, row, frame.height),), place)
+                yield SourceBatch(frame, (Segment(number, row, frame.height),), place)
                 row += frame.height
 
     def _chunks(self, number: int, byte: int, line: int) -> Iterator[Chunk]:
