@@ -20,7 +20,7 @@ from gecasmo.checkup.identified import Tangle
 from gecasmo.checkup.information import Information
 from gecasmo.checkup.subject import Subject
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 
 Floats = NDArray[np.float64]
 

@@ -27,8 +27,7 @@ from gecasmo.checkup.subject import Bools, fixed_rows
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
-from gecasmo.estimation.steps import is_vector
+from gecasmo.estimation.coins import as_weights, is_vector
 from gecasmo.forms import Fixed, FormState, Table
 from gecasmo.forms.protocol import columns_of
 from gecasmo.logs import ClickLog

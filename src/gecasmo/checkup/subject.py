@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.estimation import EM, Counts, Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ModelError, tell
-from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.estimation.squarem import StepLength
+from gecasmo.estimation.coins import Evaluation, Lengths
+from gecasmo.estimation.problem import Problem
 
 DEFAULT_RESTARTS = 5
 # A guess may be worse than the last evaluated point by rounding only.
@@ -244,3 +244,30 @@ class _Climb:
         if not gain < tol:
             return False
         return self.problem.distance(start, once) < math.sqrt(tol / 10)
+
+
+class StepLength:
+    """How far to follow a move: SQUAREM (Varadhan and Roland 2008).
+
+    From two EM steps it guesses where they are heading. Works on the vectors of forms, in which
+    logits are linear; the step length is measured in the Fisher norm of the logits, so a row counts
+    by how often it is flipped. The longest allowed grows with success and shrinks with failure.
+    """
+
+    def __init__(self) -> None:
+        self.longest = 4.0
+        self._used = 1.0
+
+    def choose(self, lengths: Lengths) -> float | None:
+        """The step length, or None where there is nothing to gain."""
+        if not lengths.bend > 0 or not lengths.step > 0:
+            return None
+        self._used = min(math.sqrt(lengths.step / lengths.bend), self.longest)
+        return self._used if self._used > 1 else None
+
+    def learn(self, accepted: bool) -> None:
+        if accepted and self._used == self.longest:
+            self.longest *= 4
+        elif not accepted:
+            # Halved where growth is fourfold: long steps are worth a failure now and then.
+            self.longest = max(2.0, self.longest / 2)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, tell
+from gecasmo.estimation.coins import Evaluation, as_weights
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch
-from gecasmo.estimation.problem import Evaluation, Problem, as_weights
+from gecasmo.estimation.problem import Problem
 from gecasmo.forms.extras import extra
 from gecasmo.forms.networks.calling import one_thread, width
 
@@ -220,7 +221,7 @@ class _Descent:
 
     def _look(self, epoch: int) -> tuple[Evaluation, float]:
         """Evaluate where we are; the score is what epochs are judged by."""
-        states = self.problem.shared([part.state() for part in self.parts])
+        states = self.problem.spread([part.state() for part in self.parts])
         there = self.problem.evaluate(states)
         self.n_evaluations += 1
         score = there.objective

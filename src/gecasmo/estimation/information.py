@@ -8,15 +8,15 @@ Nothing is left out: flips that stay hidden widen the errors as they should.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.coins import Evaluation, as_weights
 from gecasmo.estimation.expectation import Counts
-from gecasmo.estimation.problem import Evaluation, Problem
+from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState
 from gecasmo.forms.logistic import MOST_WITH_ERRORS
 
@@ -30,7 +30,7 @@ _STEP = 1e-4
 _PROBES = 8
 
 
-def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
+def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
     """The end of a fit, with the covariance of coefficients where forms can hold one.
 
     All forms with a small vector vary together; larger tables are held at their estimates. EM
@@ -68,11 +68,11 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
         information = row_information(problem, best, tie)
         covariance, unknown, _ = _inverse(form.information(state, rows, information))
         _set(states, tie, form.informed(state, covariance, False, unknown))
-    return replace(best, states=states)
+    return best.with_forms(states)
 
 
 def _polished(
-    problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
+    problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
 ) -> Evaluation:
     """One Newton step for the forms that the covariance is of, if it is uphill."""
     step = covariance @ np.concatenate(
@@ -90,7 +90,7 @@ def _polished(
     return there if there.is_possible and there.objective >= best.objective else best
 
 
-def row_information(problem: Problem, best: Evaluation, tie: tuple[int, ...]) -> Floats:
+def row_information(problem: Part, best: Evaluation, tie: tuple[int, ...]) -> Floats:
     """About how much the log says on the logit of each row of a form, others held fixed.
 
     The diagonal of a matrix that is only known through its products, by random signs
@@ -114,12 +114,10 @@ def row_information(problem: Problem, best: Evaluation, tie: tuple[int, ...]) ->
 
 
 def _row_slopes(
-    problem: Problem, states: list[FormState], tie: tuple[int, ...], moved: Floats
+    problem: Part, states: Sequence[FormState], tie: tuple[int, ...], moved: Floats
 ) -> Floats:
     """The derivative of the log-likelihood by each row's logit, at logits moved a little."""
     from scipy.special import expit, logit
-
-    from gecasmo.estimation.problem import as_weights
 
     coin = problem.coins[tie[0]]
     weights = problem.weights(states)
@@ -133,7 +131,7 @@ def _row_slopes(
     return slopes
 
 
-def tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
+def tuned(problem: Part, best: Evaluation) -> list[FormState] | None:
     """The states with better priors, or None if all are content."""
     states = list(best.states)
     is_changed = False
@@ -151,7 +149,7 @@ def tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
     return states if is_changed else None
 
 
-def small_ties(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...]]:
+def small_ties(problem: Part, states: Sequence[FormState]) -> list[tuple[int, ...]]:
     """The forms that can be differentiated, as many as stay below the limit, smallest first."""
     sizes = []
     for tie in problem.ties:
@@ -166,7 +164,7 @@ def small_ties(problem: Problem, states: Sequence[FormState]) -> list[tuple[int,
     return chosen
 
 
-def _observed(problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> Floats:
+def _observed(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> Floats:
     """Minus the second derivative of the objective by the vectors of some forms."""
     n_buckets, factor = _sample(problem, best, ties)
     columns = []
@@ -186,9 +184,7 @@ def _observed(problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]
     return (matrix + matrix.T) / 2
 
 
-def _sample(
-    problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]]
-) -> tuple[int, float]:
+def _sample(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> tuple[int, float]:
     """How many buckets stand for all, and by which factor.
 
     Buckets hold whole queries, so what goes with some queries only may be rare in a part of them
@@ -213,7 +209,7 @@ def _sample(
 
 
 def _slopes(
-    problem: Problem,
+    problem: Part,
     states: list[FormState],
     ties: Sequence[tuple[int, ...]],
     n_buckets: int,
@@ -225,7 +221,7 @@ def _slopes(
 
 
 def score_of(
-    problem: Problem,
+    problem: Part,
     states: Sequence[FormState],
     tie: tuple[int, ...],
     counts: Counts,

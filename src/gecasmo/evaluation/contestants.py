@@ -23,7 +23,7 @@ from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.fitting import FitReport
+from gecasmo.model.fit import FitReport
 from gecasmo.models import DCTR, RCTR, model_named
 
 

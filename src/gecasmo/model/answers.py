@@ -20,7 +20,7 @@ from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.files import scratch_folder
 from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS

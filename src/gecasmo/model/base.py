@@ -89,7 +89,7 @@ class Model(StructuredModel):
         -------
         The model itself.
         """
-        from gecasmo.model.fitting import fit_model
+        from gecasmo.model.fit import fit_model
 
         fit_model(
             self,
@@ -140,7 +140,7 @@ class Model(StructuredModel):
         -------
         The model itself.
         """
-        from gecasmo.model.updating import update_model
+        from gecasmo.model.update import update_model
 
         update_model(self, log, decay, method, threads, progress, impossible, intervals)
         return self

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.lift import history_of, lift
 from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.kernels.library import LIFTED_KERNELS
 from gecasmo.kernels.running import default_threads, run_jobs

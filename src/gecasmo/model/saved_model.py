@@ -44,7 +44,7 @@ from gecasmo.forms.parted_files import (
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.forms.registry import FORMS, form_named
 from gecasmo.model.click_model import AutomatonModel
-from gecasmo.model.fitting import FitReport
+from gecasmo.model.fit import FitReport
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

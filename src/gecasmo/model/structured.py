@@ -26,7 +26,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.model.streaming import in_memory
 
 if TYPE_CHECKING:
-    from gecasmo.model.fitting import FitReport
+    from gecasmo.model.fit import FitReport
 
 Augmentation = Literal["minimal", "full"]
 

@@ -19,7 +19,7 @@ from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.model.base import Model
 from gecasmo.model.click_model import AutomatonModel
-from gecasmo.model.fitting import FitReport
+from gecasmo.model.fit import FitReport
 
 # Models that a worker keeps from one task to the next; each has compiled kernels.
 _MOST_MODELS = 4

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ModelError
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.autograd import differentiable_log_likelihood
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Fixed
 from gecasmo.forms.protocol import columns_of
 from gecasmo.logs import ClickLog

@@ -1,19 +1,31 @@
-"""Join pieces of a partition, encoded one by one, into what encoding all of it would give."""
+"""Join pieces of a partition, encoded one by one, into what encoding all of it would give.
+
+Pages of a partition stand in the order of the hash of their query. So of two neighbouring pieces
+only the last query of the one may go on in the other, and rows that belong to queries go on where
+they ended. All other rows are the same if their keys are.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.arrays import narrowest
+from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
+from gecasmo.encoding.encoded import EncodedLog
+from gecasmo.encoding.matching import match
+from gecasmo.encoding.rows import Rows
+from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.encoding.tables import NOTHING, count_shift
-from gecasmo.estimation.parts.joined_rows import Places, RowsByQuery, RowsByValue
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs.runs import Integers, offsets
+
+Floats = NDArray[np.float64]
 
 
 class NotJoinableError(Exception):
@@ -227,3 +239,158 @@ def _row_groups(encoded: EncodedLog) -> list[int]:
     """For each coin the first one that has the very same rows."""
     first: dict[int, int] = {}
     return [first.setdefault(id(rows), coin) for coin, rows in enumerate(encoded.rows)]
+
+
+# -- rows ------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Places:
+    """Where the rows of a piece are among those of all pieces.
+
+    The first `n_continued` rows are of a query that was met before, whose rows begin at `start`.
+    """
+
+    index: Integers
+    n_continued: int = 0
+    start: int = 0
+    has_old: bool = False  # whether some rows were met before
+
+
+class RowsByQuery:
+    """Rows query by query, of which only those of the last query may be met again."""
+
+    def __init__(self, coin: str) -> None:
+        self.coin = coin
+        self._done: list[Rows] = []
+        self._n_done = 0
+        self._open = SharedRows(coin)  # the rows of the last query
+
+    def add(self, rows: Rows) -> Places:
+        """The places of the rows of the next piece."""
+        query = rows.frame["query"]
+        n_continued = 0
+        if len(last := self._open.rows()) and _is_same(query, last.frame["query"]):
+            n_continued = int((query == query[0]).sum())
+        start, n_rows = self._n_done, len(rows)
+        index = np.empty(n_rows, np.int64)
+        if n_continued:
+            index[:n_continued] = start + self._open.add(_slice(rows, 0, n_continued))
+            n_old = len(last)
+        else:
+            n_old = 0
+        if n_continued < n_rows:
+            self._close()
+            index[n_continued:] = self._n_done + np.arange(n_rows - n_continued)
+            first_of_last = n_rows - int((query == query[-1]).sum())
+            self._finish(_slice(rows, n_continued, first_of_last))
+            self._open.add(_slice(rows, first_of_last, n_rows))
+        has_old = bool((index[:n_continued] < start + n_old).any())
+        return Places(index, n_continued, start, has_old)
+
+    def rows(self) -> Rows:
+        """All rows that were met."""
+        pieces = [*self._done, self._open.rows()]
+        frame = pl.concat([piece.frame for piece in pieces], how="vertical_relaxed")
+        attached = {
+            name: pl.concat([piece.attached[name] for piece in pieces])
+            for name in pieces[-1].attached
+        }
+        return Rows(pieces[-1].keys, frame.rechunk().get_columns(), len(frame), attached)
+
+    def _close(self) -> None:
+        self._finish(self._open.rows())
+        self._open = SharedRows(self.coin)
+
+    def _finish(self, rows: Rows) -> None:
+        if len(rows):
+            self._done.append(rows)
+            self._n_done += len(rows)
+
+
+class RowsByValue:
+    """Rows of any other key."""
+
+    def __init__(self, coin: str) -> None:
+        self._rows = SharedRows(coin)
+        self._n_rows = 0
+
+    def add(self, rows: Rows) -> Places:
+        """The places of the rows of the next piece."""
+        index = self._rows.add(rows)
+        has_old = bool((index < self._n_rows).any())
+        self._n_rows = max(self._n_rows, int(index.max(initial=-1)) + 1)
+        return Places(index, has_old=has_old)
+
+    def rows(self) -> Rows:
+        """All rows that were met."""
+        return self._rows.rows()
+
+
+def _is_same(query: pl.Series, other: pl.Series) -> bool:
+    """Whether the first values are the same."""
+    found = match(query[:1].to_frame("query"), other[:1].to_frame("query"), ["query"])
+    return bool(found[0] >= 0)
+
+
+def _slice(rows: Rows, first: int, last: int) -> Rows:
+    return Rows(
+        rows.keys,
+        rows.frame[first:last].get_columns(),
+        last - first,
+        {name: column[first:last] for name, column in rows.attached.items()},
+    )
+
+
+# -- what is typical of rows ----------------------------------------------------------------------
+class JoinedAverages:
+    """Averages over all places of a row by query, wherever they are.
+
+    Parameters
+    ----------
+    names : of what is wanted: "exposure", "impressions", pages, and others that are means
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self._shown: Floats = np.zeros(0)
+        self._pages: Floats = np.zeros(0)  # of the query of each row
+        counted = (EXPOSURE, IMPRESSIONS, PAGES)
+        self._means = {n: np.zeros(0) for n in names if n not in counted}
+
+    def add(
+        self, places: Places, means: Mapping[str, Floats], shown: Floats, pages: Floats
+    ) -> None:
+        """Add a piece: for each of its rows the means, how often it is shown, and on how many
+        pages of its query it could have been."""
+        index, k = places.index, places.n_continued
+        n_rows = max(len(self._shown), int(index.max()) + 1)
+        before = _longer(self._shown, n_rows)
+        after = before.copy()
+        after[index] += shown
+        for name, old in self._means.items():
+            mean = _longer(old, n_rows)
+            both = mean[index] * before[index] + means[name] * shown
+            # Pages that weigh nothing say nothing.
+            weighs = after[index] > 0
+            mean[index] = np.divide(both, after[index], out=means[name].copy(), where=weighs)
+            self._means[name] = mean
+        of_query = self._pages[places.start] + pages[0] if k else 0.0
+        self._pages = _longer(self._pages, n_rows)
+        self._pages[index[k:]] = pages[k:]
+        if k:
+            last = int(index[k]) if k < len(index) else n_rows
+            self._pages[places.start : last] = of_query  # also of rows that are not in this piece
+        self._shown = after
+
+    def finish(self) -> dict[str, Floats]:
+        """What was wanted, for each row of all pieces."""
+        found = {
+            EXPOSURE: smoothed_share(self._shown, self._pages),
+            IMPRESSIONS: self._shown,
+            PAGES: self._pages,
+            **self._means,
+        }
+        return {name: found[name] for name in self.names}
+
+
+def _longer(values: Floats, n: int) -> Floats:
+    return np.concatenate([values, np.zeros(n - len(values))])

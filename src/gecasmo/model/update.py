@@ -13,17 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
 from gecasmo.estimation import EM, Problem, Solution
-from gecasmo.estimation.beliefs.learning import Beliefs
 from gecasmo.estimation.beliefs.past import Leaning, LearnedPast, merged_leans
+from gecasmo.estimation.beliefs.posteriors import Posteriors
+from gecasmo.estimation.beliefs.sample import Sample
+from gecasmo.estimation.coins import States
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.protocol import columns_of
 from gecasmo.forms.table_memory import TableMemory
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
-from gecasmo.model.fitting import Builder, FitReport
-from gecasmo.model.solution import progress_bar, solve_with
+from gecasmo.model.fit import FitReport
+from gecasmo.model.part_builder import Builder, Settings
+from gecasmo.model.solution import progress_bar, solve
 from gecasmo.model.streaming import whole_view
 
 if TYPE_CHECKING:
@@ -47,18 +51,20 @@ def update_model(
     memories = _memories(model, decay)
     twin = model.copy()
     twin.forms = {coin: memory.form for coin, memory in memories.items()}
-    build = Builder(twin, log, method, None, threads, impossible)
-    problem = build.problem()
+    build = Builder(twin, log, Settings(method, None, impossible), threads)
+    part = build.part()
+    problem = Problem.of(part, has_exchangeable_states(twin.structure.traced))
     states = _begin(problem, memories)
     learned = _learned(problem, memories, build)
     for number, own in learned.items():
         states[number] = own.begun(states[number])
-    problem.given_start = states
+    problem.given_start = States(states)
     leanings = _leanings(problem, memories)
     pasts = {number: own.past for number, own in learned.items()}
-    beliefs = Beliefs(problem, build.typical, pasts=pasts, leanings=leanings)
+    sample = Sample(part, is_all=True)
+    posteriors = Posteriors(problem, sample, build.typical, pasts, leanings)
     with progress_bar(model.name, progress) as show, using_threads(threads):
-        solution = solve_with(problem, method, show, beliefs, intervals)
+        solution = solve(problem, method, show, posteriors, intervals)
     best = solution.best.states
     for leaning in leanings.values():
         leaning.memory.lean(leaning.shift(best))
@@ -130,7 +136,7 @@ def _memories(model: Model, decay: float) -> dict[str, Memory]:
 
 def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
     firsts = [problem.coins[tie[0]] for tie in problem.ties]
-    return problem.shared([memories[coin.name].begin(coin.rows) for coin in firsts])
+    return problem.spread([memories[coin.name].begin(coin.rows) for coin in firsts])
 
 
 def _leanings(problem: Problem, memories: dict[str, Memory]) -> dict[int, Leaning]:

@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding import Rows
 from gecasmo.encoding.features import refuse_disagreement
 from gecasmo.encoding.matching import match
+from gecasmo.encoding.rows import Rows
 
 Integers = NDArray[np.int64]
 

@@ -8,6 +8,7 @@ of coins that all parts share.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.steps import NO_LENGTHS, Lengths
+from gecasmo.estimation.coins import NO_LENGTHS, Lengths
 from gecasmo.forms.priors import Priors
 
 Floats = NDArray[np.float64]
@@ -39,6 +40,30 @@ class Recipe:
     seed: tuple[int, ...] | None = None
 
 
+# What the prior of a coin is: pseudo-counts, a learned one, or None for what its state says.
+Prior = Priors | tuple[float, float] | None
+
+
+class PointName:
+    """The name of a point that parts keep for as long as somebody holds this."""
+
+    def __init__(self, name: str, forgotten: list[str]) -> None:
+        self.name = name
+        weakref.finalize(self, forgotten.append, name)
+
+
+@dataclass(frozen=True)
+class RowsOfParts:
+    """How parts find the rows of local coins, and the priors of these.
+
+    `needs` are the points of the recipe, so that they are kept.
+    """
+
+    recipe: Recipe
+    needs: tuple[PointName, ...]
+    priors: Mapping[int, Prior]
+
+
 @dataclass(frozen=True)
 class Task:
     """One pass over all parts.
@@ -48,7 +73,7 @@ class Task:
     recipe : how to find the local coins
     name : under which name to keep the point; empty to keep nothing
     shared : weights `[side, row]` of the shared coins, by number of the coin
-    priors : what the prior of each local coin is now, by number; pseudo-counts or learned priors
+    priors : what the prior of each local coin is now, by number
     ahead : also tell how long the EM step from here is, to be extrapolated; for `next` only
     forget : points that nobody will ask for again
     work : what else to do; "evaluate" is the E-step, others are told in `passes.py`
@@ -58,7 +83,7 @@ class Task:
     recipe: Recipe
     name: str
     shared: Mapping[int, Floats]
-    priors: Mapping[int, Priors | tuple[float, float]]
+    priors: Mapping[int, Prior]
     ahead: bool = False
     forget: tuple[str, ...] = ()
     work: str = "evaluate"
@@ -132,7 +157,10 @@ class Total:
 
 def combined(answers: Iterable[Answer]) -> Answer:
     """The sum of the answers of all parts, taken in the order of the parts."""
+    first, *others = answers
+    if not others and all(own.index is None for own in first.counts.values()):
+        return first  # a log in memory is one part, and there is nothing to add
     total = Total()
-    for answer in answers:
+    for answer in (first, *others):
         total.add(answer)
     return total.answer()
