@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 from command_line import fail, invoke, succeed, succeed_with_json
+from gecasmo.estimation.parts.beliefs import PartedBeliefs
+from gecasmo.estimation.parts.disk import DiskParts
 
 import gecasmo
 from gecasmo.errors import ClickLogError
-from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.estimation.parts.disk import DiskParts
-from gecasmo.logs.store.ingest import Output
+from gecasmo.logs.store.ingest import PartitionWriter
 from gecasmo.model.base import Model
 from gecasmo.model.stories import shown_pages
 
@@ -279,7 +279,7 @@ def test_an_interrupted_ingest_says_how_to_go_on(
     repeating: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Output, "_write_all", interrupt)
+        patch.setattr(PartitionWriter, "_write_all", interrupt)
         text = fail("ingest", repeating, "-o", "x.gclog", code=130)
     assert "Interrupted. The same command goes on where it was" in text
     assert "x.gclog.part" in text

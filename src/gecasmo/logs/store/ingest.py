@@ -50,49 +50,125 @@ SAMPLED = 16
 FEWEST_SAMPLED_BUCKETS, FEWEST_SAMPLED_PAGES = 4, 4000
 
 
-class Ingest:
-    """One ingest.
+def ingest(
+    source: Any,
+    path: str | Path,
+    *,
+    session: str | Sequence[str] | None = "session",
+    query: str | None = "query",
+    doc: str | Sequence[str] = "doc",
+    rank: str | None = "rank",
+    click: str | None = "click",
+    weight: str | None = None,
+    keep: str | Sequence[str] = (),
+    memory: int | str = "4GB",
+    partitions: int | None = None,
+    fold: bool | str = "auto",
+    resume: bool = True,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    format: str | None = None,
+    max_line: int | None = None,
+) -> StoredLog:
+    """Store a log of any size on disk, with bounded memory.
+
+    The source is read once. What it holds is checked as `read_log` does; what is kept are the
+    roles, and what `keep` names.
 
     Parameters
     ----------
     source
-        What `ClickLog.ingest` takes.
-    target
-        Where the stored log is to be.
-    wishes
-        What was asked for.
+        A path or glob of Parquet, CSV, TSV or JSON lines, or of files of another format; a table
+        (Polars, also lazy, pandas, PyArrow, DuckDB, a dict); a `ClickLog`; or an iterable of
+        tables, or of logs. Pages of logs are taken as they are, and an id may be that of a page of
+        another log, too; where ids are kept, they have to differ.
+    path
+        Where to, such as "big.gclog"; a folder is made there when all is done. Until then the work
+        is in a folder beside it, whose name ends in ".part".
+    session, query, doc, rank, click, weight, format, max_line
+        As in `read_log`.
+    keep
+        Further columns to keep, or "all"; "session" keeps the ids of sessions, which are otherwise
+        only used to put pages together (a log without queries always keeps them).
+    memory
+        About the most memory to use, such as "4GB", beside what Python and its libraries take; at
+        least 64 MB. A row group of a Parquet file, and the pages of one query, can need more, of
+        which a warning tells.
+    partitions
+        How many partitions, a power of two; None chooses as many as the memory needs.
+    fold
+        Whether pages that are the same in all that is kept are stored once, with a weight; "auto"
+        does so where that at least halves the pages.
+    resume
+        Whether to go on with an ingest of the same files into the same place that was interrupted.
+    overwrite
+        Whether a stored log that is there already is replaced.
     progress
-        Told what is done: a stage, how much of it, and how much there is, if that is known.
+        Called with the stage ("reading", "writing"), how much of it is done, and how much there
+        is, or None where nobody knows.
+
+    Returns
+    -------
+    StoredLog
+
+    Raises
+    ------
+    ClickLogError
+        With the faults of the source, or when there is no room on the disk, or when the log is
+        there already.
+
+    Warns
+    -----
+    ClickLogWarning
+        Once, with the notes on all that was met and changed; `StoredLog.notes` keeps them.
     """
+    given = {
+        "session": session,
+        "query": query,
+        "doc": doc,
+        "rank": rank,
+        "click": click,
+        "weight": weight,
+    }
+    longest = MAX_LINE if max_line is None else max_line
+    asked = wishes(given, keep, memory, partitions, fold, format, longest)
+    target = Path(path).expanduser()
+    journal = IngestJournal(target)
+    journal.tidy()
+    _check_target(target, overwrite)
+    tell = progress or (lambda stage, done, total: None)
+    intake = Intake(source, asked, journal, tell)
+    with journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
+        intake.begin(resume)
+        try:
+            shuffle = intake.run(workers)
+            notes = PartitionWriter(intake, shuffle, asked).run(workers, tell)
+            journal.publish()
+        except DiskFullError:
+            raise
+        except ClickLogError:
+            # The source is at fault, so this would end in the same way again.
+            journal.abandon()
+            raise
+    if notes:
+        warnings.warn(in_one_message(intake.source.label, notes), ClickLogWarning, stacklevel=3)
+    return StoredLog(target)
 
-    def __init__(
-        self, source: Any, target: Path, wishes: Wishes, progress: Progress | None
-    ) -> None:
-        self.wishes, self.journal = wishes, IngestJournal(target)
-        self.tell = progress or (lambda stage, done, total: None)
-        self.intake = Intake(source, wishes, self.journal, self.tell)
 
-    def run(self, resume: bool) -> StoredLog:
-        """Do all that is left to do."""
-        label = self.intake.source.label
-        with self.journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
-            self.intake.begin(resume)
-            try:
-                shuffle = self.intake.run(workers)
-                notes = Output(self.intake, shuffle, self.wishes).run(workers, self.tell)
-                self.journal.publish()
-            except DiskFullError:
-                raise
-            except ClickLogError:
-                # The source is at fault, so this would end in the same way again.
-                self.journal.abandon()
-                raise
-        if notes:
-            warnings.warn(in_one_message(label, notes), ClickLogWarning, stacklevel=4)
-        return StoredLog(self.journal.target)
+def _check_target(target: Path, overwrite: bool) -> None:
+    if not target.absolute().parent.is_dir():
+        raise ClickLogError(f"{target} cannot be written: there is no folder {target.parent}.")
+    if not target.exists():
+        return
+    if not (target / NAME).exists():
+        raise ClickLogError(f"{target} is there already, and is no stored log; name another place.")
+    if not overwrite:
+        raise ClickLogError(
+            f"{target} is there already; overwrite=True replaces it, and open_log opens it."
+        )
 
 
-class Output:
+class PartitionWriter:
     """The second half of an ingest: the way from shuffled runs to the files of a stored log."""
 
     def __init__(self, intake: Intake, shuffle: Shuffle, wishes: Wishes) -> None:
@@ -237,104 +313,3 @@ class Output:
         )
         sync_folder(self.journal.log)
         return met
-
-
-def ingest(
-    source: Any,
-    path: str | Path,
-    *,
-    session: str | Sequence[str] | None = "session",
-    query: str | None = "query",
-    doc: str | Sequence[str] = "doc",
-    rank: str | None = "rank",
-    click: str | None = "click",
-    weight: str | None = None,
-    keep: str | Sequence[str] = (),
-    memory: int | str = "4GB",
-    partitions: int | None = None,
-    fold: bool | str = "auto",
-    resume: bool = True,
-    overwrite: bool = False,
-    progress: Progress | None = None,
-    format: str | None = None,
-    max_line: int | None = None,
-) -> StoredLog:
-    """Store a log of any size on disk, with bounded memory.
-
-    The source is read once. What it holds is checked as `read_log` does; what is kept are the
-    roles, and what `keep` names.
-
-    Parameters
-    ----------
-    source
-        A path or glob of Parquet, CSV, TSV or JSON lines, or of files of another format; a table
-        (Polars, also lazy, pandas, PyArrow, DuckDB, a dict); a `ClickLog`; or an iterable of
-        tables, or of logs. Pages of logs are taken as they are, and an id may be that of a page of
-        another log, too; where ids are kept, they have to differ.
-    path
-        Where to, such as "big.gclog"; a folder is made there when all is done. Until then the work
-        is in a folder beside it, whose name ends in ".part".
-    session, query, doc, rank, click, weight, format, max_line
-        As in `read_log`.
-    keep
-        Further columns to keep, or "all"; "session" keeps the ids of sessions, which are otherwise
-        only used to put pages together (a log without queries always keeps them).
-    memory
-        About the most memory to use, such as "4GB", beside what Python and its libraries take; at
-        least 64 MB. A row group of a Parquet file, and the pages of one query, can need more, of
-        which a warning tells.
-    partitions
-        How many partitions, a power of two; None chooses as many as the memory needs.
-    fold
-        Whether pages that are the same in all that is kept are stored once, with a weight; "auto"
-        does so where that at least halves the pages.
-    resume
-        Whether to go on with an ingest of the same files into the same place that was interrupted.
-    overwrite
-        Whether a stored log that is there already is replaced.
-    progress
-        Called with the stage ("reading", "writing"), how much of it is done, and how much there
-        is, or None where nobody knows.
-
-    Returns
-    -------
-    StoredLog
-
-    Raises
-    ------
-    ClickLogError
-        With the faults of the source, or when there is no room on the disk, or when the log is
-        there already.
-
-    Warns
-    -----
-    ClickLogWarning
-        Once, with the notes on all that was met and changed; `StoredLog.notes` keeps them.
-    """
-    given = {
-        "session": session,
-        "query": query,
-        "doc": doc,
-        "rank": rank,
-        "click": click,
-        "weight": weight,
-    }
-    longest = MAX_LINE if max_line is None else max_line
-    asked = wishes(given, keep, memory, partitions, fold, format, longest)
-    target = Path(path).expanduser()
-    IngestJournal(target).tidy()
-    _check_target(target, overwrite)
-    return Ingest(source, target, asked, progress).run(resume)
-
-
-def _check_target(target: Path, overwrite: bool) -> None:
-    if not target.absolute().parent.is_dir():
-        raise ClickLogError(f"{target} cannot be written: there is no folder {target.parent}.")
-    if not target.exists():
-        return
-    if not (target / NAME).exists():
-        raise ClickLogError(f"{target} is there already, and is no stored log; name another place.")
-    if not overwrite:
-        raise ClickLogError(
-            f"{target} is there already; overwrite=True replaces it, and open_log opens it."
-        )

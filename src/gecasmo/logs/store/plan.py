@@ -94,6 +94,11 @@ class Wishes:
             "format": self.format,
         }
 
+    @property
+    def keeps_session(self) -> bool:
+        """Whether the ids of sessions were asked for."""
+        return self.keep_all or SESSION in self.keep
+
     def roles(self) -> Roles:
         """Fresh roles, to be settled with the columns of a source."""
         return Roles(self.given)
@@ -123,8 +128,7 @@ def wishes(
         raise ClickLogError(
             f"ingest(partitions={partitions!r}): a power of two from 1 to {MOST_PARTITIONS}."
         )
-    keeps_session = SESSION in names or ALL in names
-    if fold is True and keeps_session:
+    if fold is True and (SESSION in names or ALL in names):
         raise ClickLogError(
             "ingest(fold=True): pages that keep the ids of their sessions are all different; "
             "leave 'session' out of keep, or do not fold."
@@ -157,16 +161,12 @@ class LogLayout:
         Whether the source has one row a page.
     whole
         Whether pages come whole; else rows of one session can be far from each other.
-    has_query, has_rank, has_weight
+    has_query, has_rank, has_weight, has_session
         Whether the source has them.
-    has_session
-        Whether pages have ids, which say what belongs together.
     keeps_session
         Whether the ids of sessions are kept in the log.
-    kept
-        Names of further columns that are kept.
-    left_out
-        Names of columns that are not kept.
+    kept, left_out
+        Names of further columns that are kept, and of those that are not.
     taken
         What is to be said about columns that lost their name to a role.
     """
@@ -209,35 +209,29 @@ class LogLayout:
         return notes
 
 
-def lay_out(
-    schema: Mapping[str, pl.DataType], roles: Roles, wishes: Wishes, faults: Faults
-) -> LogLayout:
+def lay_out(schema: Schema, roles: Roles, wishes: Wishes, faults: Faults) -> LogLayout:
     """Decide about the columns of a table; roles are settled here, and missing columns raised."""
     nested = roles.is_nested(schema)
     roles.settle(schema, nested, faults)
     faults.raise_if_any()
     extras, taken = extra_columns(list(schema), roles)
-    kept = kept_columns(extras, wishes, schema)
-    has_query = bool(roles.columns["query"])
+    has = {role: bool(names) for role, names in roles.columns.items()}
     return LogLayout(
         nested=nested,
         whole=nested,
-        has_query=has_query,
-        has_rank=bool(roles.columns["rank"]),
-        has_weight=bool(roles.columns["weight"]),
-        has_session=bool(roles.columns["session"]),
-        keeps_session=not has_query or wishes.keep_all or SESSION in wishes.keep,
-        kept=tuple(kept),
-        left_out=tuple(name for name in extras if name not in kept),
+        has_query=has["query"],
+        has_rank=has["rank"],
+        has_weight=has["weight"],
+        has_session=has["session"],
+        keeps_session=wishes.keeps_session or not has["query"],
         taken=tuple(taken),
+        **_kept_or_not(extras, wishes, schema),
     )
 
 
 def lay_out_log(log: ClickLog, wishes: Wishes) -> LogLayout:
     """Decide about the columns of logs that were read already; a weight is always taken over."""
-    at = log.columns.index("click") + 1
-    extras = log.columns[at:]
-    kept = kept_columns(extras, wishes, log.columns)
+    extras = log.columns[log.columns.index("click") + 1 :]
     return LogLayout(
         nested=False,
         whole=True,
@@ -245,27 +239,28 @@ def lay_out_log(log: ClickLog, wishes: Wishes) -> LogLayout:
         has_rank=True,
         has_weight=True,
         has_session=True,
-        keeps_session=not log.has_query or wishes.keep_all or SESSION in wishes.keep,
-        kept=tuple(kept),
-        left_out=tuple(name for name in extras if name not in kept),
+        keeps_session=wishes.keeps_session or not log.has_query,
+        **_kept_or_not(extras, wishes, log.columns),
     )
 
 
-def kept_columns(extras: Iterable[str], wishes: Wishes, there: Iterable[str]) -> list[str]:
-    """The further columns that are kept; names that are not there are refused."""
-    extras = list(extras)
+def _kept_or_not(
+    extras: list[str], wishes: Wishes, there: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The further columns that are kept, and the others; names that are not there are refused."""
     if wishes.keep_all:
-        return extras
+        return {"kept": tuple(extras), "left_out": ()}
     roles = ("query", "doc", "rank", "click", "weight")
     used = {name for role in roles for name in _as_list(wishes.given[role])}
-    asked = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
-    absent = [name for name in asked if name not in extras]
+    kept = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
+    absent = [name for name in kept if name not in extras]
     if absent:
         raise ClickLogError(
             f"ingest(keep=...): there is no column {in_words([repr(name) for name in absent])} "
             f"to keep. The source has: {', '.join(there)}."
         )
-    return asked
+    left_out = (name for name in extras if name not in kept)
+    return {"kept": tuple(kept), "left_out": tuple(left_out)}
 
 
 def _as_list(names: Any) -> list[str]:
