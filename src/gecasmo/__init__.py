@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM, Gradient
-from gecasmo.forms import Empirical, Estimator, Fixed, Logistic, Sum, Table, Torch
+from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Table, Torch
 from gecasmo.language import Parameter, flip
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, load
@@ -72,6 +72,7 @@ __all__ = [
     "Empirical",
     "Estimator",
     "Fixed",
+    "Form",
     "Gradient",
     "Logistic",
     "Parameter",

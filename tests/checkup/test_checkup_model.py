@@ -14,6 +14,7 @@ from gecasmo import (
     DCTR,
     PBM,
     ClickModel,
+    Form,
     Logistic,
     Parameter,
     Table,
@@ -249,18 +250,23 @@ def test_pages_too_long_for_a_closer_look(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_forms_that_do_not_say_what_they_estimate() -> None:
-    class Opaque:
+    class Opaque(Form):
         """Answers as a table does, but has no vector and is none as far as anybody can tell."""
 
         key = ("doc",)
+        table = Table(key="doc")
 
-        def __init__(self) -> None:
-            self.table = Table(key="doc")
+        def begin(self, rows, generator):
+            return self.table.begin(rows, generator)
 
-        def __getattr__(self, name: str) -> object:
-            if name in ("vector", "from_vector", "score", "table"):
-                raise AttributeError(name)
-            return getattr(self.table, name)
+        def fit(self, rows, heads, tails, previous):
+            return self.table.fit(rows, heads, tails, previous)
+
+        def predict(self, state, rows):
+            return self.table.predict(state, rows)
+
+        def penalty(self, state):
+            return self.table.penalty(state)
 
     log = pbm_users(shelves(40, 2, 3, 0.5, 0), 1)
     checkup = check(log, PBM(attraction=Opaque(), examination=ANCHOR))

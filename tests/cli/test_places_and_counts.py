@@ -15,6 +15,8 @@ from gecasmo.estimation.parts.disk import DiskParts
 
 import gecasmo
 from gecasmo.errors import ClickLogError
+from gecasmo.estimation.beliefs.posteriors import Posteriors
+from gecasmo.estimation.disk import DiskParts
 from gecasmo.logs.store.ingest import PartitionWriter
 from gecasmo.model.base import Model
 from gecasmo.model.stories import shown_pages
@@ -327,7 +329,7 @@ class ByDocument(ClickModel):
 def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     folded: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(PartedBeliefs, step, lambda *_: interrupt())
+    monkeypatch.setattr(Posteriors, step, lambda *_: interrupt())
     # Rows that are spread over parts are fitted to priors that were learned before.
     (folder / "mine.py").write_text(BY_DOCUMENT)
     model = "mine.py:ByDocument" if step == "learn" else "PBM"

@@ -11,6 +11,7 @@ import pytest
 import gecasmo.torch
 from gecasmo import DBN, EM, PBM, UBM, ClickLog, Gradient, Logistic, Sum, Table, read_log
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning, ModelError
+from gecasmo.forms import Form
 from gecasmo.simulation import paper_log
 
 PLACE = ("item_x", "item_y")
@@ -183,7 +184,7 @@ def test_descent_that_leads_nowhere_says_so(lr: float, log: ClickLog) -> None:
     ],
 )
 def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog) -> None:
-    class Odd:
+    class Odd(Form):
         key = ()
 
         def begin(self, rows, generator):
@@ -194,9 +195,6 @@ def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog
 
         def predict(self, state, rows):
             return answer(len(rows))
-
-        def penalty(self, state):
-            return 0.0
 
     with pytest.raises(ModelError, match=message):
         DBN(attraction=Odd(), **SATISFIED).fit(log)

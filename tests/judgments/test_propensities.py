@@ -12,6 +12,7 @@ import pytest
 import gecasmo
 from gecasmo import DBN, DCTR, PBM, RCTR, SDBN, UBM, ClickModel, Parameter, Table, flip, read_log
 from gecasmo.errors import GecasmoWarning, NotFittedError
+from gecasmo.forms import beta_draws
 from gecasmo.judgments import JudgmentsError, propensities, write_propensities
 from gecasmo.judgments import propensity as examining
 from gecasmo.judgments.propensity import _around
@@ -228,7 +229,7 @@ def test_without_repeats_there_are_no_intervals():
 def test_draws_have_the_mean_and_spread_that_is_believed():
     rng = np.random.default_rng(0)
     mean, spread = np.array([0.2, 0.9, 0.5, 1.0]), np.array([0.1, 0.02, 0.0, 0.1])
-    values = np.stack([examining.drawn(mean, spread, rng) for _ in range(20_000)])
+    values = np.stack([beta_draws(mean, spread, rng) for _ in range(20_000)])
     np.testing.assert_allclose(values.mean(0), mean, atol=0.01)
     np.testing.assert_allclose(values.std(0), [0.1, 0.02, 0, 0], atol=0.01)
 
@@ -334,9 +335,15 @@ def test_given_rows_and_spreads_are_read_where_they_are(monkeypatch):
     assert anchored == [True, True, False, True]
     for model, spreads in zip(fits, believed, strict=True):
         draws = examining.Draws(model, np.random.default_rng(0))
+        drawn = draws.draw().states()
         for coin, spread in spreads.items():
-            own = draws.spreads.get(coin, np.zeros(len(spread)))
-            np.testing.assert_allclose(own, spread)
+            if not model.forms[coin].has_posterior:
+                assert not (spread > 0).any()
+                assert drawn[coin] is draws.states[coin]
+                continue
+            np.testing.assert_allclose(np.nan_to_num(draws.states[coin].spread), spread)
+            moved = drawn[coin].probability != draws.states[coin].probability
+            assert moved.tolist() == (spread > 0).to_list()
 
 
 def test_a_given_row_that_no_page_has_anchors_nothing():

@@ -18,7 +18,6 @@ from gecasmo.checkup.identified import Looked, Tangle, coins_of
 from gecasmo.checkup.subject import Subject, coin_to_give
 from gecasmo.checkup.traffic import rows_at_results, totals
 from gecasmo.encoding import EncodedLog
-from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.machine import Machine
 from gecasmo.language.parameter import HISTORY_KEYS
 
@@ -38,7 +37,7 @@ def check_tangle(subject: Subject, tangle: Tangle, looked: Looked, top: int) -> 
     )
     numbered = model.counting_structure.traced.numbered_rows()
     forms = [model.forms[coin] for coin in tangle.coins]
-    is_graph = len(tangle.coins) == 2 and all(isinstance(form, (Table, Fixed)) for form in forms)
+    is_graph = len(tangle.coins) == 2 and all(form.row_by_row for form in forms)
     if not is_graph or any(coin in numbered for coin in tangle.coins):
         n_open = sum(
             block.dimension

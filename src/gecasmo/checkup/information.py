@@ -203,12 +203,8 @@ def _prior(subject: Subject, parameters: Parameters, level: Floats) -> Floats:
     """What pseudo-counts say about each parameter, at most; a trifle where there are none."""
     prior = np.full(len(parameters.names), 1e-6)
     for number, (tie, row) in enumerate(zip(parameters.coins, parameters.rows, strict=True)):
-        counts = getattr(subject.states[tie[0]], "pseudo", None)
-        if counts is None:
-            counts = getattr(subject.model.forms[tie[0]], "pseudo_counts", None)
-        if row >= 0 and counts is not None:
-            # A learned prior has its own for each row, all of about the same strength.
-            strength = float(np.mean(np.sum(np.asarray(counts, float), axis=0)))
+        if row >= 0:
+            strength = subject.model.forms[tie[0]].prior_strength(subject.states[tie[0]])
             prior[number] += min(strength, _STRONGEST) * level[number] * (1 - level[number])
     return prior
 

@@ -17,19 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.checkup.findings import row_text
-from gecasmo.checkup.subject import Bools, fixed_rows
+from gecasmo.checkup.subject import Bools
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.coins import as_weights, is_vector
-from gecasmo.forms import Fixed, FormState, Table
-from gecasmo.forms.protocol import columns_of
+from gecasmo.estimation.coins import as_weights
+from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 
@@ -227,8 +225,8 @@ def parameters_of(
     for tie in _ties(model):
         members = [list(model.forms).index(coin) for coin in tie]
         form, its = model.forms[tie[0]], rows[members[0]]
-        if isinstance(form, (Table, Fixed)):
-            free = np.ones(len(its), bool) if everything_free else ~fixed_rows(form, its)
+        if form.row_by_row:
+            free = np.ones(len(its), bool) if everything_free else ~form.given_rows(its)
             for row in np.flatnonzero(free).tolist():
                 column = np.zeros(first[-1])
                 column[first[members[0]] + row] = 1.0
@@ -261,7 +259,7 @@ def random_probabilities(
     found: dict[int, tuple[Floats, FormState]] = {}
     probabilities, states = [], {}
     for number, (coin, form) in enumerate(model.forms.items()):
-        key = id(form) if columns_of(form) else -number - 1
+        key = id(form) if form.columns else -number - 1
         if key not in found:
             found[key] = _random_state(form, rows[number], generator, everything_free)
         probability, states[coin] = found[key]
@@ -270,14 +268,14 @@ def random_probabilities(
 
 
 def _random_state(
-    form: Any, rows: Rows, generator: np.random.Generator, everything_free: bool
+    form: Form, rows: Rows, generator: np.random.Generator, everything_free: bool
 ) -> tuple[Floats, FormState]:
     state = form.begin(rows, None)
-    if isinstance(form, (Table, Fixed)):
+    if form.row_by_row:
         values = generator.uniform(0.2, 0.8, len(rows))
-        given: Bools = fixed_rows(form, rows) & (not everything_free)
+        given: Bools = form.given_rows(rows) & (not everything_free)
         return np.where(given, form.predict(state, rows), values), state
-    if is_vector(form):
+    if form.has_vector:
         vector = np.asarray(form.vector(state), float)
         state = form.from_vector(state, vector + generator.normal(0, 0.3, len(vector)))
     return np.clip(np.asarray(form.predict(state, rows), float), 0.05, 0.95), state
@@ -287,13 +285,13 @@ def _ties(model: Model) -> list[tuple[str, ...]]:
     """Coins by form, as fits tie them: forms with features are shared, tables are not."""
     ties: dict[int, list[str]] = {}
     for number, (coin, form) in enumerate(model.forms.items()):
-        ties.setdefault(id(form) if columns_of(form) else -number - 1, []).append(coin)
+        ties.setdefault(id(form) if form.columns else -number - 1, []).append(coin)
     return [tuple(coins) for coins in ties.values()]
 
 
-def _design(form: Any, state: FormState, rows: Rows) -> Floats | None:
+def _design(form: Form, state: FormState, rows: Rows) -> Floats | None:
     """How the logits of rows follow a form's vector, which is linear; None if there is none."""
-    if not is_vector(form):
+    if not form.has_vector:
         return None
     vector = np.asarray(form.vector(state), float)
     if len(vector) > MOST_COEFFICIENTS:
@@ -307,7 +305,7 @@ def _design(form: Any, state: FormState, rows: Rows) -> Floats | None:
     return np.array(columns).T.reshape(len(rows), len(vector)) / (2 * step)
 
 
-def _logits(form: Any, state: FormState, rows: Rows) -> Floats:
+def _logits(form: Form, state: FormState, rows: Rows) -> Floats:
     from scipy.special import logit
 
     p = np.clip(np.asarray(form.predict(state, rows), float), 1e-12, 1 - 1e-12)
@@ -315,10 +313,10 @@ def _logits(form: Any, state: FormState, rows: Rows) -> Floats:
     return logits
 
 
-def _coefficient_names(form: Any, state: FormState, coin: str, size: int) -> list[str]:
+def _coefficient_names(form: Form, state: FormState, coin: str, size: int) -> list[str]:
     """The names that a form has for its coefficients, if it has some for all of them."""
-    if hasattr(form, "coefficients"):
-        frame = form.coefficients(state)
+    frame = form.coefficients(state)
+    if frame is not None:
         texts = [name for name, dtype in frame.schema.items() if dtype.is_numeric() is False]
         if len(frame) == size and texts:
             return [f"{coin}: {' '.join(map(str, row))}" for row in frame.select(texts).rows()]

@@ -15,7 +15,7 @@ from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.estimation import EM, Counts, Expectation
 from gecasmo.estimation.coins import as_weights
-from gecasmo.forms import Form, FormState
+from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 from gecasmo.models import model_named
@@ -40,14 +40,6 @@ def as_model(model: Any) -> Model:
             f"check(log, {model!r}): a model is wanted, its class, or a name such as 'DBN'."
         )
     return model
-
-
-def fixed_rows(form: Form, rows: Rows) -> Bools:
-    """Which rows are given by the user and not estimated."""
-    if getattr(form, "is_constant", False):
-        return np.ones(len(rows), bool)
-    is_fixed = getattr(form.begin(rows, None), "is_fixed", None)
-    return np.zeros(len(rows), bool) if is_fixed is None else np.asarray(is_fixed, bool)
 
 
 def is_about_things(keys: Sequence[str]) -> bool:
@@ -81,7 +73,7 @@ class Subject:
     def fixed(self) -> list[Bools]:
         """Which rows of each coin are given."""
         return [
-            fixed_rows(form, rows)
+            form.given_rows(rows)
             for form, rows in zip(self.model.forms.values(), self.encoded.rows, strict=True)
         ]
 

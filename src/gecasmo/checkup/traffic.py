@@ -12,7 +12,6 @@ from gecasmo.checkup.findings import Part, counted, row_text, share, value_text
 from gecasmo.checkup.subject import Subject
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import coded, in_chain
-from gecasmo.forms.protocol import columns_of
 from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
 
@@ -231,7 +230,7 @@ def check_cells(subject: Subject, few: int, top: int) -> Part:
         ]
         if not len(order):
             continue
-        reads_features = bool(columns_of(subject.model.forms[coin]))
+        reads_features = bool(subject.model.forms[coin].columns)
         is_bad = in_thin > 0.2 * total and not reads_features
         part.add(
             "warning" if is_bad else "info",

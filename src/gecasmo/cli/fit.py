@@ -215,13 +215,12 @@ def coin_frame(model: Model) -> pl.DataFrame:
 
 def _range(form: Any, state: Any) -> dict[str, Any]:
     """How many rows a coin has, and where their probabilities are."""
-    from gecasmo.forms.parted_table import PartedTable
-
-    if isinstance(state, PartedTable):
-        files = [file for file in state.files if file.n_rows]
+    table = form.in_files(state)
+    if table is not None:
+        files = [file for file in table.files if file.n_rows]
         return {
-            "rows": state.n_rows,
-            "mean": sum(file.total for file in files) / max(state.n_rows, 1),
+            "rows": table.n_rows,
+            "mean": sum(file.total for file in files) / max(table.n_rows, 1),
             "lowest": min((file.lowest for file in files), default=None),
             "highest": max((file.highest for file in files), default=None),
         }

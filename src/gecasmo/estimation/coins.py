@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.estimation.expectation import Counts
-from gecasmo.forms import Form, FormState, Table, TableState
-from gecasmo.forms.protocol import columns_of
+from gecasmo.forms import Form, FormState
 from gecasmo.kernels.static import row_sweeps
 
 if TYPE_CHECKING:
@@ -203,7 +202,7 @@ class Coins:
         step = bend = 0.0
         for tie in self.ties:
             coin = self.coins[tie[0]]
-            if not is_vector(coin.form):
+            if not coin.form.has_vector:
                 continue
             states = (start.states[tie[0]], once.states[tie[0]], twice[tie[0]])
             moves[tie] = move_of(coin.form, states)
@@ -239,7 +238,7 @@ def _ties(coins: Sequence[Coin]) -> list[Tie]:
     table is a way to keep a coin's own rows, so each coin has its own."""
     ties: dict[int, list[int]] = {}
     for number, coin in enumerate(coins):
-        is_shared = bool(columns_of(coin.form))
+        is_shared = bool(coin.form.columns)
         ties.setdefault(id(coin.form) if is_shared else -number - 1, []).append(number)
     for first, *others in ties.values():
         for other in others:
@@ -255,38 +254,33 @@ def _ties(coins: Sequence[Coin]) -> list[Tie]:
 Three = tuple[FormState, FormState, FormState]  # a state, and the states one and two steps later
 
 
-def is_vector(form: Any) -> bool:
-    """Whether acceleration can move this form."""
-    return hasattr(form, "vector") and hasattr(form, "from_vector")
-
-
-def move_of(form: Any, states: Three) -> Move:
+def move_of(form: Form, states: Three) -> Move:
     """The move of a form's vector; rows at exactly 0 or 1 begin at infinity, to be left alone."""
-    if _is_large_table(form, states):
+    if form.is_swept(*states):
         return Move(*row_sweeps.moves(*(state.probability for state in states)))
     a, b, c = (form.vector(state) for state in states)
     first, second, usable = _differences(a, b, c)
     return Move(a if usable.all() else np.where(usable, a, np.inf), first, second)
 
 
-def lengths_of(form: Any, rows: Rows, states: Three, move: Move, flips: Floats) -> Lengths:
+def lengths_of(form: Form, rows: Rows, states: Three, move: Move, flips: Floats) -> Lengths:
     """How long a move is; a row counts by how often it is flipped."""
     if not len(move.origin):
         return Lengths(0.0, 0.0)
     probability = form.predict(states[1], rows)
-    if _is_large_table(form, states):
+    if form.is_swept(*states):
         return Lengths(*row_sweeps.lengths(flips, probability, move.first, move.second))
     weight = flips * probability * (1 - probability)
     moved, bent, usable = move.first, move.second, np.isfinite(move.origin)
-    if hasattr(form, "logits"):
+    if not form.row_by_row:
         moved, bent, usable = _differences(*(form.logits(state, rows) for state in states))
     weight = np.where(usable, weight, 0.0)
     return Lengths(float((weight * moved * moved).sum()), float((weight * bent * bent).sum()))
 
 
-def extrapolated(form: Any, twice: FormState, move: Move, length: float) -> FormState:
+def extrapolated(form: Form, twice: FormState, move: Move, length: float) -> FormState:
     """The state that a move leads to when it is followed further."""
-    if _is_large_table(form, (twice,)):
+    if form.is_swept(twice):
         return form.moved_to(
             twice, row_sweeps.followed(move, length, twice.probability, twice.is_fixed)
         )
@@ -298,7 +292,7 @@ def extrapolated(form: Any, twice: FormState, move: Move, length: float) -> Form
 
 
 def squared_distance(
-    form: Any, rows: Rows, before: FormState, after: FormState, flips: Floats
+    form: Form, rows: Rows, before: FormState, after: FormState, flips: Floats
 ) -> float:
     """How far the probabilities of rows moved, in the Fisher norm.
 
@@ -306,18 +300,10 @@ def squared_distance(
     about it has length one.
     """
     was, now = form.predict(before, rows), form.predict(after, rows)
-    if _is_large_table(form, (before, after)):
+    if form.is_swept(before, after):
         return row_sweeps.squared_distance(was, now, flips)
     spread = np.maximum(was * (1 - was), 1e-12)
     return float((flips * (now - was) ** 2 / spread).sum())
-
-
-def _is_large_table(form: Any, states: Sequence[FormState]) -> bool:
-    """Whether this is a table that has sweeps of its own."""
-    return type(form) is Table and all(
-        isinstance(state, TableState) and row_sweeps.is_large(len(state.probability))
-        for state in states
-    )
 
 
 def _differences(a: Floats, b: Floats, c: Floats) -> tuple[Floats, Floats, NDArray[np.bool_]]:

@@ -8,7 +8,6 @@ Nothing is left out: flips that stay hidden widen the errors as they should.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +36,7 @@ def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
     stops when it gains little per page, which on a large log can be a standard error away from the
     optimum; with `polish`, one step of Newton's method goes the rest of the way.
     """
-    takers = [tie for tie in problem.ties if hasattr(problem.coins[tie[0]].form, "informed")]
+    takers = [tie for tie in problem.ties if problem.coins[tie[0]].form.has_errors]
     if not takers:
         return best
     small = small_ties(problem, best.states)
@@ -49,7 +48,7 @@ def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
             states = list(best.states)
         start = 0
         for tie in small:
-            form: Any = problem.coins[tie[0]].form
+            form = problem.coins[tie[0]].form
             size = len(form.vector(best.states[tie[0]]))
             if tie in takers:
                 own = slice(start, start + size)
@@ -61,8 +60,7 @@ def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
     for tie in takers:
         form = problem.coins[tie[0]].form
         state = best.states[tie[0]]
-        is_large = hasattr(form, "information") and form.n_coefficients(state) > MOST_WITH_ERRORS
-        if tie in small or is_large or not hasattr(form, "information"):
+        if tie in small or form.n_coefficients(state) > MOST_WITH_ERRORS:
             continue
         rows = problem.coins[tie[0]].rows
         information = row_information(problem, best, tie)
@@ -81,7 +79,7 @@ def _polished(
     states = list(best.states)
     start = 0
     for tie in ties:
-        form: Any = problem.coins[tie[0]].form
+        form = problem.coins[tie[0]].form
         vector = form.vector(states[tie[0]])
         own = slice(start, start + len(vector))
         _set(states, tie, form.from_vector(states[tie[0]], vector + step[own]))
@@ -137,12 +135,11 @@ def tuned(problem: Part, best: Evaluation) -> list[FormState] | None:
     is_changed = False
     for tie in problem.ties:
         coin = problem.coins[tie[0]]
-        tune = getattr(coin.form, "tuned", None)
-        if tune is None:
+        if not coin.form.learns_prior:
             continue
         tails, heads = problem.counts(tie, best)
         information = row_information(problem, best, tie)
-        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
+        state = coin.form.tuned(best.states[tie[0]], coin.rows, heads, tails, information)
         is_changed |= state is not best.states[tie[0]]
         for number in tie:
             states[number] = state
@@ -153,8 +150,8 @@ def small_ties(problem: Part, states: Sequence[FormState]) -> list[tuple[int, ..
     """The forms that can be differentiated, as many as stay below the limit, smallest first."""
     sizes = []
     for tie in problem.ties:
-        form: Any = problem.coins[tie[0]].form
-        if hasattr(form, "score") and hasattr(form, "from_vector"):
+        form = problem.coins[tie[0]].form
+        if form.has_score:
             sizes.append((len(form.vector(states[tie[0]])), tie))
     chosen, total = [], 0
     for size, tie in sorted(sizes):
@@ -169,7 +166,7 @@ def _observed(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) 
     n_buckets, factor = _sample(problem, best, ties)
     columns = []
     for tie in ties:
-        form: Any = problem.coins[tie[0]].form
+        form = problem.coins[tie[0]].form
         vector = form.vector(best.states[tie[0]])
         for place in range(len(vector)):
             sides = []
@@ -195,14 +192,14 @@ def _sample(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) ->
         return n_buckets, factor
     part = problem.expectation.run(problem.weights(best.states), n_buckets)
     for tie in ties:
-        form: Any = problem.coins[tie[0]].form
+        form = problem.coins[tie[0]].form
         rows, state = problem.coins[tie[0]].rows, best.states[tie[0]]
         probability = form.predict(state, rows)
         known = []
         for tables, times in ((part.tables, factor), (best.counts.tables, 1.0)):
             flips = times * np.sum([tables[number] for number in tie], axis=0).sum(axis=0)
             weight = flips * probability * (1 - probability)
-            known.append(form.squares(state, rows, weight) if hasattr(form, "squares") else weight)
+            known.append(form.squares(state, rows, weight))
         if not np.all((known[0] > 0.7 * known[1]) & (known[0] < 1.5 * known[1]) | (known[1] == 0)):
             return N_BUCKETS, problem.expectation.scale
     return n_buckets, factor
@@ -229,7 +226,7 @@ def score_of(
 ) -> Floats:
     """The derivative of the objective by the vector of one form."""
     coin = problem.coins[tie[0]]
-    form: Any = coin.form
+    form = coin.form
     tails, heads = factor * np.sum([counts.tables[number] for number in tie], axis=0)
     score: Floats = form.score(states[tie[0]], coin.rows, heads, tails)
     return score

@@ -26,7 +26,6 @@ from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.part import Part
 from gecasmo.forms import Form, TableState
-from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.library import Library
 from gecasmo.kernels.plan import CoinPlan, Plan
 from gecasmo.logs.store.disk import telling_full_disk
@@ -126,7 +125,7 @@ def set_up(
     ]
     by_form: dict[int, Rows] = {}
     for number, (_, form) in enumerate(blueprint.coins):
-        if columns_of(form):  # coins that share such a form share its rows
+        if form.columns:  # coins that share such a form share its rows
             rows[number] = by_form.setdefault(id(form), rows[number])
     given: dict[str, Any] = dict.fromkeys(_NOT_KEPT)
     for field in fields(EncodedLog):

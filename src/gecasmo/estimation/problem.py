@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.estimation.coins import Coin, Coins, Evaluation, Lengths, Moves, States, is_vector
+from gecasmo.estimation.coins import Coin, Coins, Evaluation, Lengths, Moves, States
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.minibatches import Batch, Batches
 from gecasmo.estimation.part import Part
@@ -155,7 +155,7 @@ class Problem(Coins):
     # -- forms that cannot be moved ------------------------------------------------------------
     @property
     def _opaque(self) -> list[int]:
-        return [n for n in self.numbers if not is_vector(self.coins[n].form)]
+        return [n for n in self.numbers if not self.coins[n].form.has_vector]
 
     @property
     def has_opaque(self) -> bool:

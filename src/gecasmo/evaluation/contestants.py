@@ -18,7 +18,6 @@ from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError
 from gecasmo.estimation import Method
 from gecasmo.evaluation.words import counted
-from gecasmo.forms.protocol import columns_of
 from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel
@@ -107,7 +106,7 @@ def _do_without_query(entry: Contestant, notes: list[str]) -> None:
     told = []
     for coin, keys in model.keys.items():
         form = model.forms[coin]
-        if "query" not in keys or "query" in columns_of(form) or getattr(form, "fixed", None):
+        if "query" not in keys or "query" in form.columns or form.fixed:
             continue  # what cannot be helped is told by the fit
         rest = tuple(key for key in keys if key != "query")
         if (id(form), rest) not in replaced:  # coins that share a form go on sharing it

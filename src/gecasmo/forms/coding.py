@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 
 
 class ByRows(WeakKeyDictionary[Rows, Any]):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.forms.coding import CodedFeatures
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 
 
 class Design:

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.classifiers.inputs import Inputs, final_step, inputs_from, learn_inputs
 from gecasmo.forms.coding import ByRows, FeatureCoding, check_categorical
 from gecasmo.forms.extras import extra
-from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
+from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
 
 # No answer is nearer to 0 or 1 than this: a forest is sure too early, and no page may become
 # impossible for that.
@@ -38,7 +37,7 @@ class EstimatorState:
     answers: ByRows = field(default_factory=ByRows)
 
 
-class Estimator:
+class Estimator(Form):
     """Any scikit-learn classifier on feature columns: boosting, forests, pipelines, LightGBM.
 
     In each M-step a fresh copy is fitted on two rows for each row of the coin: one of class 1 with
@@ -142,20 +141,16 @@ class Estimator:
         return best if value(best) >= value(previous) else previous
 
     def predict(self, state: EstimatorState, rows: Rows) -> Floats:
-        if state.fitted is None:
+        if state.fitted is None or not len(rows):
             return np.full(len(rows), state.constant)
         if rows not in state.answers:
             state.answers[rows] = self._ask(state.fitted, state.inputs.of(rows))
         answers: Floats = state.answers[rows]
         return answers
 
-    def known(self, state: EstimatorState, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there in the fit."""
+    def known(self, state: EstimatorState, rows: Rows) -> Bools:
+        """Tell of which rows every level was there in the fit."""
         return state.inputs.known(rows)
-
-    def penalty(self, state: EstimatorState) -> float:
-        """What keeps a classifier from overfitting is its own affair."""
-        return 0.0
 
     def remarks(self, state: EstimatorState, heads: Floats, tails: Floats) -> list[str]:
         remarks = [
@@ -171,7 +166,7 @@ class Estimator:
         return remarks
 
     def adopted(self, state: EstimatorState, rows: Rows) -> EstimatorState:
-        """An earlier state, which answers until the next fit; levels are learned anew."""
+        """Keep the state, which answers until the next fit; levels are learned anew."""
         begun = self.begin(rows, None)
         old, new = state.inputs.coding, begun.inputs.coding
         if old.numeric != new.numeric or list(old.levels) != list(new.levels):
@@ -180,7 +175,7 @@ class Estimator:
 
     # -- for people ----------------------------------------------------------------------------
     def to_frame(self, state: EstimatorState) -> pl.DataFrame:
-        """Importances or coefficients of what the classifier was given, if it has some."""
+        """Show importances or coefficients of what the classifier was given, if it has some."""
         last = final_step(state.fitted)
         importance = getattr(last, "feature_importances_", None)
         if importance is not None:

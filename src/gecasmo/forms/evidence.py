@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 
 if TYPE_CHECKING:
     from gecasmo.forms.table import TableState

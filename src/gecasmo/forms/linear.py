@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gecasmo.forms.design import Design
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 from gecasmo.kernels.running import default_threads
 
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.

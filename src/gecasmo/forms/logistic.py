@@ -22,9 +22,9 @@ from gecasmo.forms.coding import (
 )
 from gecasmo.forms.collinearity import collinear
 from gecasmo.forms.design import Design
+from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
 from gecasmo.forms.linear import Past, Regression, Solution, probabilities
 from gecasmo.forms.memory import Memory
-from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
 
 # The covariance of more coefficients than this is not worked out.
 MOST_WITH_ERRORS = 1000
@@ -44,7 +44,7 @@ class LogisticState:
     designs: ByRows = field(default_factory=ByRows)
 
 
-class Logistic:
+class Logistic(Form):
     """A logistic regression on feature columns.
 
     Numbers are standardised inside; texts get one coefficient per level, as deviations from the
@@ -154,7 +154,6 @@ class Logistic:
         offsets: Floats,
         variance: float,
     ) -> tuple[LogisticState, Floats]:
-        """The M-step of a sum: coefficients and an offset per row with a prior variance."""
         regression = self.regression(rows, heads, tails, previous, variance)
         solution = regression.maximise(previous.coefficients, offsets)
         assert solution.offsets is not None
@@ -163,8 +162,8 @@ class Logistic:
     def predict(self, state: LogisticState, rows: Rows) -> Floats:
         return probabilities(self.logits(state, rows))
 
-    def known(self, state: LogisticState, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there in the fit."""
+    def known(self, state: LogisticState, rows: Rows) -> Bools:
+        """Tell of which rows every level was there in the fit."""
         return state.coding.known(rows)
 
     def penalty(self, state: LogisticState) -> float:
@@ -224,11 +223,9 @@ class Logistic:
         return replace(state, coefficients=vector, covariance=None, is_known=None)
 
     def logits(self, state: LogisticState, rows: Rows) -> Floats:
-        """The logit of every row."""
         return self.design(state, rows).times(state.coefficients)
 
     def score(self, state: LogisticState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
-        """The derivative of the M-step's objective by the coefficients."""
         residual = heads - (heads + tails) * self.predict(state, rows)
         precision = self.precision(len(state.coefficients))
         slope = self.design(state, rows).transposed_times(residual)
@@ -242,8 +239,6 @@ class Logistic:
         is_exact: bool = True,
         unknown: Floats | None = None,
     ) -> LogisticState:
-        """The state with the covariance of its coefficients; `unknown` has a column for each
-        direction in which the data do not tell them."""
         is_known = None
         if unknown is not None and unknown.size:
             change = self._to_units(state)
@@ -252,20 +247,17 @@ class Logistic:
         return replace(state, covariance=covariance, is_exact=is_exact, is_known=is_known)
 
     def squares(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
-        """The information on each coefficient by itself, prior left out."""
         return self.design(state, rows).squares(weight)
 
     def n_coefficients(self, state: LogisticState) -> int:
-        """How many coefficients there are."""
         return len(state.coefficients)
 
     def information(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
-        """The information on the coefficients if that on the logit of each row is `weight`."""
         nothing = np.zeros(len(rows))
         return self.regression(rows, nothing, nothing, state).information(weight)
 
     def adopted(self, state: LogisticState, rows: Rows) -> LogisticState:
-        """An earlier state with the same effects; scales and levels are learned anew."""
+        """Make a state with the same effects; scales and levels are learned anew."""
         begun = self.begin(rows, None)
         old, new = state.coding, begun.coding
         n = int(self.intercept) + len(new.numeric)
@@ -288,19 +280,22 @@ class Logistic:
             parts.append(effects[old.level_numbers(values, name)])
         return replace(begun, coefficients=np.concatenate(parts))
 
+    def trainable(self, state: LogisticState, rows: Rows) -> Any:
+        from gecasmo.forms.trainable import TrainableLogistic
+
+        return TrainableLogistic(self, state, rows)
+
     def memory(self, state: LogisticState, counts: Floats, decay: float) -> Memory:
-        """What an update goes on from."""
         from gecasmo.forms.logistic_memory import LogisticMemory
 
         return LogisticMemory(self, state, decay)
 
     def summary(self, state: LogisticState) -> str:
-        """A few words on what was learned."""
         return f"{len(state.coefficients):,} coefficients"
 
     # -- for people ----------------------------------------------------------------------------
     def coefficients(self, state: LogisticState) -> pl.DataFrame:
-        """Coefficients in the units of the columns, with standard errors and odds ratios."""
+        """Show coefficients in the units of the columns, with standard errors and odds ratios."""
         values = self._in_units(state)
         error = np.full(len(values), np.nan)
         if state.covariance is not None:

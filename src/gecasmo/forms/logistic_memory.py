@@ -11,19 +11,20 @@ import polars as pl
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.coding import ByRows, FeatureCoding, learn_coding
+from gecasmo.forms.form import Floats
 from gecasmo.forms.linear import Past
 from gecasmo.forms.logistic import MOST_WITH_ERRORS, Logistic, LogisticState
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.memory import Memory
 
 
-class LogisticMemory:
+class LogisticMemory(Memory):
     """The `Memory` of a logistic regression.
 
     Columns keep the scales of the first fit, so that coefficients go on to mean the same; levels
     that are new come after the old ones.
     """
 
-    is_learned = False
+    form: Logistic
 
     def __init__(self, form: Logistic, state: LogisticState, decay: float) -> None:
         if state.covariance is None:

@@ -6,7 +6,8 @@ log plus what the memory says; see docs/updates.md.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -15,27 +16,39 @@ from numpy.typing import NDArray
 from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.protocol import Floats, Form, FormState
+from gecasmo.forms.form import Floats, Form, FormState
+
+if TYPE_CHECKING:
+    from gecasmo.forms.table_memory import TableMemory
 
 Integers = NDArray[np.int64]
 
 
-class Memory(Protocol):
-    """The past of one form, decayed, during one update."""
+class Memory(ABC):
+    """The past of one form, decayed, during one update.
+
+    Attributes
+    ----------
+    form : the form that climbs
+    is_learned : whether the prior was learned from logs
+    """
+
+    form: Form
+    is_learned: bool = False
 
     @property
-    def form(self) -> Form:
-        """The form that climbs."""
+    def of_rows(self) -> TableMemory | None:
+        """The past of a table, whose rows lean on coins that pages share; None of others."""
+        return None
 
-    @property
-    def is_learned(self) -> bool:
-        """Whether the prior was learned from logs."""
-
+    @abstractmethod
     def begin(self, rows: Rows) -> FormState:
-        """The state to climb from, on the rows of the new log, with the past as its prior."""
+        """Make the state to climb from, on the rows of the new log, with the past as its prior."""
 
+    @abstractmethod
     def merged(self, state: FormState, counts: Floats) -> tuple[FormState, Floats]:
-        """The end of the climb on old and new rows, and the expected tails and heads of these."""
+        """Bring the end of the climb to old and new rows, with the expected tails and heads of
+        these."""
 
 
 class Union:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -229,7 +230,7 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
     return priors
 
 
-def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:
+def _as_items(fixed: Mapping[Any, float]) -> list[tuple[list[Any], float]]:
     """Keys as lists of plain values, which JSON can hold."""
     items = []
     for key, value in fixed.items():

@@ -12,17 +12,19 @@ from gecasmo.encoding.averages import IMPRESSIONS
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.evidence import capped, floor_of, prior_of, strength_of
-from gecasmo.forms.memory import Union
+from gecasmo.forms.form import Floats
+from gecasmo.forms.memory import Memory, Union
 from gecasmo.forms.past import RowPast
 from gecasmo.forms.priors import Priors
-from gecasmo.forms.protocol import Floats
 from gecasmo.forms.table import Table, TableState
 
 Integers = NDArray[np.int64]
 
 
-class TableMemory:
+class TableMemory(Memory):
     """The `Memory` of a table."""
+
+    form: Table
 
     def __init__(self, form: Table, state: TableState, counts: Floats, decay: float) -> None:
         if not isinstance(state, TableState):
@@ -39,6 +41,10 @@ class TableMemory:
         self.form = form if self.is_learned else given
         self.past = decay * _evidence_of(state, counts)
         self.row_past = RowPast.of(self.past, prior_of(state))
+
+    @property
+    def of_rows(self) -> TableMemory:
+        return self
 
     def begin(self, rows: Rows) -> TableState:
         """Where the past left the rows; new ones begin as their prior says."""
@@ -83,7 +89,7 @@ class TableMemory:
             typical=self.typical,
             otherwise=self._otherwise(),
             probability=self._probability(state, evidence),
-            is_fixed=None if state.is_fixed is None else self.original.is_given(self.rows),
+            is_fixed=None if state.is_fixed is None else self.original.given_rows(self.rows),
             pseudo=self.prior if self.is_learned else self.original.pseudo_counts,
             evidence=evidence,
             spread=None,

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.forms import Table
 from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
 from gecasmo.judgments.judged import Counted, Judgments, Told
 from gecasmo.judgments.pairs import relevance_frame
@@ -142,7 +141,7 @@ def in_parts(model: Model, pairs: Any) -> Sources | None:
     by_query = [
         coin
         for coin in model.relevance
-        if isinstance(model.forms[coin], Table) and "query" in model.keys[coin]
+        if model.forms[coin].has_posterior and "query" in model.keys[coin]
     ]
     if set(by_query) != set(own):  # others have all their rows in memory anyway
         return None

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.forms.protocol import columns_of
 from gecasmo.judgments.grading import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.estimates import beta_interval
@@ -177,7 +176,7 @@ def _given_pairs(model: Model, coins: tuple[str, ...], pairs: Any) -> pl.DataFra
     frame = pairs.to_frame() if isinstance(pairs, ClickLog) else as_frame(pairs, "pairs")
     wanted = set(PAIR)
     for coin in coins:
-        wanted |= {*model.keys[coin], *columns_of(model.forms[coin])}
+        wanted |= {*model.keys[coin], *model.forms[coin].columns}
     needed = {name for coin in coins for name in model.keys[coin]} | {"doc"}
     lost = sorted(needed - set(frame.columns))
     if lost:

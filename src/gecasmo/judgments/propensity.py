@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,9 +16,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning
 from gecasmo.files import whole_file
-from gecasmo.forms import Fixed
-from gecasmo.forms.parted_table import PartedTable
-from gecasmo.forms.table import TableState
+from gecasmo.forms import beta_draws
 from gecasmo.judgments.grading import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
@@ -178,7 +175,7 @@ def _from_estimates(frame: pl.DataFrame, level: float, rng: np.random.Generator)
     spread = frame["spread"].fill_null(0.0).to_numpy()
     ranks = frame["rank"].to_numpy()
     _relative(mean, ranks)
-    values = np.stack([drawn(mean, spread, rng) for _ in range(_DRAWS)])
+    values = np.stack([beta_draws(mean, spread, rng) for _ in range(_DRAWS)])
     ratios = values / np.maximum(values[:, :1], _LEAST)
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return _frame(ranks, mean, (frame["low"], frame["high"]), (low, high))
@@ -266,7 +263,7 @@ def is_anchored(model: Model, required: Required) -> bool:
         return True
     states = model.states(whole=False)
     return any(
-        isinstance(model.forms[coin], Fixed) or _has_given_rows(states[coin])
+        model.forms[coin].has_given(states[coin])
         for coin in (*required.relevance, *required.others)
     )
 
@@ -298,14 +295,6 @@ def scale_remark(model: Model) -> str:
         f"{what}: relevances are known up to a common factor, so read them as relative, and cut "
         f"points and intervals with them; or {cure}."
     )
-
-
-def _has_given_rows(state: Any) -> bool:
-    if isinstance(state, PartedTable):
-        return state.n_given > 0
-    is_fixed = getattr(state, "is_fixed", None)  # only tables have it
-    is_constant = getattr(state, "is_constant", False)
-    return bool(is_constant or (is_fixed is not None and np.any(is_fixed)))
 
 
 def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
@@ -405,28 +394,11 @@ class Draws:
         self.twin = model.copy()
         self.rng = rng
         self.states = dict(model.states())
-        self.spreads: dict[str, Floats] = {}
-        for coin, state in self.states.items():
-            if isinstance(state, TableState) and state.spread is not None:
-                self.spreads[coin] = np.nan_to_num(state.spread)
 
     def draw(self) -> Model:
         """The model with new probabilities; the next draw changes it again."""
-        self.twin.states_ = self.states | {
-            coin: replace(
-                self.states[coin],
-                probability=drawn(self.states[coin].probability, spread, self.rng),
-            )
-            for coin, spread in self.spreads.items()
+        self.twin.states_ = {
+            coin: self.twin.forms[coin].drawn(state, self.rng)
+            for coin, state in self.states.items()
         }
         return self.twin
-
-
-def drawn(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
-    """Independent draws from the Beta distributions with these means and standard deviations."""
-    unsure = (spread > 0) & (mean > 0) & (mean < 1)
-    values = np.array(mean, dtype=np.float64)
-    p, s = values[unsure], spread[unsure]
-    strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
-    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
-    return values

@@ -22,7 +22,6 @@ from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.files import scratch_folder
-from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
@@ -78,8 +77,8 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
         )
     form, given = model.forms[coin], model.features_.get(coin)
-    columns = columns_of(form)
-    by_key = not columns or getattr(form, "by_declared_key", False)
+    columns = form.columns
+    by_key = not columns or form.by_declared_key
     keys = tuple(k for k in model.keys[coin] if by_key or k in frame.columns)
     elsewhere = () if given is None else tuple(given.columns)
     needed = (*keys, *(name for name in columns if name not in elsewhere))
@@ -89,9 +88,8 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             f"The frame lacks {', '.join(lost)}, by which '{coin}' has its rows; it has: "
             f"{', '.join(frame.columns)}."
         )
-    allow_missing = getattr(form, "missing", "raise") != "raise"
     own = {
-        name: usable(frame[name], coin, allow_missing, "rows")
+        name: usable(frame[name], coin, form.allows_missing, "rows")
         for name in columns
         if name in frame.columns
     }
@@ -106,7 +104,7 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
                 f"The frame lacks {', '.join(by)}, by which the features of '{coin}' are found; it "
                 f"has: {', '.join(frame.columns)}."
             )
-        attached |= looked_up(rows, coin, Wanted(absent, allow_missing, given))
+        attached |= looked_up(rows, coin, Wanted(absent, form.allows_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
     return np.asarray(form.predict(model.states(whole=False)[coin], rows), dtype=np.float64)
 

@@ -161,11 +161,8 @@ class Model(StructuredModel):
     def coefficients(self) -> dict[str, pl.DataFrame]:
         """The coefficients of all forms that have some, by coin."""
         states = self.states()
-        return {
-            coin: form.coefficients(states[coin])
-            for coin, form in self.forms.items()
-            if hasattr(form, "coefficients")
-        }
+        found = {coin: form.coefficients(states[coin]) for coin, form in self.forms.items()}
+        return {coin: frame for coin, frame in found.items() if frame is not None}
 
     def probability(self, coin: str, rows: Any) -> Floats:
         """The probability of a coin for each row of a data frame, or each result of a log.

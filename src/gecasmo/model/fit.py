@@ -220,11 +220,8 @@ def tell_remarks(model: Model) -> None:
         which = f"The coin '{coins[0]}'"
         if len(coins) > 1:
             which = "The coins " + " and ".join(f"'{coin}'" for coin in coins)
-        if hasattr(state, "remarks"):  # its rows are in files
-            told = state.remarks()
-        else:
-            tails, heads = np.sum([model.report_.counts[coin] for coin in coins], axis=0)
-            remarks = getattr(form, "remarks", None)  # other people's may lack it
-            told = remarks(state, heads, tails) if remarks else ()
-        for remark in told:
+        # Counts of rows that are in files are there, too.
+        nothing = np.zeros((2, 0))
+        tails, heads = np.sum([model.report_.counts.get(coin, nothing) for coin in coins], axis=0)
+        for remark in form.remarks(state, heads, tails):
             tell(f"{which}: {remark}.", GecasmoWarning)

@@ -6,7 +6,7 @@ The part of a large partition is made from its pieces, so that memory need not h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +23,7 @@ from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.part_files import Blueprint
 from gecasmo.estimation.runners import Parts
-from gecasmo.forms import Form, FormState, Table
-from gecasmo.forms.protocol import columns_of
+from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model.page_run import FLOOR, find_impossible, refuse
 from gecasmo.model.streaming import Partitioned, is_cut, pieces_of
@@ -109,7 +108,7 @@ class Builder:
         by_form: dict[int, Any] = {}
         begin = []
         for coin in coins:
-            is_shared = bool(columns_of(coin.form))
+            is_shared = bool(coin.form.columns)
             if not (is_shared and id(coin.form) in by_form):
                 by_form[id(coin.form)] = self._begin_coin(coin)
             begin.append(by_form[id(coin.form)])
@@ -122,22 +121,12 @@ class Builder:
         if coin.name not in others:
             return state
         other, form = self.settings.start.forms[coin.name], coin.form
-        if columns_of(form) and type(other) is type(form) and columns_of(other) == columns_of(form):
-            adopted = getattr(form, "adopted", None)
+        if form.columns and type(other) is type(form) and other.columns == form.columns:
+            adopted = form.adopted(others[coin.name], coin.rows)
             if adopted is not None:
-                return adopted(others[coin.name], coin.rows)
+                return adopted
         known = np.asarray(other.predict(others[coin.name], coin.rows), dtype=float)
-        if isinstance(form, Table):
-            keep = state.is_fixed
-            values = known if keep is None else np.where(keep, state.probability, known)
-            return replace(state, probability=values)
-        # Whatever the form: the closest it comes to those probabilities, if it comes closer.
-        near = form.fit(coin.rows, known, 1 - known, state)
-        errors = [
-            float(np.abs(np.asarray(form.predict(it, coin.rows)) - known).sum())
-            for it in (near, state)
-        ]
-        return near if errors[0] <= errors[1] else state
+        return form.starting_at(state, coin.rows, known)
 
 
 def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series]]:
@@ -147,7 +136,7 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
     known: dict[Any, dict[str, pl.Series]] = {}  # coins by the same key have the same rows
     for number, (coin, form) in enumerate(model.forms.items()):
         rows = encoded.rows[number]
-        prior = form.learned_prior(rows.keys) if hasattr(form, "learned_prior") else None
+        prior = form.learned_prior(rows.keys)
         names = () if prior is None else prior.typical(rows.keys)
         if EXPOSURE in names:
             names = (*names, PAGES)
@@ -188,7 +177,7 @@ class BuiltPart:
 
 def is_local(form: Form, keys: Sequence[str], has_query: bool) -> bool:
     """Whether the rows of a coin live with the pages of their query, and are fitted one by one."""
-    return has_query and type(form) is Table and "query" in keys
+    return has_query and form.is_split and "query" in keys
 
 
 def local_coins(model: Model, has_query: bool) -> list[int]:
@@ -246,7 +235,7 @@ def driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -
     by_form: dict[int, Rows] = {}
     for n, (coin, form) in enumerate(model.forms.items()):
         own = Rows(keys[coin], _no_columns(keys[coin]), 0) if n in local else rows[n]
-        if columns_of(form):  # coins that share such a form share its rows
+        if form.columns:  # coins that share such a form share its rows
             own = by_form.setdefault(id(form), own)
         coins.append(Coin(coin, form, own))
     return coins

@@ -165,14 +165,14 @@ def tell_untuned(problem: Problem, method: Any) -> None:
     if isinstance(method, EM) and method.tol > 0:
         return
     forms = problem.coins
-    spreads = [coin.name for coin in forms if getattr(coin.form, "learns_prior", False)]
+    spreads = [coin.name for coin in forms if coin.form.learns_prior]
     if spreads and not isinstance(method, EM):
         tell(
             f"The spread of {', '.join(spreads)} was left as it began: only EM that converges "
             "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
             GecasmoWarning,
         )
-    tables = [coin.name for coin in forms if getattr(coin.form, "prior", None) is not None]
+    tables = [coin.name for coin in forms if coin.form.prior is not None]
     if tables:
         tell(
             f"The prior of {', '.join(tables)} was not learned: only EM that converges does that. "

@@ -36,7 +36,6 @@ from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, write_part
-from gecasmo.forms.registry import FORMS
 from gecasmo.hashing import hash_values
 from gecasmo.kernels.running import default_threads
 from gecasmo.logs import ClickLog
@@ -139,7 +138,7 @@ def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
 def _check_saving(model: Model) -> None:
     """What a checkpoint keeps in the end is a saved model: say now if it could not be."""
     for coin, form in model.forms.items():
-        if FORMS.get(type(form).__name__) is not type(form):
+        if not form.can_be_saved:
             raise SavedModelError(
                 f"The form {form!r} of '{coin}' cannot be saved, so a fit of it cannot be kept in "
                 "a checkpoint folder; fit without checkpoint=."

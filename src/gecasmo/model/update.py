@@ -21,8 +21,6 @@ from gecasmo.estimation.beliefs.posteriors import Posteriors
 from gecasmo.estimation.beliefs.sample import Sample
 from gecasmo.estimation.coins import States
 from gecasmo.forms.memory import Memory
-from gecasmo.forms.protocol import columns_of
-from gecasmo.forms.table_memory import TableMemory
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.fit import FitReport
@@ -116,20 +114,19 @@ def _memories(model: Model, decay: float) -> dict[str, Memory]:
     memories: dict[str, Memory] = {}
     by_form: dict[int, Memory] = {}
     for coin, form in model.forms.items():
-        remember = getattr(form, "memory", None)
         again = "Fit again instead, on old and new pages: fit(log, start=model)."
-        if remember is None:
+        if form.columns and id(form) in by_form:
+            memories[coin] = by_form[id(form)]
+            continue
+        try:
+            memory = form.memory(model.states()[coin], model.report_.counts[coin], decay)
+        except ModelError as error:
+            raise ModelError(f"The coin '{coin}' cannot be updated: {error}. {again}") from None
+        if memory is None:
             raise ModelError(
                 f"The form {form!r} of '{coin}' cannot be updated: it does not tell what its past "
                 f"is worth. {again}"
             )
-        if columns_of(form) and id(form) in by_form:
-            memories[coin] = by_form[id(form)]
-            continue
-        try:
-            memory = remember(model.states()[coin], model.report_.counts[coin], decay)
-        except ModelError as error:
-            raise ModelError(f"The coin '{coin}' cannot be updated: {error}. {again}") from None
         memories[coin] = by_form[id(form)] = memory
     return memories
 
@@ -144,7 +141,7 @@ def _leanings(problem: Problem, memories: dict[str, Memory]) -> dict[int, Leanin
     tables = {
         number: (coin.name, memory)
         for number, coin in enumerate(problem.coins)
-        if isinstance(memory := memories[coin.name], TableMemory)
+        if (memory := memories[coin.name].of_rows) is not None
     }
     return {number: Leaning.of(memory, tables) for number, (_, memory) in tables.items()}
 
@@ -155,8 +152,8 @@ def _learned(
     """The past of learned priors, by number of a coin."""
     found = {}
     for number, coin in enumerate(problem.coins):
-        memory = memories[coin.name]
-        if isinstance(memory, TableMemory) and memory.is_learned:
+        memory = memories[coin.name].of_rows
+        if memory is not None and memory.is_learned:
             found[number] = LearnedPast(memory, build.typical.get(coin.name, {}))
     return found
 
@@ -176,7 +173,7 @@ def _keep(
     for tie in problem.ties:
         names = [problem.coins[number].name for number in tie]
         state, total = memories[names[0]].merged(best.states[tie[0]], problem.counts(tie, best))
-        if isinstance(memories[names[0]], TableMemory):
+        if memories[names[0]].of_rows is not None:
             state = replace(state, leans=merged_leans(names[0], memories, best.states[tie[0]]))
         for number, name in zip(tie, names, strict=True):
             states[name] = state
@@ -201,8 +198,7 @@ def _keep(
 
 def _tell(model: Model, coins: list[str], state: Any, counts: Any) -> None:
     """What a user should know about a form."""
-    remarks = getattr(model.forms[coins[0]], "remarks", None)
     tails, heads = counts
-    for remark in remarks(state, heads, tails) if remarks else ():
+    for remark in model.forms[coins[0]].remarks(state, heads, tails):
         which = " and ".join(f"'{coin}'" for coin in coins)
         tell(f"The coin {which}: {remark}.", GecasmoWarning)

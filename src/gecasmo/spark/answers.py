@@ -14,7 +14,6 @@ import polars as pl
 
 from gecasmo.errors import ModelError
 from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, finished
-from gecasmo.forms import TableState
 from gecasmo.judgments.grading import FIXED_CUTS
 from gecasmo.judgments.judge import in_parts, judge
 from gecasmo.judgments.pairs import relevance_frame
@@ -315,8 +314,7 @@ def _seen(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator
 
 def has_pairs(view: Model) -> bool:
     """Whether a part has rows to be judged."""
-    states = (view.states()[coin] for coin in view.relevance)
-    tables = [state for state in states if isinstance(state, TableState)]
+    tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
     return any(len(table.rows) for table in tables if "query" in table.rows.keys)
 
 

@@ -33,11 +33,13 @@ class ModelCheckError(GecasmoError, AssertionError):
 
 @dataclass(frozen=True)
 class Check:
-    """One question of the exam; `error` is the largest difference found."""
+    """One question of the exam; `error` is the largest difference found, NaN if the answer was none
+    at all, which `note` tells about."""
 
     question: str
     error: float
     tolerance: float
+    note: str = ""
 
     @property
     def passed(self) -> bool:
@@ -60,6 +62,7 @@ class CheckReport:
         for check in self.checks:
             mark = "ok  " if check.passed else "FAIL"
             lines.append(f"  {mark} {check.question:<66} {check.error:.1e}")
+            lines += [f"       {check.note}"] if check.note else []
         return "\n".join(lines)
 
     __repr__ = __str__

@@ -20,7 +20,7 @@ from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.beliefs.sweeps import in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
-from gecasmo.forms import FormState, Table, TableState
+from gecasmo.forms import FormState, TableState
 from gecasmo.forms.evidence import informed_evidence, strength_of
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
 
@@ -87,7 +87,7 @@ class Errors:
         return {
             tie[0]: along[start : start + size].astype(np.float64)
             for tie, start, size in zip(self.shared.ties, starts, self.shared.sizes, strict=False)
-            if isinstance(self.problem.coins[tie[0]].form, Table)
+            if self.problem.coins[tie[0]].form.has_posterior
         }
 
     def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
@@ -123,7 +123,7 @@ class Errors:
         found = {}
         for number, own in self.shared.by_coin(deviation).items():
             state = states[number]
-            if not isinstance(state, TableState):
+            if not self.problem.coins[number].form.has_posterior:
                 continue
             spread = np.where(own > 0, shared_spread(state.probability, own), np.nan)
             if state.is_fixed is not None:

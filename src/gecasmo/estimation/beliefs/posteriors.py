@@ -31,7 +31,7 @@ from gecasmo.estimation.passes import finished, known_states, point_of
 from gecasmo.estimation.problem import Problem
 from gecasmo.estimation.runners import MemoryParts
 from gecasmo.estimation.tasks import PointName, Prior, Recipe, RowsOfParts
-from gecasmo.forms import Fixed, FormState, Table, TableState
+from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import Design, Empirical, Priors, pseudo_counts
 
 Floats = NDArray[np.float64]
@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 # One row says nothing of what is usual.
 _FEWEST_ROWS = 2
 # Passes in which parts agree on effects that are spread over them.
-_LOOKS = 2
+_LOOKS = 3
 
 
 class Posteriors:
@@ -75,7 +75,7 @@ class Posteriors:
         plans = self.part.expectation.encoded.plan.coins
         made: dict[Any, Design] = {}
         for number, coin in enumerate(self.part.coins):
-            if not isinstance(coin.form, Table) or plans[number].scope == "global":
+            if not coin.form.has_posterior or plans[number].scope == "global":
                 continue
             self.tables.append(number)
             if number in self.pasts:
@@ -152,7 +152,7 @@ class Posteriors:
 
     def _placed(self, number: int, whole: FormState, state: FormState) -> FormState:
         """The state of a global coin with what the sample says of the rows that it has met."""
-        if not isinstance(whole, TableState):
+        if not self.problem.coins[number].form.has_posterior:
             return state
         probability = whole.probability.copy()
         probability[self.sample.places(number)] = state.probability
@@ -227,7 +227,7 @@ class Posteriors:
         rows = set(self.row_coins(at))
         moved = rows.union(*Shared.of(self.part, at.states, rows).ties)
         return any(
-            number not in moved and len(coin.rows) and not isinstance(coin.form, Fixed)
+            number not in moved and len(coin.rows) and coin.form.constant is None
             for number, coin in enumerate(self.part.coins)
         )
 
@@ -240,7 +240,7 @@ class Posteriors:
 
     def with_errors(self, best: Evaluation, polish: bool) -> Evaluation:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
-        takers = [n for n, c in enumerate(self.problem.coins) if hasattr(c.form, "informed")]
+        takers = [n for n, c in enumerate(self.problem.coins) if c.form.has_errors]
         if not takers:
             return best
         if self.sample.is_all:
@@ -387,7 +387,9 @@ class Posteriors:
         """Where global coins may be instead, and how the slopes of priors go along."""
         directions, rest = errors.directions()
         along = [direction.shared for direction in directions]
-        extra: dict[str, Any] = {"directions": np.array(along).reshape(len(along), -1)}
+        extra: dict[str, Any] = {
+            "directions": np.array(along).reshape(len(along), errors.shared.size)
+        }
         for place, direction in enumerate(directions):
             moved = self._moved(states, errors.shared, direction.shared)
             weights = problem.weights(moved)
@@ -413,7 +415,7 @@ class Posteriors:
             form: Any = self.problem.coins[tie[0]].form
             state = states[tie[0]]
             vector = np.clip(form.vector(state), -20.0, 20.0)
-            if isinstance(form, Table):
+            if form.has_posterior:
                 vector[self.sample.places(tie[0])] += by
             else:
                 vector = vector + by

@@ -94,7 +94,7 @@ class Sample:
 
     def own_state(self, number: int, state: FormState) -> FormState:
         """The state of a global coin, for the rows that are met here."""
-        if self.is_all or not isinstance(state, TableState):
+        if self.is_all or not self.part.coins[number].form.has_posterior:
             return state
         index, rows = self.index[number], self.part.coins[number].rows
         pseudo: Any = state.pseudo

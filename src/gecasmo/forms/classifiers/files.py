@@ -16,7 +16,7 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.classifiers.lightgbm_trees import check_lightgbm
 from gecasmo.forms.classifiers.trees import check_trees
 from gecasmo.forms.extras import extra
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 
 # Parts of scikit-learn's own classifiers that skops leaves for us to judge. Making one runs no
 # code from a file: skops sets attributes that it has looked up in turn.

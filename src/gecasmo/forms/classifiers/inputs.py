@@ -14,7 +14,7 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.coding import ByRows, FeatureCoding, as_floats, learn_coding
 from gecasmo.forms.extras import extra
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 
 # From this many columns on a matrix is sparse, if the classifier takes that.
 WIDE = 50

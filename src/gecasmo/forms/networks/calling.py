@@ -15,7 +15,7 @@ import numpy as np
 
 from gecasmo.errors import ModelError
 from gecasmo.forms.coding import CodedFeatures, FeatureCoding
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.form import Floats
 
 if TYPE_CHECKING:
     import torch

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gecasmo.errors import ModelError
+from gecasmo.forms.form import Floats
 from gecasmo.forms.linear import binomial_log_likelihood, fit_offsets
 from gecasmo.forms.networks.calling import (
     answers,
@@ -19,7 +20,6 @@ from gecasmo.forms.networks.calling import (
     squares,
     width,
 )
-from gecasmo.forms.protocol import Floats
 
 if TYPE_CHECKING:
     import torch

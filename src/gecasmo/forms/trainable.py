@@ -1,62 +1,58 @@
-"""Forms as torch parameters: what gradient descent moves. Only imported where PyTorch is in use.
+"""Forms as torch parameters: what gradient descent on the marginal likelihood moves.
 
-A form of one's own takes part if it has `trainable(state, rows)`, which returns such an object.
+Only imported where PyTorch is in use. A form of one's own takes part if its
+`trainable(state, rows)` returns such an object.
 """
 
 from __future__ import annotations
 
+import copy
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
-from gecasmo.forms import Fixed, FormState, Logistic, Sum, Table
+from gecasmo.forms.form import FormState
+from gecasmo.forms.networks.calling import FAR, Inputs, call
+
+if TYPE_CHECKING:
+    from gecasmo.forms.fixed import Fixed
+    from gecasmo.forms.logistic import Logistic
+    from gecasmo.forms.sum import Sum
+    from gecasmo.forms.table import Table
+    from gecasmo.forms.torch import Torch, TorchState
 
 Integers = NDArray[np.int64]
 
 
-class Trainable(Protocol):
+class Trainable(ABC):
     """A form during gradient descent."""
 
+    @abstractmethod
     def parameters(self) -> Sequence[torch.Tensor]:
-        """What the optimiser moves."""
+        """List what the optimiser moves."""
 
+    @abstractmethod
     def logits(self, numbers: Integers) -> torch.Tensor:
-        """The logits of the rows with these numbers."""
+        """Tell the logits of the rows with these numbers."""
 
+    @abstractmethod
     def penalty(self) -> torch.Tensor:
-        """The logarithm of the prior, as the form's own `penalty`."""
+        """Tell the logarithm of the prior, as the form's own `penalty`."""
 
+    @abstractmethod
     def state(self) -> FormState:
-        """Where the form is now."""
+        """Make the state where the form is now."""
 
 
-def trainable(form: Any, state: FormState, rows: Rows, name: str) -> Trainable:
-    """The form of a coin as something to train."""
-    if hasattr(form, "trainable"):
-        made: Trainable = form.trainable(state, rows)
-        return made
-    if isinstance(form, Table):
-        return _TrainableTable(form, state)
-    if isinstance(form, Fixed):
-        return _TrainableConstant(form, state, rows)
-    if isinstance(form, Logistic):
-        return _TrainableLogistic(form, state, rows)
-    if isinstance(form, Sum):
-        inner = trainable(form.covariates, state.inner, rows, name)
-        return _TrainableSum(form, state, inner)
-    raise ModelError(
-        f"Gradient cannot train the form {form!r} of '{name}': it has no gradient. Use EM, or a "
-        "Torch, Logistic, Sum or Table form."
-    )
+class TrainableTable(Trainable):
+    """The logits of a table's rows; given ones stay."""
 
-
-class _TrainableTable:
     def __init__(self, form: Table, state: Any) -> None:
         self.form, self.began = form, state
         start = np.clip(form.vector(state), -30.0, 30.0)
@@ -86,7 +82,9 @@ class _TrainableTable:
         return self.form.from_vector(self.began, self.free.detach().numpy().copy())
 
 
-class _TrainableConstant:
+class TrainableConstant(Trainable):
+    """A probability that is given: nothing moves."""
+
     def __init__(self, form: Fixed, state: Any, rows: Rows) -> None:
         self.began = state
         probability = torch.as_tensor(form.predict(state, rows))
@@ -105,7 +103,9 @@ class _TrainableConstant:
         return self.began
 
 
-class _TrainableLogistic:
+class TrainableLogistic(Trainable):
+    """The coefficients of a regression."""
+
     def __init__(self, form: Logistic, state: Any, rows: Rows) -> None:
         self.form, self.began = form, state
         self.free = torch.tensor(state.coefficients, dtype=torch.float64, requires_grad=True)
@@ -135,7 +135,9 @@ class _TrainableLogistic:
         return self.form.from_vector(self.began, self.free.detach().numpy().copy())
 
 
-class _TrainableSum:
+class TrainableSum(Trainable):
+    """The covariates of a sum, and the offsets of its rows."""
+
     def __init__(self, form: Sum, state: Any, inner: Trainable) -> None:
         self.form, self.began, self.inner = form, state, inner
         self.free = torch.tensor(state.offsets, dtype=torch.float64, requires_grad=True)
@@ -155,3 +157,32 @@ class _TrainableSum:
     def state(self) -> Any:
         offsets = self.free.detach().numpy().copy()
         return replace(self.began, inner=self.inner.state(), offsets=offsets)
+
+
+class TrainableNetwork(Trainable):
+    """A copy of a state's network that may change."""
+
+    def __init__(self, form: Torch, state: TorchState, inputs: Inputs) -> None:
+        self.form, self.began, self.inputs = form, state, inputs
+        self.network = copy.deepcopy(state.network)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [weight for weight in self.network.parameters() if weight.requires_grad]
+
+    def logits(self, numbers: Any) -> torch.Tensor:
+        rows = torch.as_tensor(numbers)
+        self.network.train(len(rows) > 1)
+        logits = call(self.network, tuple(each[rows.to(each.device)] for each in self.inputs))
+        return logits.cpu().double().clamp(-FAR, FAR)
+
+    def penalty(self) -> torch.Tensor:
+        decay = self.form.recipe.weight_decay
+        total = torch.zeros((), dtype=torch.float64)
+        if decay:
+            for weight in self.network.parameters():
+                total = total - 0.5 * decay * weight.pow(2).sum().cpu().double()
+        return total
+
+    def state(self) -> TorchState:
+        network = copy.deepcopy(self.network).eval()
+        return replace(self.began, network=network, moments=None)
