@@ -10,8 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 from command_line import fail, invoke, succeed, succeed_with_json
-from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.estimation.parts.disk import DiskParts
 
 import gecasmo
 from gecasmo.errors import ClickLogError
