@@ -93,13 +93,13 @@ def test_of_a_large_log_some_buckets_are_looked_at(
 ) -> None:
     monkeypatch.setattr("gecasmo.logs.store.ingest.FEWEST_SAMPLED_PAGES", 100)
     seen: list[int] = []
-    coded = PartitionBuilder.coded
+    whole_pages = PartitionBuilder.whole_pages
 
-    def noted(builder: PartitionBuilder, runs: Any, fold: bool) -> Any:
+    def noted(builder: PartitionBuilder, runs: Any) -> Any:
         seen.append(len(runs))
-        return coded(builder, runs, fold)
+        return whole_pages(builder, runs)
 
-    monkeypatch.setattr(PartitionBuilder, "coded", noted)
+    monkeypatch.setattr(PartitionBuilder, "whole_pages", noted)
     queries = [query for number in range(64) for query in queries_in(number, 64)[:3]]
     frame = pages_of_queries(dict.fromkeys(queries, 9), set(queries))
     assert ClickLog.ingest(frame, tmp_path / "log", partitions=64).is_folded

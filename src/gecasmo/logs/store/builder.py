@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -43,6 +43,18 @@ QUERY = "\0query"  # in heads, the number of the query
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
+class WholePages(NamedTuple):
+    """Pages of a part of a partition, a run a page, in the order of the source.
+
+    `queries` are the different queries (without queries: the sessions) by their hash; heads have
+    their numbers.
+    """
+
+    runs: PageRuns
+    queries: pl.Series
+    notes: tuple[Note, ...]
+
+
 @dataclass(frozen=True)
 class CodedPages:
     """Pages of a partition with numbers instead of ids, by the hash of their query.
@@ -71,7 +83,7 @@ class CodedPages:
     results: int
     clicks: int
     weight: float
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Note, ...]
 
 
 @dataclass(frozen=True)
@@ -82,10 +94,8 @@ class PartitionBuilder:
     ----------
     layout
         Which columns there are.
-    roles
-        What the columns of the source are called, for messages.
-    label
-        What the source is called.
+    roles, label
+        What the columns of the source, and the source itself, are called in messages.
     from_0
         Whether ranks start at 0 anywhere in the log.
     row_name
@@ -99,24 +109,24 @@ class PartitionBuilder:
     row_name: Callable[[int], str]
 
     def build(self, parts: Iterable[PageRuns], fold: bool) -> CodedPages:
-        """Put a partition together.
+        """Put a partition together; each page has all its runs in one part.
 
-        Parameters
-        ----------
-        parts
-            All its runs; of each page all or none in a part.
-        fold
-            Whether pages that are the same are held once, with their weights added up.
+        Where `fold` says so, pages that are the same are held once, with their weights added up.
 
         Raises
         ------
         ClickLogError
             With every fault found in a part.
         """
-        return merged([self.coded(runs, fold) for runs in parts], fold, self.layout.has_query)
+        found = []
+        for runs in parts:
+            pages = self.whole_pages(runs)
+            del runs  # ids take much, and numbers are all that is wanted of them from here on
+            found.append(_coded(pages, fold, self.layout.has_query))
+        return _merged(found, fold, self.layout.has_query)
 
-    def coded(self, runs: PageRuns, fold: bool) -> CodedPages:
-        """Put pages together, and numbers in the place of ids."""
+    def whole_pages(self, runs: PageRuns) -> WholePages:
+        """Put the pages of a part together, through all checks."""
         layout, heads = self.layout, runs.heads
         if layout.whole:
             firsts = np.arange(len(runs))
@@ -126,18 +136,8 @@ class PartitionBuilder:
             page_of_run, firsts = number_by_first_appearance(heads["session"])
         queries, query_of_run = _by_hash(heads[layout.key])
         log = self._assembled(runs, page_of_run, query_of_run)
-        pages = self._pages(log, runs, firsts, query_of_run)
-        numbered, docs = _numbered(pages, fold, layout.has_query)
-        return CodedPages(
-            runs=numbered,
-            queries=queries,
-            docs=docs,
-            sessions=len(pages),
-            results=pages.results.height,
-            clicks=int(pages.results["click"].sum()),
-            weight=float(pages.heads[WEIGHT].to_numpy().sum()),
-            notes=() if log is None else tuple(log.notes),
-        )
+        pages = self._a_run_a_page(log, runs, firsts, query_of_run)
+        return WholePages(pages, queries, () if log is None else tuple(log.notes))
 
     def _assembled(
         self, runs: PageRuns, page_of_run: NDArray[np.uint32], query_of_run: Integers
@@ -208,10 +208,10 @@ class PartitionBuilder:
             f"{how}sessions of all logs differently"
         )
 
-    def _pages(
+    def _a_run_a_page(
         self, log: ClickLog | None, runs: PageRuns, firsts: Integers, query_of_run: Integers
     ) -> PageRuns:
-        """A run a page, its results by rank; queries are numbers already."""
+        """The pages of the log, with what heads say of them; queries are numbers already."""
         layout = self.layout
         heads = runs.heads if len(firsts) == len(runs) else runs.heads[firsts]
         lengths = np.zeros(len(firsts), np.uint32)
@@ -281,8 +281,9 @@ def smallest(values: NDArray[np.integer[Any]]) -> NDArray[np.unsignedinteger[Any
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
-def _numbered(pages: PageRuns, fold: bool, has_query: bool) -> tuple[PageRuns, pl.DataFrame]:
-    """Pages by their query, with the numbers of documents in a table of these."""
+def _coded(whole: WholePages, fold: bool, has_query: bool) -> CodedPages:
+    """Put pages in the order of their queries, and numbers in the place of documents."""
+    pages = whole.runs
     doc, ids = pages.results["doc"], None
     if not is_numbers(doc):
         number, firsts = number_by_first_appearance(doc)
@@ -296,7 +297,7 @@ def _numbered(pages: PageRuns, fold: bool, has_query: bool) -> tuple[PageRuns, p
     chosen = chosen[np.argsort(query[chosen], kind="stable")]
     pages, times = pages.take(chosen), times[chosen]
 
-    lengths, group = pages.lengths, _groups(pages, has_query)
+    lengths, group = pages.lengths, groups_of(pages, has_query)
     group_of_result = np.repeat(group, lengths)
     doc = pages.results["doc"]
     # The results of each query stand together, so all that is looked up is near.
@@ -317,7 +318,16 @@ def _numbered(pages: PageRuns, fold: bool, has_query: bool) -> tuple[PageRuns, p
             "first": (pages.heads[ROW].to_numpy()[page] << 24) + within,
         }
     )
-    return PageRuns(pages.heads, pages.results.with_columns(doc=pl.Series(place[first]))), docs
+    return CodedPages(
+        runs=PageRuns(pages.heads, pages.results.with_columns(doc=pl.Series(place[first]))),
+        queries=whole.queries,
+        docs=docs,
+        sessions=len(whole.runs),
+        results=whole.runs.results.height,
+        clicks=int(whole.runs.results["click"].sum()),
+        weight=float(whole.runs.heads[WEIGHT].to_numpy().sum()),
+        notes=whole.notes,
+    )
 
 
 def _weighed(pages: PageRuns) -> tuple[PageRuns, Integers]:
@@ -329,7 +339,7 @@ def _weighed(pages: PageRuns) -> tuple[PageRuns, Integers]:
     return PageRuns(heads, pages.results), np.bincount(likes, minlength=len(pages))
 
 
-def _groups(pages: PageRuns, has_query: bool) -> NDArray[np.uint32]:
+def groups_of(pages: PageRuns, has_query: bool) -> NDArray[np.uint32]:
     """Whose documents a page has: those of its query, or without queries those of all."""
     query: NDArray[np.uint32] = pages.heads[QUERY].to_numpy()
     return query if has_query else np.zeros_like(query)
@@ -346,17 +356,10 @@ def first_of_pair(doc: NDArray[Any], query: NDArray[Any]) -> Integers:
     return first
 
 
-def merged(parts: Sequence[CodedPages], fold: bool, has_query: bool) -> CodedPages:
+def _merged(parts: Sequence[CodedPages], fold: bool, has_query: bool) -> CodedPages:
     """Put the parts of a partition together, documents of each query by how frequent they are.
 
-    Parameters
-    ----------
-    parts
-        At least one.
-    fold
-        Whether pages that are the same, but in different parts, are folded.
-    has_query
-        Whether the log has queries; else all pages share one list of documents.
+    Without queries, all pages share one list of documents.
     """
     queries, query_of = parts[0].queries, [np.arange(len(parts[0].queries))]
     if len(parts) > 1:
@@ -376,7 +379,8 @@ def merged(parts: Sequence[CodedPages], fold: bool, has_query: bool) -> CodedPag
     pages = joined_runs(runs)
     if len(parts) > 1:
         row, query = (pages.heads[name].to_numpy() for name in (ROW, QUERY))
-        pages = pages.take(np.lexsort((row, query)))
+        # In a log, a page without results stands where the next one starts.
+        pages = pages.take(np.lexsort((pages.lengths, row, query)))
         if fold:
             pages, times = _weighed(pages)
             pages = pages.take(np.flatnonzero(times))

@@ -11,6 +11,7 @@ import warnings
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -231,7 +232,7 @@ class PartitionWriter:
                 break
             parts = self.shuffle.partition(bucket, self.shuffle.n_buckets, self.most_rows)
             try:
-                pages = self.builder.coded(next(parts), fold=True)
+                pages = self.builder.build(islice(parts, 1), fold=True)
             except ClickLogError:
                 # Told when all of its partition is put together, with the first of its faults.
                 return False

@@ -21,7 +21,7 @@ from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import rows_that_differ
 from gecasmo.logs.runs import Integers
-from gecasmo.logs.store.builder import QUERY, CodedPages, ranks_by_length, smallest
+from gecasmo.logs.store.builder import QUERY, CodedPages, groups_of, ranks_by_length, smallest
 from gecasmo.logs.store.disk import arrow_bytes, sync_folder, telling_full_disk, write_whole
 from gecasmo.logs.store.page_runs import LENGTH, ROW, WEIGHT
 
@@ -43,10 +43,9 @@ def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]
     - escapes: "result" and "doc": the numbers that do not fit, by place
     - page_columns, result_columns: what else is kept
     """
-    heads, results = pages.runs.heads, pages.runs.results
+    results = pages.runs.results
     n_groups = len(pages.queries) if has_query else 1
-    of_page = heads[QUERY].to_numpy() if has_query else np.zeros(heads.height, np.int64)
-    sizes = {"pages": of_page, "docs": pages.docs["query"].to_numpy()}
+    sizes = {"pages": groups_of(pages.runs, has_query), "docs": pages.docs["query"].to_numpy()}
     queries = [pages.queries.alias("query")] if has_query else []
     for name, group in sizes.items():
         count = np.bincount(group, minlength=n_groups)
@@ -206,14 +205,10 @@ class Decoder:
     ----------
     frames
         What its files hold, by their names.
-    number
-        Which partition it is.
-    entry
-        What the manifest says about it.
-    columns
-        The columns of the log, in order.
-    notes
-        The notes of the whole log.
+    number, entry
+        Which partition it is, and what the manifest says about it.
+    columns, notes
+        The columns of the log, in order, and its notes.
     """
 
     def __init__(

@@ -40,19 +40,7 @@ PACKED_TIMES = 5
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some whole records of a text file.
-
-    Attributes
-    ----------
-    data
-        The text.
-    name
-        How messages call the file.
-    start, end
-        Where it starts and ends in the file, unpacked.
-    lines_before
-        How many lines of the file come before it.
-    """
+    """Some whole records of a text file: where they start in it, unpacked, after how many lines."""
 
     data: bytes
     name: str
@@ -89,26 +77,10 @@ class Chunk:
 def chunks_of(
     file: Input, size: int, max_line: int, quotes: bool, start: int = 0, lines_before: int = 0
 ) -> Iterator[Chunk]:
-    """Read a text file in chunks.
+    """Read a text file in chunks of about `size` bytes.
 
-    Parameters
-    ----------
-    file
-        The file.
-    size
-        About how many bytes a chunk has.
-    max_line
-        The longest line allowed, in bytes.
-    quotes
-        Whether a line end between quotes belongs to a text, as in CSV.
-    start
-        Where to start, in bytes of the unpacked file; a place where a chunk ended.
-    lines_before
-        How many lines come before that.
-
-    Yields
-    ------
-    Chunk
+    `quotes` says whether a line end between quotes belongs to a text, as in CSV; `start` is a place
+    where a chunk ended, in bytes of the unpacked file.
     """
     waiting, held = [], 0
 
@@ -178,16 +150,12 @@ class TextFiles(BatchSource):
 
     Parameters
     ----------
-    inputs
-        The files.
-    kind
-        What they are: "csv", "tsv" or "json".
+    inputs, kind
+        The files, and what they are: "csv", "tsv" or "json".
     ids
         Names of the columns that hold ids, which keep their exact text.
-    chunk
-        How many bytes are read at a time.
-    max_line
-        The longest line allowed, in bytes.
+    chunk, max_line
+        How many bytes are read at a time, and the longest line allowed.
     """
 
     def __init__(
