@@ -28,13 +28,13 @@ from gecasmo.models import (
 )
 
 if TYPE_CHECKING:
-    from gecasmo.checkup import check
+    from gecasmo.checks import check
     from gecasmo.evaluation import compare
     from gecasmo.logs.store import open_log
 
 # Made when they are first asked for: `import gecasmo` stays light.
 _LATER = {
-    "check": "gecasmo.checkup",
+    "check": "gecasmo.checks",
     "compare": "gecasmo.evaluation",
     "open_log": "gecasmo.logs.store",
 }

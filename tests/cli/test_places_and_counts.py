@@ -267,7 +267,7 @@ def test_places_that_are_no_checkpoint_folders(folded: Path, log_file: Path, fol
     assert [path.name for path in (folder / "mine").iterdir()] == ["thesis.txt"]
     text = fail("fit", "PBM", log_file, "-o", "x.fit", "--checkpoint", "ck")
     assert "--checkpoint is for stored logs (`gecasmo ingest` makes one)" in text
-    assert "gone on with by --start FIT" in " ".join(text.split())
+    assert "resumed by --start FIT" in " ".join(text.split())
 
 
 # -- interrupted -------------------------------------------------------------------------------
@@ -339,14 +339,14 @@ def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     assert "go on with --start FIT" in lost.stderr
 
 
-def test_a_checkup_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:
+def test_a_check_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:
     found, wanted = (succeed_with_json("check", log) for log in (folded, repeating))
     told = [{f["topic"]: f["message"] for f in data["findings"]} for data in (found, wanted)]
     for topic in ("clicks", "pairs", "repeats"):
         assert told[0][topic] == told[1][topic]
 
 
-def test_a_checkup_of_very_many_equal_pages_looks_at_whole_queries(folded: Path) -> None:
+def test_a_check_of_very_many_equal_pages_looks_at_whole_queries(folded: Path) -> None:
     log = next(part for part in gecasmo.open_log(folded).partitions() if part.n_sessions)
     assert shown_pages(log, 10**6).n_sessions == log.n_sources() > log.n_sessions
     some = shown_pages(log, log.n_sources() - 1)

@@ -17,8 +17,7 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     ModelError,
 )
-from gecasmo.evaluation import compare
-from gecasmo.evaluation.leaks import leak_test
+from gecasmo.evaluation import compare, leak_test
 from gecasmo.logs import ClickLog
 from gecasmo.models import CATALOGUE
 

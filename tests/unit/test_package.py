@@ -19,7 +19,7 @@ ROOT = Path(gecasmo.__file__).parent
 # From the bottom up: a module imports at its top only what stands in its own layer or before it.
 LAYERS = (
     ("errors",),
-    ("files", "hashing"),
+    ("files", "hashing", "report"),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),
@@ -30,10 +30,9 @@ LAYERS = (
     ("matrices", "models"),
     ("evaluation",),
     ("simulation", "testing", "torch"),
-    ("checkup", "judgments"),
+    ("checks", "judgments"),
     ("spark",),
     ("plots",),
-    ("experiments",),
     ("cli",),
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}

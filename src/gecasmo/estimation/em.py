@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ModelError, tell
+from gecasmo.errors import ConvergenceWarning, ModelError, either, option, tell
 from gecasmo.estimation.coins import Evaluation, Lengths
 from gecasmo.estimation.problem import Problem
 
@@ -135,7 +135,7 @@ class EM:
             done = solution.history[-1].iteration
             tell(
                 f"EM was interrupted after {done} iterations. The model has the best parameters "
-                "so far; go on with fit(log, start=model).",
+                f"so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
                 ConvergenceWarning,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
@@ -144,9 +144,11 @@ class EM:
                 last, before = solution.history[-1], solution.history[-2]
                 gain = (last.objective - before.objective) / max(problem.n_pages, 1)
             tell(
-                f"EM stopped after max_iter={self.max_iter}; the last step still gained "
-                f"{gain:.2g} in objective per page (tol={self.tol:g}). Continue with "
-                "fit(log, start=model), or raise max_iter.",
+                f"EM stopped after {option('max_iter', self.max_iter)}; the last step still gained "
+                f"{gain:.2g} in objective per page "
+                f"({option('tol', self.tol, shown=f'{self.tol:g}')}). "
+                f"{either('Continue with fit(log, start=model)', 'Go on with --start FIT')}, "
+                f"or raise {either('max_iter', '--max-iter')}.",
                 ConvergenceWarning,
             )
 

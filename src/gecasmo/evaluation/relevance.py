@@ -14,11 +14,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoError
-from gecasmo.evaluation.words import counted
 from gecasmo.forms.extras import extra
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 from gecasmo.model.structured import as_frame
+from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
 RELEVANCE_METRICS = ("ndcg", "auc", "kendall")

@@ -347,9 +347,9 @@ class Table(Form):
         is_fixed |= self.given_rows(rows)  # also of rows that the log never showed
         spread[is_fixed] = 0.0
         told = np.where(trials > 0, ", ".join(keys) or "all", rests_on)
-        if state.spread is not None and not {"query", "doc"} & set(keys):
-            # Of what all pages share: flipped, and still nothing tells how it came up.
-            told = np.where((trials > 0) & ~(spread < _ANYTHING), NOT_IDENTIFIED, told)
+        if state.spread is not None:
+            # Flipped, and still nothing tells how it came up.
+            told = np.where((trials > 0) & is_open(keys, spread), NOT_IDENTIFIED, told)
         if counts is None:  # the user's own numbers
             is_fixed |= seen
             spread[seen] = np.nan
@@ -403,6 +403,12 @@ class Table(Form):
         found = match(rows.frame, given, rows.keys)
         values = given["probability"].to_numpy()
         return np.where(found >= 0, values[found], 0.5), found >= 0
+
+
+def is_open(keys: Sequence[str], spread: Floats) -> NDArray[np.bool_]:
+    """Which rows of a coin that all pages share may be nearly anything."""
+    is_global = not {"query", "doc"} & set(keys)
+    return np.full(spread.shape, is_global) & ~(spread < _ANYTHING)
 
 
 def told_of_prior(pseudo: Floats) -> str:

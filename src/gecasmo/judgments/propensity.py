@@ -14,14 +14,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, option
 from gecasmo.files import whole_file
 from gecasmo.forms import beta_draws
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
 from gecasmo.model.stories import unfolded
-from gecasmo.model.streaming import Partitioned, is_stored, over_partitions, some_partitions
+from gecasmo.model.streaming import Partitioned, is_stored, over_parts, some_partitions
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -82,7 +82,7 @@ def propensities(
         When only products of examination and attraction are observed and neither is anchored.
     """
     if not 0 < level < 1:
-        raise JudgmentsError(f"level={level!r}: an interval's level lies between 0 and 1.")
+        raise JudgmentsError(f"{option('level', level)}: an interval's level lies between 0 and 1.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0 or repeats == 1:
         raise JudgmentsError(f"repeats={repeats!r}: 0, or a whole number above 1, is wanted.")
     model.states(whole=False)
@@ -107,12 +107,8 @@ def propensities(
     if log is None:
         assert own is not None
         return _from_estimates(model.estimates(own, level=level).sort("rank"), level, rng)
-    if isinstance(log, ClickLog):
-        ranks, total = np.unique(log.rank).astype(np.int64), float(log.weight.sum())
-        mean = examined(model, required.relevance, log, ranks)
-    else:
-        ranks, sums, total = stored_looks(model, required.relevance, log)
-        mean = mean_looks(sums, ranks)
+    ranks, sums, total = all_looks(model, required.relevance, log)
+    mean = mean_looks(sums, ranks)
     relative = _relative(mean, ranks)
     ends: tuple[Ends, Ends] = _nothing(len(ranks)), _nothing(len(ranks))
     if model.report_ is None:
@@ -210,7 +206,15 @@ def _frame(ranks: NDArray[Any], mean: Floats, ends: Ends, relative_ends: Ends) -
 
 
 def write_propensities(frame: pl.DataFrame, path: Any) -> None:
-    """Write what `propensities` returned as a small file: .csv, or .json (a list by rank)."""
+    """Write propensities to a small file.
+
+    Parameters
+    ----------
+    frame : data frame
+        What `propensities` returned.
+    path : where to
+        A name that ends in .csv or .json (a list by rank).
+    """
     end = Path(path).suffix.lower()
     if end not in (".csv", ".json"):
         raise JudgmentsError(f"{path}: propensities are written as .csv or .json.")
@@ -318,12 +322,12 @@ def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats
     return np.stack(sums)
 
 
-def stored_looks(
-    model: Model, coins: tuple[str, ...], log: Partitioned
+def all_looks(
+    model: Model, coins: tuple[str, ...], log: ClickLog | Partitioned
 ) -> tuple[NDArray[np.int64], Floats, float]:
-    """The ranks of a stored log, `looks_by_rank` of all its pages, and their weight."""
+    """The ranks of a log, `looks_by_rank` of all its pages, and their weight; part by part."""
     ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
-    for part, shown, own in over_partitions(
+    for part, shown, own in over_parts(
         model,
         log,
         lambda view, pages: (

@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, option
 from gecasmo.model.answers import coin_probability
 from gecasmo.model.streaming import routed, whole_view
 
@@ -24,7 +24,9 @@ def estimate_frame(
 ) -> pl.DataFrame:
     """Key columns, probability, spread, low, high, trials and what each estimate rests on."""
     if not 0 < level < 1:
-        raise ModelError(f"level={level!r}: the level of an interval lies between 0 and 1.")
+        raise ModelError(
+            f"{option('level', level)}: the level of an interval lies between 0 and 1."
+        )
     states = model.states(whole=False)
     if coin not in states:
         raise ModelError(

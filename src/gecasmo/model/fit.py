@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
-from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
+from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Method, Problem, Record, Solution
 from gecasmo.estimation.beliefs.posteriors import Posteriors
 from gecasmo.estimation.beliefs.sample import Sample
@@ -132,8 +132,9 @@ def fit_model(
         )
     if checkpoint is not None and not is_stored:
         raise ModelError(
-            "checkpoint= is for stored logs (ClickLog.ingest makes one); a fit in memory can be "
-            "resumed by start=model."
+            f"{option('checkpoint')} is for stored logs "
+            f"({either('ClickLog.ingest', '`gecasmo ingest`')} makes one); a fit in memory can be "
+            f"resumed by {either('start=model', '--start FIT')}."
         )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to fit: the log has no results.")
@@ -160,9 +161,9 @@ def check_settings(settings: Settings, features: Any, threads: int | None = None
     if not hasattr(method, "solve") or isinstance(method, type):
         raise ModelError(f"method={method!r}: a method is an object such as EM(max_iter=50).")
     if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
     if threads is not None and threads < 1:
-        raise ModelError(f"threads={threads}: at least one is needed.")
+        raise ModelError(f"{option('threads', threads)}: at least one is needed.")
     if start is not None and (isinstance(start, type) or not hasattr(start, "states")):
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     if features is not None and not isinstance(features, Mapping):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning, tell
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.posteriors import Posteriors
 from gecasmo.estimation.coins import Evaluation, States
@@ -78,7 +78,7 @@ def _interrupted(solution: Solution, when: str, method: Any) -> None:
         return  # a fit with a checkpoint goes on from there, of which others tell
     tell(
         f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
-        "with fit(log, start=model).",
+        f"with {either('fit(log, start=model)', '--start FIT')}.",
         ConvergenceWarning,
     )
 

@@ -24,6 +24,8 @@ from gecasmo.errors import (
     ModelError,
     NothingLeftError,
     SavedModelError,
+    either,
+    option,
     tell,
 )
 from gecasmo.estimation import EM, Problem
@@ -107,7 +109,9 @@ def _fit_in(
     model.features_ = source.model.features_
     model.kept_ = folder  # rows are read from there
     if solution.interrupted and folder.is_kept:
-        tell(f"The same call goes on from {folder.path}.", ConvergenceWarning)
+        tell(
+            f"The same {either('call', 'command')} goes on from {folder.path}.", ConvergenceWarning
+        )
         return
     if folder.is_kept:
         model.save(folder.path / "model", folder=True)
@@ -129,7 +133,8 @@ def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
     if not done.report_.converged and getattr(method, "tol", 0) > 0:
         tell(
             f"The fit in {folder.path} ended before it had converged. Go on with "
-            "fit(log, start=model) and another folder.",
+            f"{either('fit(log, start=model)', '--start FIT')} and another "
+            f"{either('folder', '--checkpoint folder')}.",
             ConvergenceWarning,
         )
     tell_remarks(model)
@@ -141,7 +146,7 @@ def _check_saving(model: Model) -> None:
         if not form.can_be_saved:
             raise SavedModelError(
                 f"The form {form!r} of '{coin}' cannot be saved, so a fit of it cannot be kept in "
-                "a checkpoint folder; fit without checkpoint=."
+                f"a checkpoint folder; fit without {option('checkpoint')}."
             )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gecasmo.compiler.symmetry import has_exchangeable_states
-from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, tell
+from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.beliefs.past import Leaning, LearnedPast, merged_leans
 from gecasmo.estimation.beliefs.posteriors import Posteriors
@@ -73,6 +73,10 @@ def update_model(
     model.report_.seconds = time.perf_counter() - began
 
 
+def _fit_again(arguments: str = "log") -> str:
+    return either(f"fit({arguments}, start=model)", "`gecasmo fit MODEL LOG --start FIT`")
+
+
 def _checked(
     model: Model, log: Any, decay: Any, method: Any, impossible: Any, threads: int | None
 ) -> EM:
@@ -80,29 +84,30 @@ def _checked(
     if not isinstance(method, EM):
         raise ModelError(
             f"update(method={method!r}): an update climbs with EM; for other methods fit again, "
-            "with fit(log, method, start=model)."
+            f"with {_fit_again('log, method')}."
         )
     is_number = isinstance(decay, (int, float, np.number)) and not isinstance(decay, bool)
     if not (is_number and 0 < decay <= 1):
         raise ModelError(
-            f"decay={decay!r}: a number above 0 and at most 1 is wanted, what the past counts now."
+            f"{option('decay', decay)}: a number above 0 and at most 1 is wanted, what the past "
+            "counts now."
         )
     if not isinstance(log, ClickLog):
         raise ClickLogError(
             "update() takes a ClickLog, the pages of a day or so: gecasmo.read_log(source) makes "
-            "one. For a log that does not fit into memory, fit again: fit(log, start=model)."
+            f"one. For a log that does not fit into memory, fit again: {_fit_again()}."
         )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to learn: the log has no results.")
     if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
     if threads is not None and threads < 1:
-        raise ModelError(f"threads={threads}: at least one is needed.")
+        raise ModelError(f"{option('threads', threads)}: at least one is needed.")
     model.states(whole=False)  # says so if there is none
     if model.report_ is None:
         raise ModelError(
             f"This {model.name} has probabilities but no log behind them, so nothing says how much "
-            "they are worth against a new one: fit(log, start=model) goes on from them."
+            f"they are worth against a new one: {_fit_again()} goes on from them."
         )
     return replace(method, restarts=1)  # there is one place to start from
 
@@ -114,7 +119,7 @@ def _memories(model: Model, decay: float) -> dict[str, Memory]:
     memories: dict[str, Memory] = {}
     by_form: dict[int, Memory] = {}
     for coin, form in model.forms.items():
-        again = "Fit again instead, on old and new pages: fit(log, start=model)."
+        again = f"Fit again instead, on old and new pages: {_fit_again()}."
         if form.columns and id(form) in by_form:
             memories[coin] = by_form[id(form)]
             continue

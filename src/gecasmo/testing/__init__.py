@@ -1,7 +1,7 @@
-"""For people who write models and forms: an exam for each, and kernels as plain Python."""
+"""For people who write models and forms: laws that all must keep, and kernels as plain Python."""
 
-from gecasmo.testing.exam import Check, CheckReport, ModelCheckError, check_model
-from gecasmo.testing.form_exam import FormCheckError, check_form
+from gecasmo.testing.form_check import FormCheckError, check_form
+from gecasmo.testing.model_check import Check, CheckReport, ModelCheckError, check_model
 from gecasmo.testing.subject import plain_python
 
 __all__ = [

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.hashing import hash_values, mix
-from gecasmo.logs.assembly import assemble
-from gecasmo.logs.checks import note_repeated_sessions
+from gecasmo.logs.assembly import assemble, note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Note, counted
 from gecasmo.logs.pages import number_by_first_appearance, shown

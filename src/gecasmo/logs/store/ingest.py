@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError, ClickLogWarning
+from gecasmo.errors import ClickLogError, ClickLogWarning, either
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.logs.store.builder import PartitionBuilder
@@ -165,7 +165,8 @@ def _check_target(target: Path, overwrite: bool) -> None:
         raise ClickLogError(f"{target} is there already, and is no stored log; name another place.")
     if not overwrite:
         raise ClickLogError(
-            f"{target} is there already; overwrite=True replaces it, and open_log opens it."
+            f"{target} is there already; "
+            f"{either('overwrite=True replaces it, and open_log opens it', '--force replaces it')}."
         )
 
 
