@@ -23,9 +23,9 @@ from gecasmo.evaluation.metrics import (
     PerplexitySums,
 )
 from gecasmo.logs import ClickLog
-from gecasmo.model.answers import marginal_clicks, per_session
+from gecasmo.model.answers import marginal_array, per_session
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
-from gecasmo.model.streaming import over_partitions
+from gecasmo.model.streaming import over_parts
 from gecasmo.report import Column, TextTable, counted
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def evaluate(
     """
     total = reduce(
         add,
-        over_partitions(model, log, lambda view, pages: EvaluationSums.of(view, pages, impossible)),
+        over_parts(model, log, lambda view, pages: EvaluationSums.of(view, pages, impossible)),
     )
     found = finished(total, model.name, impossible, is_folded(log))
     counts = counts_of_source(log, total.tally)
@@ -228,7 +228,7 @@ class EvaluationSums:
         filtered = Filtered(model, log, impossible, warn=False)  # the table says what was left out
         kept = filtered.kept[log.page]
         weight = log.weight[log.page][kept]
-        marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
+        marginal = np.asarray(marginal_array(model, log, filtered.encoded))
         conditional = filtered.click
         if impossible == "floor":
             marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
@@ -283,7 +283,7 @@ class Predictions:
 def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -> Predictions:
     """Score every session; `impossible` is "raise" or "floor"."""
     filtered = Filtered(model, log, impossible, warn=False)
-    marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
+    marginal = np.asarray(marginal_array(model, log, filtered.encoded))
     return Predictions(
         log_likelihood=per_session(log, np.log(filtered.probability)),
         is_impossible=_sessions_with(filtered.is_impossible, log),

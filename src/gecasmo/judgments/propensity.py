@@ -21,7 +21,7 @@ from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
 from gecasmo.model.stories import unfolded
-from gecasmo.model.streaming import Partitioned, is_stored, over_partitions, some_partitions
+from gecasmo.model.streaming import Partitioned, is_stored, over_parts, some_partitions
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -327,7 +327,7 @@ def all_looks(
 ) -> tuple[NDArray[np.int64], Floats, float]:
     """The ranks of a log, `looks_by_rank` of all its pages, and their weight; part by part."""
     ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
-    for part, shown, own in over_partitions(
+    for part, shown, own in over_parts(
         model,
         log,
         lambda view, pages: (

@@ -344,9 +344,10 @@ def _folder(pattern: str, path: Path) -> ClickLogError:
     from gecasmo.logs.formats import FORMATS
 
     names = [name for name in FORMATS if name != "table"]
+    such = option("format", shown=f'"{names[0]}"')
     return ClickLogError(
         f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}. If its files "
-        f'are one log of another format, say which, such as format="{names[0]}": '
+        f"are one log of another format, say which, such as {such}: "
         f"{', '.join(names[:-1])} and {names[-1]} are read from a folder."
     )
 

@@ -147,13 +147,11 @@ class _Numbered:
         return self.number, pages
 
 
-def over_partitions(
+def over_parts(
     model: Model, log: ClickLog | Partitioned, ask: Callable[[Model, ClickLog], Answer]
 ) -> Iterator[Answer]:
-    """An ordinary answer for every partition that is not empty; for large ones, of each piece.
-
-    A log in memory is one partition.
-    """
+    """What is said of each part of a log. One in memory is one part; of a stored log those that
+    are not empty, large ones in pieces, each with the rows of the model that it can meet."""
     if not is_stored(log):
         yield ask(model, in_memory(log))
         return

@@ -18,7 +18,7 @@ from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import Given
-from gecasmo.model.answers import conditional_frame, marginal_clicks
+from gecasmo.model.answers import conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.page_run import Filtered
 from gecasmo.model.streaming import part_view
@@ -166,7 +166,7 @@ def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) 
         if kind == "conditional":
             frame = conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
         else:
-            frame = marginal_clicks(view, log, True)
+            frame = marginal_frame(view, log)
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
