@@ -13,8 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, GecasmoError, option
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ClickLogError, GecasmoError, extra, option
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 from gecasmo.model.structured import as_frame

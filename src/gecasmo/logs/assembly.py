@@ -328,7 +328,7 @@ class _Assembly(RoleReader):
 
     def _note_repeats(self, repeats: Repeats, extras: list[str], sessions: pl.Series) -> None:
         names = repeats.differing(self.table, extras)
-        others = f"; the first row counts for {listed(list(map(repr, names)))}" if names else ""
+        others = f"; the first row counts for {listed(map(repr, names))}" if names else ""
         self.notebook.add(
             "repeated rows",
             len(repeats.rows),

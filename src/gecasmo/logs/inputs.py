@@ -24,6 +24,7 @@ from typing import IO, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
+from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
 MAX_LINE = 64 << 20
@@ -408,7 +409,9 @@ class Lines:
 
     def error(self, row: int, what: str) -> ClickLogError:
         """Make the error for a line that cannot be read, with the line as an example."""
-        return ClickLogError(f"{self.place(row)}: {what}. The line is {shortened(self.text[row])}.")
+        return ClickLogError(
+            f"{self.place(row)}: {what}. The line is {shortened(repr(self.text[row]), 80)}."
+        )
 
     def refuse_blank(self, label: str) -> None:
         """Raise the error for files without a line that says anything."""
@@ -491,12 +494,6 @@ def _lines_of(data: bytes, name: str) -> pl.Series:
     except pl.exceptions.PolarsError:
         check_utf8(data, name)
         raise
-
-
-def shortened(text: str | None, width: int = 80) -> str:
-    """Show a text in a message, cut where it is long."""
-    shown = repr(text)
-    return shown if len(shown) <= width else f"{shown[: width - 3]}..."
 
 
 def first_line(error: BaseException) -> str:

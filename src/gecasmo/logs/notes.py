@@ -140,18 +140,18 @@ class Faults:
         """Raise one error with all faults, if there is any."""
         if not self:
             return
-        lines = [f"  - {line}" for line in self._lines]
+        faults = [f"  - {line}" for line in self._lines]
         amount = counted(len(self._lines), "fault")
         if not self._missing:
             head = [f"{_capital(self.label)} cannot be read as a click log; {amount}:"]
-            raise ClickLogError("\n".join(head + lines))
-        names = listed([repr(name) for name in self._missing])
+            raise ClickLogError("\n".join(head + faults))
+        names = listed(map(repr, self._missing))
         noun = "column" if len(self._missing) == 1 else "columns"
         head = [f"{_capital(self.label)} lacks the {noun} {names}."]
         head += [f"  {line}" for line in self._advice]
-        if lines:
+        if faults:
             head.append(f"  And what is there has {amount}:")
-        raise ClickLogError("\n".join(head + lines))
+        raise ClickLogError("\n".join(head + faults))
 
 
 def counted_are(count: int, noun: str) -> str:
