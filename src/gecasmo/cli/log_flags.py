@@ -14,8 +14,7 @@ from gecasmo.errors import ClickLogWarning
 
 if TYPE_CHECKING:
     from gecasmo.cli.output import Output
-    from gecasmo.logs import ClickLog
-    from gecasmo.logs.notes import Note
+    from gecasmo.logs import ClickLog, Note
     from gecasmo.logs.store import StoredLog
 
 _PANEL = "How to read the log"
@@ -33,7 +32,7 @@ def is_stored_log(source: str) -> bool:
 
 
 def _complete_format(incomplete: str) -> list[tuple[str, str]]:
-    from gecasmo.logs.formats import FORMATS
+    from gecasmo.logs import FORMATS
 
     return [(name, f.title) for name, f in FORMATS.items() if name.startswith(incomplete)]
 
@@ -119,7 +118,7 @@ class LogFlags:
 
     def look(self, source: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
         """Look at the beginning of a log: what it is, which columns were named, and guessed."""
-        from gecasmo.logs.reader import peek
+        from gecasmo.logs import peek
 
         roles = {
             role: _names(role, value)
@@ -179,7 +178,7 @@ class Read(NamedTuple):
 
 def guess(columns: Sequence[str], roles: Mapping[str, Any]) -> dict[str, str]:
     """Columns for the roles that nobody named and no column carries the name of."""
-    from gecasmo.logs.roles import guess_roles
+    from gecasmo.logs import guess_roles
 
     named = [[names] if isinstance(names, str) else names or () for names in roles.values()]
     taken = {name for names in named for name in names}

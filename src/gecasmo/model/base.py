@@ -192,8 +192,8 @@ class Model(StructuredModel):
         -------
         A frame with the key columns, `probability`, `spread` (standard deviation of what is
         believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
-        that the estimate rests on, or "not identified" where the interval of a coin that all
-        pages share leaves nearly everything open. Spread and interval are null where a form does
+        that the estimate rests on, or "not identified" where pages do not tell a coin that all of
+        them share: it may be nearly anything. Spread and interval are null where a form does
         not tell.
         """
         from gecasmo.model.estimates import estimate_frame

@@ -21,8 +21,8 @@ from gecasmo.estimation.beliefs.sweeps import in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.evidence import informed_evidence, strength_of
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
+from gecasmo.forms.table_state import informed_evidence, strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,6 +34,9 @@ _ROWS_AT_ONCE = 40_000
 _MOST_LEANS = 16
 # Nothing is less certain than this, in logits.
 _WIDEST = 1.5
+# The deviation of a probability of which nothing is known but where its middle may be; that of one
+# which may be anything between 0 and 1 is 0.29.
+ANYTHING = 0.25
 
 
 def shared_spread(probability: Floats, deviation: Floats) -> Floats:
@@ -65,6 +68,7 @@ class Errors:
     shared : the shared numbers (`joint.Shared`)
     regressions : of coins whose priors were learned, by number, in the order of the covariance
     covariance : of shared numbers, then of all slopes
+    is_open : which shared numbers pages leave open
     """
 
     def __init__(
@@ -73,9 +77,10 @@ class Errors:
         shared: Any,
         regressions: Mapping[int, Regression],
         covariance: Floats,
+        is_open: NDArray[np.bool_],
     ) -> None:
         self.problem, self.shared = problem, shared
-        self.regressions, self.covariance = regressions, covariance
+        self.regressions, self.covariance, self.is_open = regressions, covariance, is_open
 
     def leaning(self, directions: Sequence[Direction]) -> dict[int, Floats]:
         """By number of a shared table, what changes along directions say of each of its logits,
@@ -119,13 +124,14 @@ class Errors:
     ) -> dict[int, TableState]:
         """The shared tables, with how sure their rows are; NaN where nothing tells."""
         deviation = np.sqrt(np.maximum(np.diag(self.covariance)[: self.shared.size], 0.0))
-        information = self.shared.by_coin(held)
+        information, is_open = self.shared.by_coin(held), self.shared.by_coin(self.is_open)
         found = {}
         for number, own in self.shared.by_coin(deviation).items():
             state = states[number]
             if not self.problem.coins[number].form.has_posterior:
                 continue
             spread = np.where(own > 0, shared_spread(state.probability, own), np.nan)
+            spread = np.where(is_open[number], np.maximum(spread, ANYTHING), spread)
             if state.is_fixed is not None:
                 spread = np.where(state.is_fixed, 0.0, spread)
             found[number] = replace(

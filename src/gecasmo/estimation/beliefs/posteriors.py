@@ -277,7 +277,9 @@ class Posteriors:
                     step = joint.shared_step(self._score(joint, ending, there))
                     extra["step"] = step
                     states = replace(states, forms=self._moved(states, joint.shared, step))
-        errors = Errors(self.part, joint.shared, ending.regressions, joint.errors_of_all())
+        known = joint.known()
+        covariance = joint.errors_of_all(known)
+        errors = Errors(self.part, joint.shared, ending.regressions, covariance, known.is_open)
         extra |= self._directions(problem, errors, states)
         there = problem.evaluate(states, work="conclude", extra=extra)
         spreads = errors.with_spreads(self._sampled(joint, states), joint.held, joint.factor)
