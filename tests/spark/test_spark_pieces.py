@@ -25,14 +25,14 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     SavedModelError,
 )
-from gecasmo.estimation.parts.part import Point
-from gecasmo.estimation.parts.passes import run_pass
-from gecasmo.estimation.parts.tasks import Recipe, Task, combined
+from gecasmo.estimation.part import Point
+from gecasmo.estimation.passes import run_pass
+from gecasmo.estimation.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
 from gecasmo.hashing import hash_values
-from gecasmo.judgments.grading import JudgmentsError
-from gecasmo.logs.notes import Note
-from gecasmo.model.parts import Settings, build_part, local_coins
+from gecasmo.judgments import JudgmentsError
+from gecasmo.logs import Note
+from gecasmo.model.part_builder import Settings, build_part, local_coins
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (
     Job,
@@ -436,7 +436,7 @@ def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame) -> None:
     points, _ = pass_over(job, 0, placed, b"", task, data)
     found, _ = points_from_bytes(points)
     assert len(np.unique(found["a"].probability[0])) > 10
-    same = with_part(job, 0, placed, points, data, lambda part, at: len(part.begin[0].rows.frame))
+    same = with_part(job, 0, placed, points, data, lambda part, at: len(part.local[0].rows.frame))
     assert same == len(found["a"].probability[0])
     assert with_part(job, 0, b"", b"", b"", lambda part, at: 1) is None
 

@@ -13,16 +13,12 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ModelError
-from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, finished
-from gecasmo.forms import TableState
-from gecasmo.judgments.grading import FIXED_CUTS
-from gecasmo.judgments.judge import in_parts, judge
-from gecasmo.judgments.pairs import relevance_frame
-from gecasmo.judgments.question import Question
+from gecasmo.evaluation import Evaluation, EvaluationSums, finished
+from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import Given
-from gecasmo.model.answers import conditional_frame, marginal_clicks
+from gecasmo.model.answers import conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.page_run import Filtered
 from gecasmo.model.streaming import part_view
@@ -170,7 +166,7 @@ def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) 
         if kind == "conditional":
             frame = conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
         else:
-            frame = marginal_clicks(view, log, True)
+            frame = marginal_frame(view, log)
     return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
@@ -265,14 +261,14 @@ def judgments(
         "min_probability": min_probability,
         "min_order": min_order,
     }
-    sources = in_parts(model, None)
-    if sources is None:
+    parts = PairParts.of(model, None)
+    if not parts.in_files:
         with quiet():
             return spark.createDataFrame(_arrow(judge(model, **options).frame))
     # One part is judged here, to hear of options that make no sense and to see the columns.
-    first = next((view for _, view, _ in sources), part_view(model, 0, sources.n_parts))
+    first = next((view for _, view, _ in parts), part_view(model, 0, parts.n_parts))
     like = judge(first, **options).frame.clear()
-    return _by_executors(model, spark, Question(**options), sources.n_parts, like)
+    return _by_executors(model, spark, Question(**options), parts.n_parts, like)
 
 
 def _by_executors(
@@ -315,8 +311,7 @@ def _seen(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator
 
 def has_pairs(view: Model) -> bool:
     """Whether a part has rows to be judged."""
-    states = (view.states()[coin] for coin in view.relevance)
-    tables = [state for state in states if isinstance(state, TableState)]
+    tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
     return any(len(table.rows) for table in tables if "query" in table.rows.keys)
 
 
@@ -333,7 +328,7 @@ def graded(view: Model, question: Question, cuts: Any) -> pl.DataFrame:
     """The judgments of the pairs of a part."""
     with using_threads(1):
         frame = relevance_frame(view, None, question.level)
-    return question.judgments(view, frame, cuts).frame
+    return question.graded(frame, cuts).frame
 
 
 def _arrow(frame: pl.DataFrame) -> Any:

@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
 from gecasmo.errors import ClickLogError, NothingLeftError
-from gecasmo.estimation.parts.part import Part, Point, Points
-from gecasmo.estimation.parts.passes import run_pass
-from gecasmo.estimation.parts.storing import StoredPart, from_bytes, set_up, take_down, to_bytes
-from gecasmo.estimation.parts.tasks import Answer, Task
+from gecasmo.estimation.part import Part, Point, Points
+from gecasmo.estimation.part_files import StoredPart, from_bytes, set_up, take_down, to_bytes
+from gecasmo.estimation.passes import run_pass
+from gecasmo.estimation.tasks import Answer, Task
 from gecasmo.kernels.running import using_threads
-from gecasmo.logs.notes import Note
+from gecasmo.logs import Note
 from gecasmo.model.base import Impossible
-from gecasmo.model.parts import Settings, blueprint_of, build_part
+from gecasmo.model.part_builder import Settings, blueprint_of, build_part
 from gecasmo.model.streaming import part_view
 from gecasmo.spark.results import check_probe
 from gecasmo.spark.session import SparkError
@@ -100,13 +100,13 @@ def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Ma
         except NothingLeftError:
             # All its pages are impossible; those of other parts may not be.
             return b"", Made({}, log.n_sessions, 0, 0, 0.0, log.n_sessions, 0, log.notes)
-    encoded = built.part.problem.expectation.encoded
+    encoded = built.part.expectation.encoded
     heard = Made(
         {coin: plain_rows(rows) for coin, rows in built.shared.items()},
         log.n_sessions,
         log.n_sessions - built.n_dropped,
         encoded.n_results,
-        built.part.problem.n_pages,
+        built.part.n_pages,
         built.n_dropped,
         built.n_floored,
         log.notes,

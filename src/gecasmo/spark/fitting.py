@@ -15,18 +15,16 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ImpossibleSessionError, ModelError
-from gecasmo.estimation import EM, Solution
-from gecasmo.estimation.beliefs.learning import PAGES
-from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.forms import FormState
-from gecasmo.forms.parted_table import PartedTable
+from gecasmo.estimation import EM
+from gecasmo.estimation.beliefs.sample import PAGES, Sample
+from gecasmo.estimation.coins import Evaluation
 from gecasmo.hashing import hash_values
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.fitting import FitReport
-from gecasmo.model.parts import Settings, local_coins, parted_problem
-from gecasmo.model.solution import progress_bar, solve_with
-from gecasmo.model.stored_fit import remark, sample_of
+from gecasmo.model.fit import FitRows, fit_source, tell_remarks
+from gecasmo.model.part_builder import Settings, local_coins, parted_problem
+from gecasmo.model.solution import progress_bar
+from gecasmo.model.stored_fit import sample_of
 from gecasmo.spark.answers import roles_of
 from gecasmo.spark.executors import Job
 from gecasmo.spark.parts import Prepared, check_every, prepare
@@ -102,28 +100,26 @@ def fit(
     source = open_source(dataframe, roles, work, partitions, check=check)
     results = Results.at(path, source.reading.n_parts)
     try:
-        run = _Fit(work, source, Settings(method, start, impossible), results, checkpoint_every)
+        settings = Settings(method, start, impossible)
+        parts = SparkSource(work, source, settings, results, checkpoint_every)
         try:
             with progress_bar(model.name, progress) as show:
-                solution = run.solve(show, intervals)
-                states, counts = run.states(solution.best)
+                fit_source(model, parts, method, show, intervals)
         finally:
-            run.close()
+            parts.close()
     finally:
         results.tidy()
     model.features_ = work.features_
-    model.states_ = states
-    model.report_ = run.report(solution, counts)
+    assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
     if results.folder is not None:
         model.save(results.folder, folder=True)
-    for coin, form in model.forms.items():
-        remark(coin, form, states[coin], model.report_)
+    tell_remarks(model)
     return model
 
 
-class _Fit:
-    """One fit of a data frame."""
+class SparkSource:
+    """A data frame of a cluster: its parts stay with the executors."""
 
     def __init__(
         self,
@@ -160,67 +156,37 @@ class _Fit:
             raise ImpossibleSessionError(
                 f"All pages are impossible under {self.model.name}: nothing is left to fit."
             )
-        self.rows = {number: shared.rows() for number, shared in self.prepared.shared.items()}
-        self.weight = sum(part.weight for part in made)
+        rows = {number: shared.rows() for number, shared in self.prepared.shared.items()}
+        weight = sum(part.weight for part in made)
         self.problem = parted_problem(
-            self.model, self.prepared.parts, self.local, self.rows, self.weight, self.settings
+            self.model, self.prepared.parts, self.local, rows, weight, self.settings
         )
         pages: Any = SparkPages(
             self.prepared.pieces, self.source.reading, sum(part.n_read for part in made)
         )
-        self.sample = sample_of(self.model, pages, self.settings, self.problem, self.rows)
+        self._drawn = sample_of(self.model, pages, self.settings, self.problem, rows)
+        self.n_sessions = sum(part.n_sessions for part in made)
+        self.n_dropped = sum(part.n_dropped for part in made)
+        self.n_floored = sum(part.n_floored for part in made)
 
-    def solve(self, show: Any, intervals: bool) -> Solution:
-        beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
-        return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
+    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+        """Some pages in memory, and by coin what the priors of their rows depend on."""
+        return self._drawn.sample, self._drawn.typical
 
-    def states(self, best: Any) -> tuple[dict[str, FormState], dict[str, Any]]:
-        """The states of all forms, and the counts of their rows, as far as these are in memory."""
-        names = list(self.model.forms)
-        counts = {
-            names[number]: table
-            for number, table in zip(self.problem.shared, best.driver.counts.tables, strict=True)
-        }
-        tables = self._tables(best) if self.local else {}
-        shared = iter(best.states.shared)
-        states: dict[str, FormState] = {}
-        for number, coin in enumerate(names):
-            if number not in tables:
-                states[coin] = next(shared)
-            elif self.results.folder is not None:
-                states[coin] = tables[number]
-            else:
-                states[coin], counts[coin] = tables[number].whole()
-        return states, {coin: counts[coin] for coin in names if coin in counts}
-
-    def _tables(self, best: Any) -> dict[int, PartedTable]:
+    def local_rows(self, best: Evaluation) -> FitRows:
+        """The rows of local coins, in files; or in memory, with the counts of all rows."""
+        if not self.local:
+            return {}
         task = self.problem.task(best.states)
-        nothing = {number: self.sample.nothing(number) for number in self.local}
         written = self.prepared.parts.each(self.results.writing(task))
-        likely = self.sample.sample.settled(best).states
-        forms: list[Any] = list(self.model.forms.values())
-        return {
-            number: self.results.table(
-                number, forms[number], likely[number], nothing[number], written
-            )
-            for number in self.local
-        }
-
-    def report(self, solution: Solution, counts: dict[str, Any]) -> FitReport:
-        made, best = self.prepared.made, solution.best
-        return FitReport(
-            history=solution.history,
-            converged=solution.converged,
-            interrupted=solution.interrupted,
-            n_sessions=sum(part.n_sessions for part in made),
-            total_weight=self.weight,
-            n_dropped=sum(part.n_dropped for part in made),
-            n_floored=sum(part.n_floored for part in made),
-            n_evaluations=solution.n_evaluations,
-            objective=best.objective,
-            log_likelihood=best.log_likelihood,
-            counts=counts,
-        )
+        likely = self._drawn.sample.settled(best).states
+        found: FitRows = {}
+        for number, (coin, form) in enumerate(self.model.forms.items()):
+            if number in self.local:
+                nothing, own = self._drawn.nothing(number), likely[number]
+                table = self.results.table(number, form, own, nothing, written)  # type: ignore[arg-type]
+                found[coin] = table.whole() if self.results.folder is None else (table, None)
+        return found
 
     def close(self) -> None:
         self.prepared.close()

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import ClickLogError, ClickLogWarning, GecasmoWarning
-from gecasmo.estimation.parts.shared_rows import SharedRows
-from gecasmo.estimation.parts.tasks import Answer, Task, combined
+from gecasmo.estimation.tasks import Answer, Task, combined
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.spark.executors import Job, Made, make_part, pass_over, place_part, with_part
 from gecasmo.spark.session import SparkError, hearing, quiet, telling

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from gecasmo.errors import SavedModelError
-from gecasmo.estimation.parts.part import Part, Points
-from gecasmo.estimation.parts.passes import finished
-from gecasmo.estimation.parts.tasks import Task
+from gecasmo.estimation.part import Part, Points
+from gecasmo.estimation.passes import finished
+from gecasmo.estimation.tasks import Task
 from gecasmo.forms import Table, TableState
 from gecasmo.forms.parted_files import FolderSource, PartFile, Source
 from gecasmo.forms.parted_table import PartedTable, write_part
@@ -116,9 +116,7 @@ def write_rows(part: Part, points: Points, task: Task, folder: str | None) -> Wr
     """The rows of the local coins of a part, as files."""
     states, counts = finished(part, points, task)
     return {
-        coin: _write(
-            folder, coin, part.number, part.problem.coins[coin].form, state, counts.tables[coin]
-        )
+        coin: _write(folder, coin, part.number, part.coins[coin].form, state, counts.tables[coin])
         for coin, state in states.items()
     }
 

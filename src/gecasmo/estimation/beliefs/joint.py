@@ -27,9 +27,9 @@ from gecasmo.estimation.beliefs.rows import asked_of, beta_prior
 from gecasmo.estimation.beliefs.sweeps import Sweeps, in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
-from gecasmo.estimation.problem import Problem
+from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.evidence import strength_of
+from gecasmo.forms.table_state import strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -72,7 +72,7 @@ class RowCoin:
     def size(self) -> int:
         return 0 if self.regression is None else self.regression.size
 
-    def believed(self, problem: Problem, state: TableState) -> TableState:
+    def believed(self, problem: Part, state: TableState) -> TableState:
         """The state with posterior means and deviations; the prior's where nothing is known."""
         assert self.moments is not None
         form: Any = problem.coins[self.number].form
@@ -80,7 +80,7 @@ class RowCoin:
         mean = heads / (heads + tails)
         spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
         mean[self.rows], spread[self.rows] = self.moments.mean, self.moments.deviation
-        found: TableState = form.with_beliefs(state, mean, spread)
+        found: TableState = form.with_posterior(state, mean, spread)
         return found
 
 
@@ -88,12 +88,12 @@ class RowCoin:
 class Shared:
     """The numbers that all pages share: the vectors of some forms, one after the other."""
 
-    problem: Problem
+    problem: Part
     ties: list[Tie]
     sizes: list[int]
 
     @classmethod
-    def of(cls, problem: Problem, states: Sequence[FormState], rows: set[int]) -> Shared:
+    def of(cls, problem: Part, states: Sequence[FormState], rows: set[int]) -> Shared:
         """All small forms but those of coins with rows of their own."""
         ties = [tie for tie in small_ties(problem, states) if not rows & set(tie)]
         forms: list[Any] = [problem.coins[tie[0]].form for tie in ties]
@@ -116,7 +116,7 @@ class Shared:
         start = 0
         for tie, size in zip(self.ties, self.sizes, strict=True):
             state = states[tie[0]]
-            if isinstance(state, TableState):
+            if self.problem.coins[tie[0]].form.has_posterior:
                 own, p = slice(start, start + size), state.probability
                 free = True if state.is_fixed is None else ~state.is_fixed
                 room[own] = free * p * (1 - p)
@@ -197,7 +197,7 @@ class Joint:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Part,
         states: Sequence[FormState],
         coins: Sequence[RowCoin],
         n_buckets: int,

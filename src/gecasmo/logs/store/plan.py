@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError, GecasmoWarning, tell
+from gecasmo.errors import ClickLogError, GecasmoWarning, either, option, tell
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Faults, Note, in_words
+from gecasmo.logs.notes import Faults, Note
 from gecasmo.logs.roles import Given, Roles, extra_columns
 from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
+from gecasmo.report import listed
 
-if TYPE_CHECKING:
-    from gecasmo.logs.store.batches import Schema
+Schema = dict[str, pl.DataType]
 
 MOST_PARTITIONS = 1 << 16
 ALL = "all"
@@ -41,7 +41,7 @@ MOST_OF_A_PARTITION = 1 / 3  # hashes are not even
 # What the checks and the order take for each result, beside several copies of its columns.
 BYTES_OF_A_RESULT = 100
 COPIES = 3
-# What it takes, at the most, while the shares of a partition are put together.
+# What it takes, at the most, while the parts of a partition are put together.
 BYTES_OF_A_SMALL_RESULT = 30
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 4096
 BUCKETS_OF_UNKNOWN = 1024
@@ -95,6 +95,11 @@ class Wishes:
             "format": self.format,
         }
 
+    @property
+    def keeps_session(self) -> bool:
+        """Whether the ids of sessions were asked for."""
+        return self.keep_all or SESSION in self.keep
+
     def roles(self) -> Roles:
         """Fresh roles, to be settled with the columns of a source."""
         return Roles(self.given)
@@ -112,23 +117,26 @@ def wishes(
     """Check the arguments of an ingest; `ClickLog.ingest` explains them."""
     names = (keep,) if isinstance(keep, str) else tuple(keep)
     if not all(isinstance(name, str) for name in names):
-        raise ClickLogError(f"ingest(keep={keep!r}): column names are needed, or 'all'.")
+        raise ClickLogError(
+            f"{option('keep', keep, of='ingest')}: column names are needed, or 'all'."
+        )
     if fold not in (True, False, "auto"):
         raise ClickLogError(f"ingest(fold={fold!r}): True, False or 'auto'.")
     bytes_ = parse_bytes(memory)
     if bytes_ < SMALLEST_MEMORY:
         raise ClickLogError(
-            f"ingest(memory={memory!r}): at least {in_bytes(SMALLEST_MEMORY)} are needed."
+            f"{option('memory', memory, of='ingest')}: at least {in_bytes(SMALLEST_MEMORY)} are "
+            "needed."
         )
     if partitions is not None and not _is_power_of_two(partitions):
         raise ClickLogError(
-            f"ingest(partitions={partitions!r}): a power of two from 1 to {MOST_PARTITIONS}."
+            f"{option('partitions', partitions, of='ingest')}: a power of two from 1 to "
+            f"{MOST_PARTITIONS}."
         )
-    keeps_session = SESSION in names or ALL in names
-    if fold is True and keeps_session:
+    if fold is True and (SESSION in names or ALL in names):
         raise ClickLogError(
-            "ingest(fold=True): pages that keep the ids of their sessions are all different; "
-            "leave 'session' out of keep, or do not fold."
+            f"{either('ingest(fold=True)', '--fold')}: pages that keep the ids of their sessions "
+            f"are all different; leave 'session' out of {either('keep', '--keep')}, or do not fold."
         )
     return Wishes(
         given=dict(given),
@@ -149,7 +157,7 @@ def _is_power_of_two(number: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LogLayout:
     """The columns of the rows on their way into a stored log.
 
     Attributes
@@ -158,16 +166,12 @@ class Layout:
         Whether the source has one row a page.
     whole
         Whether pages come whole; else rows of one session can be far from each other.
-    has_query, has_rank, has_weight
+    has_query, has_rank, has_weight, has_session
         Whether the source has them.
-    has_session
-        Whether pages have ids, which say what belongs together.
     keeps_session
         Whether the ids of sessions are kept in the log.
-    kept
-        Names of further columns that are kept.
-    left_out
-        Names of columns that are not kept.
+    kept, left_out
+        Names of further columns that are kept, and of those that are not.
     taken
         What is to be said about columns that lost their name to a role.
     """
@@ -188,106 +192,82 @@ class Layout:
         """Whether the ids of sessions are needed until the pages are put together."""
         return self.keeps_session or not self.whole
 
-    def as_json(self) -> dict[str, Any]:
-        """For the journal."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Layout:
-        """From the journal."""
-        lists = {name: tuple(content[name]) for name in ("kept", "left_out", "taken")}
-        return Layout(**{**content, **lists})
+    @property
+    def key(self) -> str:
+        """What decides about the partition of a page."""
+        return "query" if self.has_query else "session"
 
     def notes(self) -> list[Note]:
         """What is to be said about columns that are not in the log."""
         notes = [Note("columns left out", 1, what) for what in self.taken]
         if self.left_out:
-            names = in_words([repr(name) for name in self.left_out])
+            names = listed([repr(name) for name in self.left_out])
             noun = "column" if len(self.left_out) == 1 else "columns"
-            what = f"not kept: the {noun} {names} (name them in keep to have them)."
+            where = either("keep", "--keep")
+            what = f"not kept: the {noun} {names} (name them in {where} to have them)."
             notes.append(Note("columns not kept", len(self.left_out), what))
         if self.has_session and not self.keeps_session:
             what = (
-                "not kept: the ids of sessions (ingest with keep='session' has them); pages are "
-                "numbered."
+                f"not kept: the ids of sessions (ingest with {option('keep', 'session')} has "
+                "them); pages are numbered."
             )
             notes.append(Note(NO_SESSIONS, 1, what))
         return notes
 
 
-def lay_out(
-    schema: Mapping[str, pl.DataType], roles: Roles, wishes: Wishes, faults: Faults
-) -> Layout:
-    """Decide about the columns of a source.
-
-    Parameters
-    ----------
-    schema
-        The columns of the source, and their data types.
-    roles
-        Which column plays which part; settled here.
-    wishes
-        What was asked for.
-    faults
-        Where missing columns are noted; they are raised.
-
-    Returns
-    -------
-    Layout
-    """
+def lay_out(schema: Schema, roles: Roles, wishes: Wishes, faults: Faults) -> LogLayout:
+    """Decide about the columns of a table; roles are settled here, and missing columns raised."""
     nested = roles.is_nested(schema)
     roles.settle(schema, nested, faults)
     faults.raise_if_any()
     extras, taken = extra_columns(list(schema), roles)
-    kept = kept_columns(extras, wishes, schema)
-    has_query = bool(roles.columns["query"])
-    return Layout(
+    has = {role: bool(names) for role, names in roles.columns.items()}
+    return LogLayout(
         nested=nested,
         whole=nested,
-        has_query=has_query,
-        has_rank=bool(roles.columns["rank"]),
-        has_weight=bool(roles.columns["weight"]),
-        has_session=bool(roles.columns["session"]),
-        keeps_session=not has_query or wishes.keep_all or SESSION in wishes.keep,
-        kept=tuple(kept),
-        left_out=tuple(name for name in extras if name not in kept),
+        has_query=has["query"],
+        has_rank=has["rank"],
+        has_weight=has["weight"],
+        has_session=has["session"],
+        keeps_session=wishes.keeps_session or not has["query"],
         taken=tuple(taken),
+        **_kept_or_not(extras, wishes, schema),
     )
 
 
-def lay_out_log(log: ClickLog, wishes: Wishes) -> Layout:
+def lay_out_log(log: ClickLog, wishes: Wishes) -> LogLayout:
     """Decide about the columns of logs that were read already; a weight is always taken over."""
-    at = log.columns.index("click") + 1
-    extras = log.columns[at:]
-    kept = kept_columns(extras, wishes, log.columns)
-    return Layout(
+    extras = log.columns[log.columns.index("click") + 1 :]
+    return LogLayout(
         nested=False,
         whole=True,
         has_query=log.has_query,
         has_rank=True,
         has_weight=True,
         has_session=True,
-        keeps_session=not log.has_query or wishes.keep_all or SESSION in wishes.keep,
-        kept=tuple(kept),
-        left_out=tuple(name for name in extras if name not in kept),
+        keeps_session=wishes.keeps_session or not log.has_query,
+        **_kept_or_not(extras, wishes, log.columns),
     )
 
 
-def kept_columns(extras: Iterable[str], wishes: Wishes, there: Iterable[str]) -> list[str]:
-    """The further columns that are kept; names that are not there are refused."""
-    extras = list(extras)
+def _kept_or_not(
+    extras: list[str], wishes: Wishes, there: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The further columns that are kept, and the others; names that are not there are refused."""
     if wishes.keep_all:
-        return extras
+        return {"kept": tuple(extras), "left_out": ()}
     roles = ("query", "doc", "rank", "click", "weight")
     used = {name for role in roles for name in _as_list(wishes.given[role])}
-    asked = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
-    absent = [name for name in asked if name not in extras]
+    kept = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
+    absent = [name for name in kept if name not in extras]
     if absent:
         raise ClickLogError(
-            f"ingest(keep=...): there is no column {in_words([repr(name) for name in absent])} "
-            f"to keep. The source has: {', '.join(there)}."
+            f"{option('keep', of='ingest')}: there is no column "
+            f"{listed([repr(name) for name in absent])} to keep. The source has: "
+            f"{', '.join(there)}."
         )
-    return asked
+    left_out = (name for name in extras if name not in kept)
+    return {"kept": tuple(kept), "left_out": tuple(left_out)}
 
 
 def _as_list(names: Any) -> list[str]:
@@ -326,19 +306,7 @@ def batch_rows(schema: Schema, memory: int) -> int:
 def partitions_for(n_results: int, n_bytes: int, memory: int) -> int:
     """How many partitions it takes until each can be put together in its share of the memory.
 
-    Parameters
-    ----------
-    n_results
-        Results of the whole log.
-    n_bytes
-        What their columns take in memory.
-    memory
-        What was granted, in bytes.
-
-    Returns
-    -------
-    int
-        A power of two.
+    Of the whole log, `n_results` are its results, and `n_bytes` what their columns take in memory.
     """
     need = BYTES_OF_A_RESULT * n_results + COPIES * n_bytes
     return min(power_of_two(need / (shared(memory) * SHARE_OF_A_PARTITION)), MOST_PARTITIONS)
@@ -366,7 +334,7 @@ def warn_of_row_groups(name: str, needed: int, memory: int) -> None:
     if needed > memory // 2:
         tell(
             f"{name}: reading a row group of it takes about {in_bytes(needed)}, so more than "
-            f"memory={in_bytes(memory)} will be used. To stay within it, grant "
+            f"{option('memory', shown=in_bytes(memory))} will be used. To stay within it, grant "
             f"{in_bytes(2 * needed)} or write the file with smaller row groups.",
             GecasmoWarning,
         )
@@ -382,11 +350,11 @@ def warn_of_partitions(largest: int, memory: int, chosen: int | None) -> None:
     if needed > memory:
         why, advice = "since all pages of a query are in one", ""
         if chosen is not None:
-            why = f"with partitions={chosen}"
+            why = f"with {option('partitions', chosen)}"
             advice = " Ask for more partitions, or leave their number open."
         tell(
             f"A partition has {largest:,} results, {why}; to put it together takes about "
-            f"{in_bytes(needed)}, more than memory={in_bytes(memory)}.{advice}",
+            f"{in_bytes(needed)}, more than {option('memory', shown=in_bytes(memory))}.{advice}",
             GecasmoWarning,
         )
 
