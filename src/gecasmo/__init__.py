@@ -10,22 +10,8 @@ from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Tabl
 from gecasmo.language import Parameter, flip
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, load
-from gecasmo.models import (
-    CCM,
-    CM,
-    CZM,
-    DBN,
-    DCM,
-    DCTR,
-    DRCTR,
-    GCTR,
-    PBM,
-    RCTR,
-    SDBN,
-    UBM,
-    CountingDCM,
-    CountingSDBN,
-)
+from gecasmo.models import *  # noqa: F403 (the zoo, whose list is there)
+from gecasmo.models import CATALOGUE, CZM
 
 if TYPE_CHECKING:
     from gecasmo.checks import check
@@ -52,23 +38,10 @@ except PackageNotFoundError:  # used from a source tree without installing
     __version__ = "0+unknown"
 
 __all__ = [
-    "CCM",
-    "CM",
     "CZM",
-    "DBN",
-    "DCM",
-    "DCTR",
-    "DRCTR",
     "EM",
-    "GCTR",
-    "PBM",
-    "RCTR",
-    "SDBN",
-    "UBM",
     "ClickLog",
     "ClickModel",
-    "CountingDCM",
-    "CountingSDBN",
     "Empirical",
     "Estimator",
     "Fixed",
@@ -87,4 +60,5 @@ __all__ = [
     "matrices",
     "open_log",
     "read_log",
+    *CATALOGUE,
 ]

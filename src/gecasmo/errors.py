@@ -2,6 +2,9 @@
 
 A message names a parameter as its reader would write it: `grades=11` in Python, `--grades 11` on
 the command line. Whoever writes the message says which parameter it is about, by `option`.
+
+Also how they are told: warnings with the line that led to them, and packages that are not installed
+with how to get them.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 
@@ -67,6 +71,16 @@ def tell(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gecasmo."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:
+    """Import a module of an optional package, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ModelError(
+            f'{what} needs the package {module.split(".")[0]}: pip install "{install}"'
+        ) from None
 
 
 class _Reader:

@@ -50,7 +50,7 @@ def test_the_command_prints_tables_beside_the_published_figures(tmp_path: Path) 
     chart = tmp_path / "bars.svg"
     result = CliRunner().invoke(
         app,
-        ["paper", "--seeds", "1", "--users", "1000", "--chart", str(chart)],
+        ["paper", "--seeds", "1", "--users", "300", "--chart", str(chart)],
         env={"COLUMNS": "160"},
     )
     assert result.exit_code == 0, result.output

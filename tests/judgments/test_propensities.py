@@ -17,6 +17,7 @@ from gecasmo.judgments import JudgmentsError, propensities, write_propensities
 from gecasmo.judgments import propensity as examining
 from gecasmo.judgments.propensity import _around
 from gecasmo.models import CATALOGUE
+from strategies.zoo import with_signals_of
 
 
 def pages(n=60, length=4, seed=0, n_docs=6):
@@ -123,8 +124,9 @@ def test_weights_and_uneven_pages():
 
 
 def test_every_model_of_the_zoo_that_knows_relevance_has_propensities():
-    log = SDBN.with_values(attraction=LIKED, satisfaction=0.9).simulate(pages(12), seed=2)
+    clicked = SDBN.with_values(attraction=LIKED, satisfaction=0.9).simulate(pages(12), seed=2)
     for name, make in CATALOGUE.items():
+        log = with_signals_of(make(), clicked)
         model = make().fit(log, progress=False, impossible="floor")
         if not model.relevance:
             with pytest.raises(JudgmentsError, match="does not say what relevance is"):

@@ -31,7 +31,7 @@ from gecasmo.estimation.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
 from gecasmo.hashing import hash_values
 from gecasmo.judgments import JudgmentsError
-from gecasmo.logs.notes import Note
+from gecasmo.logs import Note
 from gecasmo.model.part_builder import Settings, build_part, local_coins
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (

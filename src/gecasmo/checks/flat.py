@@ -34,7 +34,7 @@ _ZERO = 1e-7
 
 
 @dataclass(frozen=True)
-class Curvature:
+class Flatness:
     """Eigenvalues of the profiled information in each parameter's own units, smallest first.
 
     The columns of `vectors` are directions of the shared parameters in these units; `moves` has the
@@ -53,7 +53,7 @@ class Curvature:
         return max(float(self.values[-1]), 1.0) / smallest if smallest > 0 else float("inf")
 
 
-def curvature(known: Information) -> Curvature:
+def curvature(known: Information) -> Flatness:
     """Eigenvalues and directions of what is known about shared parameters."""
     own = np.diag(known.now)[known.shared]
     scale = 1 / np.sqrt(own)
@@ -67,7 +67,7 @@ def curvature(known: Information) -> Curvature:
         moves[known.shared, number] = move
         moves[known.rest, number] = known.response(known.now, ridge, move)
     inflation = ((vectors**2) / np.maximum(values, 1e-12)).sum(axis=1) ** 0.5
-    return Curvature(values, vectors, moves, inflation)
+    return Flatness(values, vectors, moves, inflation)
 
 
 def check_flatness(
@@ -168,7 +168,7 @@ def _single_words(
 
 
 def _is_flat_in_fact(
-    subject: CheckedModel, known: Information, found: Curvature, number: int
+    subject: CheckedModel, known: Information, found: Flatness, number: int
 ) -> bool:
     """Whether the observed second derivative agrees that a direction is nearly flat.
 
@@ -182,7 +182,7 @@ def _is_flat_in_fact(
     return observed_along(subject, known, move) < 10 * _NEARLY_FLAT * one_by_one
 
 
-def _is_told(known: Information, found: Curvature, number: int, tangles: Sequence[Tangle]) -> bool:
+def _is_told(known: Information, found: Flatness, number: int, tangles: Sequence[Tangle]) -> bool:
     """Whether a flat direction belongs to a product, whose scale and parts were told already."""
     move = found.moves[:, number]
     strength = np.diag(known.now) * move**2

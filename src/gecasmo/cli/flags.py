@@ -129,7 +129,7 @@ class Plotting:
         """Complain before the work, not after it."""
         if self.plots is None:
             return
-        from gecasmo.forms.extras import extra
+        from gecasmo.errors import extra
 
         for module in ("altair", "vl_convert"):
             extra(module, "--plots", "gecasmo[plots]")

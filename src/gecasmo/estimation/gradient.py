@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, tell
+from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, extra, tell
 from gecasmo.estimation.coins import Coin, Evaluation, as_weights
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch
 from gecasmo.estimation.problem import Problem
 from gecasmo.forms import FormState
-from gecasmo.forms.extras import extra
-from gecasmo.forms.networks.calling import one_thread, width
+from gecasmo.forms.networks import one_thread, width
 
 if TYPE_CHECKING:
     import torch
@@ -115,7 +114,7 @@ class _Descent:
         self.began = time.perf_counter()
 
     def run(self) -> Solution:
-        from gecasmo.forms.networks.calling import own_randomness
+        from gecasmo.forms.networks import own_randomness
 
         # Dropout draws from PyTorch's own stream, which is put back afterwards.
         with own_randomness(self.method.seed, self._device()):

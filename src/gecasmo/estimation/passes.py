@@ -36,8 +36,8 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part, Point, Points
 from gecasmo.estimation.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.forms import TableState
-from gecasmo.forms.evidence import evidence, prior_of, worth_of
 from gecasmo.forms.priors import Priors
+from gecasmo.forms.table_state import evidence, prior_of, worth_of
 
 Floats = NDArray[np.float64]
 Rows = dict[int, TableState]  # states of local coins, by number
@@ -241,7 +241,7 @@ def _stepped(part: Part, states: Rows, counts: Counts, task: Task) -> Rows:
         if number in part.leanings:
             answer += room_of(state) * (part.leanings[number].new @ task.extra["step"])
         mean = np.clip(np.asarray(state.centre) + answer, 1e-9, 1 - 1e-9)
-        moved[number] = form.with_beliefs(state, mean, np.asarray(state.spread))
+        moved[number] = form.with_posterior(state, mean, np.asarray(state.spread))
     return moved
 
 

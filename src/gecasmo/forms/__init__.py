@@ -10,7 +10,8 @@ from gecasmo.forms.logistic import Logistic
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical
 from gecasmo.forms.sum import Sum
-from gecasmo.forms.table import Table, TableState, beta_draws
+from gecasmo.forms.table import Table
+from gecasmo.forms.table_state import TableState, beta_draws
 from gecasmo.forms.torch import Torch
 
 __all__ = [

@@ -12,10 +12,9 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.classifiers.inputs import Inputs, final_step, inputs_from, learn_inputs
-from gecasmo.forms.coding import ByRows, FeatureCoding, check_categorical
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.forms.classifier_inputs import Inputs, final_step, inputs_from, learn_inputs
+from gecasmo.forms.features import ByRows, FeatureCoding, check_categorical
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
 
 # No answer is nearer to 0 or 1 than this: a forest is sure too early, and no page may become
@@ -199,7 +198,7 @@ class Estimator(Form):
 
     # -- keeping -------------------------------------------------------------------------------
     def to_data(self, state: EstimatorState) -> tuple[dict[str, Any], Parts]:
-        from gecasmo.forms.classifiers.files import write_classifier
+        from gecasmo.forms.classifier_files import write_classifier
 
         described, content = write_classifier(self.classifier, state.fitted)
         coding, frames = state.inputs.coding.to_data()
@@ -217,7 +216,7 @@ class Estimator(Form):
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Estimator, EstimatorState]:
-        from gecasmo.forms.classifiers.files import read_classifier
+        from gecasmo.forms.classifier_files import read_classifier
 
         classifier, fitted = read_classifier(data["classifier"], parts["classifier"])
         form = cls(
@@ -237,7 +236,7 @@ class Estimator(Form):
 
     # -- the parts -----------------------------------------------------------------------------
     def _fitted(self, inputs: Inputs, rows: Rows, heads: Floats, tails: Floats) -> Any:
-        """A classifier fitted on soft labels: a row of each class, with its weight."""
+        """Fit a classifier on soft labels: a row of each class, with its weight."""
         up, down = np.flatnonzero(heads > 0), np.flatnonzero(tails > 0)
         labels = np.repeat([1, 0], [len(up), len(down)])
         weights = np.concatenate([heads[up], tails[down]])
@@ -263,7 +262,7 @@ class Estimator(Form):
 
 
 def _checked(classifier: Any) -> tuple[Any, str]:
-    """A copy of a classifier that can do what is needed, and what it calls its weights."""
+    """Copy a classifier that can do what is needed, and tell what it calls its weights."""
     base = extra("sklearn.base", "Estimator")
     validation = extra("sklearn.utils.validation", "Estimator")
     if isinstance(classifier, type):
@@ -303,7 +302,7 @@ def _hands_on(classifier: Any) -> bool:
 
 
 def _threads(n_rows: int) -> AbstractContextManager[Any]:
-    """One thread for few rows, else as many as the classifier likes."""
+    """Allow one thread for few rows, else as many as the classifier likes."""
     if n_rows > FEW_ROWS:
         return nullcontext()
     limits: AbstractContextManager[Any] = extra("threadpoolctl", "Estimator").threadpool_limits(1)
@@ -311,7 +310,7 @@ def _threads(n_rows: int) -> AbstractContextManager[Any]:
 
 
 def _terms(state: EstimatorState, n: int) -> list[str]:
-    """The names of what the last step of a classifier reads, as far as they can be known."""
+    """Name what the last step of a classifier reads, as far as that can be known."""
     names = state.inputs.terms()
     if hasattr(state.fitted, "steps") and len(state.fitted.steps) > 1:
         given = None if state.inputs.as_frame else names

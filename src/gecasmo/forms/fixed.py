@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,9 @@ import polars as pl
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
-from gecasmo.forms.memory import Memory, Union
+
+if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
 
 NUMBERS = (int, float, np.integer, np.floating)
 
@@ -75,7 +77,8 @@ class Fixed(Form):
         return TrainableConstant(self, state, rows)
 
     def memory(self, state: Rows, counts: Floats, decay: float) -> Memory:
-        """Tell what an update goes on from: nothing but counts."""
+        from gecasmo.forms.memory import FixedMemory
+
         return FixedMemory(self, state, counts, decay)
 
     def to_frame(self, state: Rows) -> pl.DataFrame:
@@ -96,19 +99,3 @@ class Fixed(Form):
         frame = frames["table"]
         keys = tuple(data["keys"])
         return form, Rows(keys, [frame[key] for key in keys], len(frame))
-
-
-class FixedMemory(Memory):
-    """The past of a probability that is given: how often it was flipped."""
-
-    def __init__(self, form: Fixed, state: Rows, counts: Floats, decay: float) -> None:
-        self.form, self.before, self.counts = form, state, decay * counts
-
-    def begin(self, rows: Rows) -> Rows:
-        self.union = Union(self.before, rows)
-        return rows
-
-    def merged(self, state: Rows, counts: Floats) -> tuple[Rows, Floats]:
-        total: Floats = self.union.widened(self.counts, 0.0)
-        total[:, self.union.place] += counts
-        return self.union.rows(), total

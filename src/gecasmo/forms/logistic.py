@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.coding import (
+from gecasmo.forms.features import (
     ByRows,
+    DesignMatrix,
     FeatureCoding,
     check_categorical,
     check_missing,
+    collinear,
     learn_coding,
 )
-from gecasmo.forms.collinearity import collinear
-from gecasmo.forms.design import Design
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
-from gecasmo.forms.linear import Past, Regression, Solution, probabilities
-from gecasmo.forms.memory import Memory
+from gecasmo.forms.linear import Optimum, PastCoefficients, WeightedRegression, probabilities
+
+if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
 
 # The covariance of more coefficients than this is not worked out.
 MOST_WITH_ERRORS = 1000
@@ -40,7 +42,7 @@ class LogisticState:
     is_exact: bool = True  # whether the covariance knows that flips are hidden
     is_known: NDArray[np.bool_] | None = None  # of which coefficients the data say something
     is_separated: bool = False
-    past: Past | None = None  # only during an update: what earlier logs say
+    past: PastCoefficients | None = None  # only during an update: what earlier logs say
     designs: ByRows = field(default_factory=ByRows)
 
 
@@ -127,7 +129,7 @@ class Logistic(Form):
         solution = self.regression(rows, heads, tails, previous).maximise(previous.coefficients)
         return self._moved(previous, solution)
 
-    def _moved(self, previous: LogisticState, solution: Solution) -> LogisticState:
+    def _moved(self, previous: LogisticState, solution: Optimum) -> LogisticState:
         coefficients = solution.coefficients
         if self.intercept:
             # What all levels have in common belongs to the intercept: no prediction changes but
@@ -286,7 +288,7 @@ class Logistic(Form):
         return TrainableLogistic(self, state, rows)
 
     def memory(self, state: LogisticState, counts: Floats, decay: float) -> Memory:
-        from gecasmo.forms.logistic_memory import LogisticMemory
+        from gecasmo.forms.memory import LogisticMemory
 
         return LogisticMemory(self, state, decay)
 
@@ -319,7 +321,7 @@ class Logistic(Form):
     to_frame = coefficients
 
     def terms(self, state: LogisticState) -> list[str]:
-        """The names of the coefficients."""
+        """Name the coefficients."""
         terms = ["intercept"] if self.intercept else []
         terms += state.coding.numeric
         for name, levels in state.coding.levels.items():
@@ -327,7 +329,7 @@ class Logistic(Form):
         return terms
 
     def _in_units(self, state: LogisticState) -> Floats:
-        """The coefficients of the columns, from those of the standardised features."""
+        """Turn coefficients of the standardised features into those of the columns."""
         coding, first = state.coding, int(self.intercept)
         values = state.coefficients.copy()
         slopes = values[first : first + len(coding.numeric)]
@@ -341,7 +343,7 @@ class Logistic(Form):
         return values
 
     def _to_units(self, state: LogisticState) -> Floats:
-        """The matrix by which `_in_units` turns coefficients into those of the columns.
+        """Make the matrix by which `_in_units` turns coefficients into those of the columns.
 
         The common part of a category's effects belongs to the intercept; only that makes the
         errors of the levels those of deviations from the average level.
@@ -362,7 +364,7 @@ class Logistic(Form):
         return change
 
     def _idle(self, state: LogisticState) -> list[int]:
-        """Where the coefficients of constant columns stand, which an intercept makes idle."""
+        """Tell where the coefficients of constant columns stand, which an intercept makes idle."""
         names = state.coding.numeric
         if not self.intercept:
             return []
@@ -386,7 +388,7 @@ class Logistic(Form):
         return data, parts
 
     def options(self) -> dict[str, Any]:
-        """What the form was made with, for JSON."""
+        """Describe what the form was made with, for JSON."""
         return {
             "columns": list(self.columns),
             "l2": self.l2,
@@ -398,7 +400,7 @@ class Logistic(Form):
 
     @classmethod
     def from_options(cls, data: dict[str, Any]) -> Logistic:
-        """A form from what `options` wrote."""
+        """Make a form from what `options` wrote."""
         return cls(
             *data["columns"],
             l2=data["l2"],
@@ -431,13 +433,13 @@ class Logistic(Form):
         return form, state
 
     # -- the mathematics -----------------------------------------------------------------------
-    def design(self, state: LogisticState, rows: Rows) -> Design:
-        """The design matrix of some rows; kept for as long as the rows are."""
+    def design(self, state: LogisticState, rows: Rows) -> DesignMatrix:
+        """Make the design matrix of some rows; kept for as long as the rows are."""
         if rows not in state.designs:
             features = state.coding.apply(rows)
             sizes = list(state.coding.n_levels.values())
-            state.designs[rows] = Design(features, sizes, self.intercept)
-        design: Design = state.designs[rows]
+            state.designs[rows] = DesignMatrix(features, sizes, self.intercept)
+        design: DesignMatrix = state.designs[rows]
         return design
 
     def precision(self, n: int) -> Floats:
@@ -453,15 +455,15 @@ class Logistic(Form):
         tails: Floats,
         state: LogisticState,
         variance: float | None = None,
-    ) -> Regression:
-        """The M-step as a regression."""
+    ) -> WeightedRegression:
+        """Write the M-step as a regression."""
         design = self.design(state, rows)
         precision = self.precision(design.n_columns)
-        return Regression(design, heads, tails, precision, variance, state.past)
+        return WeightedRegression(design, heads, tails, precision, variance, state.past)
 
 
 def state_blocks(state: LogisticState) -> list[slice]:
-    """Where the coefficients of each categorical column stand: last, one after the other."""
+    """Tell where the coefficients of each categorical column stand: last, one after the other."""
     sizes = list(state.coding.n_levels.values())
     ends = len(state.coefficients) - sum(sizes) + np.cumsum([0, *sizes])
     return [slice(int(a), int(b)) for a, b in pairwise(ends)]

@@ -28,8 +28,9 @@ from gecasmo.forms.parted_files import (
     read_frame,
     write_frame,
 )
-from gecasmo.forms.table import Table, TableState
+from gecasmo.forms.table import Table
 from gecasmo.forms.table_file import from_data, to_data
+from gecasmo.forms.table_state import TableState
 from gecasmo.hashing import hash_values
 
 Integers = NDArray[np.int64]

@@ -285,7 +285,7 @@ class Sum(Form):
 
 
 def _spread_likelihood(spread: float, heads: Floats, tails: Floats, logits: Floats) -> float:
-    """The log-likelihood of rows around given logits, their offsets integrated out.
+    """Tell the log-likelihood of rows around given logits, their offsets integrated out.
 
     Gauss-Hermite quadrature around the best offset of each row.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,46 +14,25 @@ from gecasmo.encoding.matching import match, values_by_key
 from gecasmo.encoding.row_hashes import key_hashes
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.evidence import believed_evidence
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
-from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical, Priors
+from gecasmo.forms.table_state import (
+    TableState,
+    beta_draws,
+    posterior_evidence,
+    told_of_prior,
+)
 from gecasmo.kernels.static import row_sweeps
 
 if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
     from gecasmo.forms.parted_table import PartedTable
 
 NOT_IDENTIFIED = "not identified"
 # The deviation of a probability of which hardly anything is known; that of one which may be
 # anything between 0 and 1 is 0.29.
 _ANYTHING = 0.24
-
-
-@dataclass(frozen=True)
-class TableState:
-    """A probability per row; `otherwise` is the answer for rows that are not there.
-
-    `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
-    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
-    `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
-    the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
-    and tails beyond the pseudo-counts. `leans` is by how many heads in place of tails that would
-    differ if shared coins did: by coin, `[its row, row]`, for each logit.
-    """
-
-    rows: Rows
-    probability: Floats
-    otherwise: float
-    is_fixed: NDArray[np.bool_] | None = None
-    is_constant: bool = False  # `otherwise` is meant for every row there is
-    pseudo: Floats | tuple[float, float] = (1.0, 1.0)
-    priors: Priors | None = None
-    typical: Mapping[str, Floats] | None = None
-    spread: Floats | None = None
-    centre: Floats | None = None
-    evidence: Floats | None = None
-    leans: Mapping[str, Floats] | None = None
 
 
 class Table(Form):
@@ -151,7 +130,7 @@ class Table(Form):
         return self.moved_to(previous, probability)
 
     def moved_to(self, state: TableState, probability: Floats) -> TableState:
-        """Give rows other probabilities; what was believed of the old ones is gone."""
+        """Give rows other probabilities; the posteriors of the old ones are gone."""
         return replace(state, probability=probability, spread=None, centre=None)
 
     def predict(self, state: TableState | PartedTable, rows: Rows) -> Floats:
@@ -192,19 +171,19 @@ class Table(Form):
         return total
 
     def with_prior(self, state: TableState, priors: Priors, pseudo: Floats) -> TableState:
-        """The state under learned priors, which are worth these heads and tails of each row."""
+        """Give the state learned priors, which are worth these heads and tails of each row."""
         mean = pseudo[0] / pseudo.sum(axis=0)
         otherwise = float(mean.mean()) if len(mean) else self.otherwise
         return replace(state, priors=priors, pseudo=pseudo, otherwise=otherwise, spread=None)
 
-    def with_beliefs(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
-        """The state with posterior means and standard deviations of its rows."""
+    def with_posterior(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
+        """Give the state posterior means and standard deviations of its rows."""
         if state.is_fixed is not None:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)
         probability = state.probability if state.priors is None else mean
         state = replace(state, probability=probability, centre=mean, spread=spread)
-        return replace(state, evidence=believed_evidence(state, mean, spread))
+        return replace(state, evidence=posterior_evidence(state, mean, spread))
 
     def trainable(self, state: TableState, rows: Rows) -> Any:
         from gecasmo.forms.trainable import TrainableTable
@@ -212,14 +191,14 @@ class Table(Form):
         return TrainableTable(self, state)
 
     def memory(self, state: TableState, counts: Floats, decay: float) -> Memory:
-        from gecasmo.forms.table_memory import TableMemory
+        from gecasmo.forms.memory import TableMemory
 
         return TableMemory(self, state, counts, decay)
 
     def unseen(
         self, state: TableState | PartedTable, rows: Rows
     ) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
-        """What is believed of rows that the fit had no part of: mean, spread, and what that rests
+        """Tell the prior of rows that the fit had no part of: mean, spread, and what that rests
         on."""
         if not isinstance(state, TableState):
             return state.unseen(rows)
@@ -411,17 +390,8 @@ def is_open(keys: Sequence[str], spread: Floats) -> NDArray[np.bool_]:
     return np.full(spread.shape, is_global) & ~(spread < _ANYTHING)
 
 
-def told_of_prior(pseudo: Floats) -> str:
-    """In words what a learned prior says of rows."""
-    strength = pseudo.sum(axis=0)
-    mean, worth = pseudo[0] / strength, float(np.exp(np.log(strength).mean()))
-    low, middle, high = np.quantile(mean, (0.05, 0.5, 0.95))
-    usual = f"{middle:.3f}" if high - low < 0.002 else f"{middle:.3f} ({low:.3f} to {high:.3f})"
-    return f"prior mean {usual}, worth {worth:.3g} flips"
-
-
 def _noise(rows: Rows, salt: int) -> Floats:
-    """A normal number for every row, which depends on its key and not on its place."""
+    """Draw a normal number for every row, which depends on its key and not on its place."""
     from scipy.special import ndtri  # not at the top: importing gecasmo stays light
 
     frame = rows.frame if rows.keys else pl.DataFrame({"": np.arange(len(rows))})
@@ -430,18 +400,8 @@ def _noise(rows: Rows, salt: int) -> Floats:
     return noise
 
 
-def beta_draws(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
-    """Draw from the Beta distributions with these means and standard deviations."""
-    unsure = (spread > 0) & (mean > 0) & (mean < 1)
-    values = np.array(mean, dtype=np.float64)
-    p, s = values[unsure], spread[unsure]
-    strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
-    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
-    return values
-
-
 def as_pseudo_counts(given: Any) -> tuple[float, float]:
-    """Heads and tails as two numbers, or a clear refusal."""
+    """Check that heads and tails are two numbers."""
     if given is None:
         return (1.0, 1.0)
     try:

@@ -10,17 +10,20 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.coding import (
+from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.forms.features import (
     ByRows,
     FeatureCoding,
     check_categorical,
     check_missing,
     learn_coding,
 )
-from gecasmo.forms.extras import extra
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
-from gecasmo.forms.networks.calling import (
+from gecasmo.forms.network_files import describe, load_weights, rebuild, weights_to_bytes
+from gecasmo.forms.networks import (
+    Trained,
+    Training,
+    TrainingRecipe,
     answers,
     as_device,
     at_hand,
@@ -31,13 +34,11 @@ from gecasmo.forms.networks.calling import (
     shake,
     squares,
 )
-from gecasmo.forms.networks.files import describe, load_weights, rebuild, weights_to_bytes
-from gecasmo.forms.networks.training import Recipe, Trained, Training
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gecasmo.forms.networks.calling import Inputs
+    from gecasmo.forms.networks import Inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +128,7 @@ class Torch(Form):
         self.module = module
         self.columns = as_columns(columns, "Torch")
         self.categorical = check_categorical(categorical, self.columns, "Torch")
-        self.recipe = Recipe(
+        self.recipe = TrainingRecipe(
             int(epochs), float(lr), int(batch_size), float(weight_decay), int(seed)
         )
         self.device_name = str(device)

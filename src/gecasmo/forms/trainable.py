@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import FormState
-from gecasmo.forms.networks.calling import FAR, Inputs, call
+from gecasmo.forms.networks import FAR, Inputs, call
 
 if TYPE_CHECKING:
     from gecasmo.forms.fixed import Fixed

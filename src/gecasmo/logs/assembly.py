@@ -14,7 +14,7 @@ import polars as pl
 
 from gecasmo.errors import option
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Faults, Note, Notebook, counted, in_words
+from gecasmo.logs.notes import Faults, Note, Notebook
 from gecasmo.logs.pages import (
     PageOf,
     Ranks,
@@ -42,6 +42,7 @@ from gecasmo.logs.values import (
     is_plain,
     missing_ids,
 )
+from gecasmo.report import counted, listed
 
 T = TypeVar("T")
 
@@ -327,7 +328,7 @@ class _Assembly(RoleReader):
 
     def _note_repeats(self, repeats: Repeats, extras: list[str], sessions: pl.Series) -> None:
         names = repeats.differing(self.table, extras)
-        others = f"; the first row counts for {in_words(list(map(repr, names)))}" if names else ""
+        others = f"; the first row counts for {listed(map(repr, names))}" if names else ""
         self.notebook.add(
             "repeated rows",
             len(repeats.rows),

@@ -24,6 +24,7 @@ from typing import IO, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
+from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
 MAX_LINE = 64 << 20
@@ -343,9 +344,10 @@ def _folder(pattern: str, path: Path) -> ClickLogError:
     from gecasmo.logs.formats import FORMATS
 
     names = [name for name in FORMATS if name != "table"]
+    such = option("format", shown=f'"{names[0]}"')
     return ClickLogError(
         f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}. If its files "
-        f'are one log of another format, say which, such as format="{names[0]}": '
+        f"are one log of another format, say which, such as {such}: "
         f"{', '.join(names[:-1])} and {names[-1]} are read from a folder."
     )
 
@@ -407,7 +409,9 @@ class Lines:
 
     def error(self, row: int, what: str) -> ClickLogError:
         """Make the error for a line that cannot be read, with the line as an example."""
-        return ClickLogError(f"{self.place(row)}: {what}. The line is {shortened(self.text[row])}.")
+        return ClickLogError(
+            f"{self.place(row)}: {what}. The line is {shortened(repr(self.text[row]), 80)}."
+        )
 
     def refuse_blank(self, label: str) -> None:
         """Raise the error for files without a line that says anything."""
@@ -490,12 +494,6 @@ def _lines_of(data: bytes, name: str) -> pl.Series:
     except pl.exceptions.PolarsError:
         check_utf8(data, name)
         raise
-
-
-def shortened(text: str | None, width: int = 80) -> str:
-    """Show a text in a message, cut where it is long."""
-    shown = repr(text)
-    return shown if len(shown) <= width else f"{shown[: width - 3]}..."
 
 
 def first_line(error: BaseException) -> str:

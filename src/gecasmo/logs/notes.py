@@ -14,6 +14,7 @@ from itertools import islice
 import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.report import counted, listed
 
 EXAMPLES = 3
 TOLD_IN_FULL = 3
@@ -139,35 +140,23 @@ class Faults:
         """Raise one error with all faults, if there is any."""
         if not self:
             return
-        listed = [f"  - {line}" for line in self._lines]
+        faults = [f"  - {line}" for line in self._lines]
         amount = counted(len(self._lines), "fault")
         if not self._missing:
             head = [f"{_capital(self.label)} cannot be read as a click log; {amount}:"]
-            raise ClickLogError("\n".join(head + listed))
-        names = in_words([repr(name) for name in self._missing])
+            raise ClickLogError("\n".join(head + faults))
+        names = listed(map(repr, self._missing))
         noun = "column" if len(self._missing) == 1 else "columns"
         head = [f"{_capital(self.label)} lacks the {noun} {names}."]
         head += [f"  {line}" for line in self._advice]
-        if listed:
+        if faults:
             head.append(f"  And what is there has {amount}:")
-        raise ClickLogError("\n".join(head + listed))
-
-
-def counted(count: int, noun: str) -> str:
-    """Say `3 values` or `1 value`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+        raise ClickLogError("\n".join(head + faults))
 
 
 def counted_are(count: int, noun: str) -> str:
     """Say `3 values are` or `1 value is`."""
     return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
-
-
-def in_words(names: Sequence[str]) -> str:
-    """Say `a`, `a and b` or `a, b and c`."""
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _capital(label: str) -> str:

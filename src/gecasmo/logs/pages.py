@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,14 +10,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.logs.notes import Faults, counted
+from gecasmo.logs.notes import Faults
 from gecasmo.logs.roles import Roles, is_list
+from gecasmo.report import counted
 
 PageOf = NDArray[np.uint32]
 Ranks = NDArray[np.int32]
 Rows = NDArray[np.int64]
 
 _BLOCK = 1 << 18
+_WORTH_THREADS = 5
 _N_THREADS = min(4, os.cpu_count() or 1)
 
 
@@ -105,37 +105,19 @@ def pages_in_order(session: pl.Series, rank: pl.Series, query: pl.Series | None)
 
     if rank[0] < 1:
         return None
-    found = _on_threads(look, range(1, len(session), _BLOCK))
-    if found is None:
+    blocks = range(1, len(session), _BLOCK)
+    if len(blocks) < _WORTH_THREADS:
+        found = list(map(look, blocks))
+    else:
+        with ThreadPoolExecutor(_N_THREADS) as pool:
+            found = list(pool.map(look, blocks))
+    starts = [here for here in found if here is not None]
+    if len(starts) < len(found):
         return None
-    heads = np.concatenate([np.zeros(1, np.int64), *found])
+    heads = np.concatenate([np.zeros(1, np.int64), *starts])
     if not _are_distinct(session.gather(pl.Series(heads))):
         return None
     return np.append(heads, len(session))
-
-
-def _on_threads(look: Callable[[int], Rows | None], blocks: range) -> list[Rows] | None:
-    """Look at blocks, some on each thread, until one gives None."""
-    is_over = threading.Event()
-
-    def look_on(part: range) -> list[Rows]:
-        found = []
-        for first in part:
-            here = None if is_over.is_set() else look(first)
-            if here is None:
-                is_over.set()
-                break
-            found.append(here)
-        return found
-
-    size = -(-len(blocks) // _N_THREADS) if len(blocks) > 4 else len(blocks)
-    parts = [blocks[first : first + size] for first in range(0, len(blocks), max(size, 1))]
-    if len(parts) < 2:
-        found = [look_on(part) for part in parts]
-    else:
-        with ThreadPoolExecutor(len(parts)) as pool:
-            found = list(pool.map(look_on, parts))
-    return None if is_over.is_set() else [starts for part in found for starts in part]
 
 
 def _changes(values: pl.Series, first: int) -> NDArray[np.bool_]:

@@ -251,7 +251,7 @@ class FileSource:
             "its parameters on the way": int(share * n_rows * _ROW_BYTES * _POINTS),
             "its parameters at the end": int(share * n_rows * _ROW_BYTES * 4),
         }
-        advice = "Name a folder on a larger disk with checkpoint=."
+        advice = f"Name a folder on a larger disk with {option('checkpoint')}."
         check_disk(self.folder.path, needs, advice=advice, error=CheckpointError)
 
     def _find_shared_rows(self) -> None:

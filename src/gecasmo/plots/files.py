@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gecasmo.errors import GecasmoError
+from gecasmo.errors import GecasmoError, extra
 from gecasmo.files import whole_file
-from gecasmo.forms.extras import extra
 from gecasmo.plots.theme import Chart, altair
 from gecasmo.report import printable, printable_lines
 

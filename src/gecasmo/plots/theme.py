@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from gecasmo.forms.extras import extra
+from gecasmo.errors import extra
 from gecasmo.report import printable
 
 Chart = Any  # an Altair chart; Altair may be missing, so no annotation names its types

@@ -23,7 +23,7 @@ from gecasmo.estimation.part_files import StoredPart, from_bytes, set_up, take_d
 from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Answer, Task
 from gecasmo.kernels.running import using_threads
-from gecasmo.logs.notes import Note
+from gecasmo.logs import Note
 from gecasmo.model.base import Impossible
 from gecasmo.model.part_builder import Settings, blueprint_of, build_part
 from gecasmo.model.streaming import part_view

@@ -21,8 +21,8 @@ from gecasmo.estimation.beliefs.sweeps import in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.evidence import informed_evidence, strength_of
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
+from gecasmo.forms.table_state import informed_evidence, strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

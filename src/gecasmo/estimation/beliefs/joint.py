@@ -29,7 +29,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.evidence import strength_of
+from gecasmo.forms.table_state import strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -78,7 +78,7 @@ class RowCoin:
         mean = heads / (heads + tails)
         spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
         mean[self.rows], spread[self.rows] = self.moments.mean, self.moments.deviation
-        found: TableState = form.with_beliefs(state, mean, spread)
+        found: TableState = form.with_posterior(state, mean, spread)
         return found
 
 
@@ -114,7 +114,7 @@ class Shared:
         start = 0
         for tie, size in zip(self.ties, self.sizes, strict=True):
             state = states[tie[0]]
-            if isinstance(state, TableState):
+            if self.problem.coins[tie[0]].form.has_posterior:
                 own, p = slice(start, start + size), state.probability
                 free = True if state.is_fixed is None else ~state.is_fixed
                 room[own] = free * p * (1 - p)

@@ -25,7 +25,8 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
-from gecasmo.forms.priors import Design, Effect, Priors, scaled, with_place
+from gecasmo.forms.priors import Design, Effect, Priors
+from gecasmo.forms.typical import scaled, with_place
 from gecasmo.hashing import hash_values
 
 Floats = NDArray[np.float64]
@@ -123,7 +124,7 @@ def look_at_rows(
     shared = look_through(expectation, weights, asked, beliefs.take)
     for one, (mean, deviation) in zip(asked, beliefs.finish(), strict=True):
         form: Any = coins[one.coin].form
-        states[one.coin] = form.with_beliefs(states[one.coin], mean, deviation)
+        states[one.coin] = form.with_posterior(states[one.coin], mean, deviation)
     sums: dict[str, Floats] = {}
 
     def follow(number: int) -> None:
@@ -171,7 +172,7 @@ def _with_effects(
     heads, tails = pseudo + evidence
     mean = heads / (heads + tails)
     spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
-    found: TableState = form.with_beliefs(form.with_prior(state, priors, pseudo), mean, spread)
+    found: TableState = form.with_posterior(form.with_prior(state, priors, pseudo), mean, spread)
     return found
 
 

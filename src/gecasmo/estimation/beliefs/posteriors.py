@@ -137,7 +137,7 @@ class Posteriors:
         rows, forms = best.states.rows, list(best.states)
         priors = dict(rows.priors) if rows is not None else {}
         for number, state in enumerate(self.with_priors(joint, joint.states)):
-            learned = getattr(state, "priors", None)
+            learned = state.priors if self.problem.coins[number].form.has_posterior else None
             if number in self.problem.local:
                 if learned is not None:
                     unseen = learned.unseen and learned.unseen.in_general()

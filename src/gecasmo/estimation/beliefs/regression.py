@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import narrow_moments_of
-from gecasmo.forms.past import RowPast
+from gecasmo.forms.memory import RowPast
 from gecasmo.forms.priors import (
     FARTHEST,
     FEWEST_LEVELS,

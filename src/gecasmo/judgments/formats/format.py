@@ -18,6 +18,7 @@ import polars as pl
 from gecasmo.errors import option
 from gecasmo.judgments.grades import JUDGED, ORDERED, JudgmentsError
 from gecasmo.judgments.judged import Judgments
+from gecasmo.report import counted
 
 # files of parts, where to, what is told of all
 Join = Callable[[Sequence[Path], Path, Judgments], None]
@@ -117,12 +118,10 @@ class Written:
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        judged = f"{self.judgments:,} judgment{'' if self.judgments == 1 else 's'}"
-        text = f"{self.path}: {judged} ({self.format})"
+        text = f"{self.path}: {counted(self.judgments, 'judgment')} ({self.format})"
         left_out = self.insufficient + self.ordered
         if left_out:
-            pairs = f"{left_out:,} pair{'' if left_out == 1 else 's'}"
-            text += f"; {pairs} left out, for lack of data"
+            text += f"; {counted(left_out, 'pair')} left out, for lack of data"
         if self.ordered:
             text += f" ({self.ordered:,} of them ordered)"
         return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])

@@ -26,8 +26,9 @@ from gecasmo.logs.formats.columns import (
 )
 from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.writer import LogWriter, write_lines
-from gecasmo.logs.inputs import Lines, open_inputs, read_lines, shortened, whole_json
+from gecasmo.logs.inputs import Lines, open_inputs, read_lines, whole_json
 from gecasmo.logs.notes import Notebook
+from gecasmo.report import shortened
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
@@ -144,7 +145,7 @@ def _as_list(
         raise lines.error(row, "the last three fields should be JSON lists")
     endless = next((key for key in values if len(key) > MOST_DIGITS and key.isdecimal()), None)
     if endless is not None:
-        raise lines.error(row, f"{shortened(endless, 30)} is too large to be a place")
+        raise lines.error(row, f"{shortened(repr(endless), 30)} is too large to be a place")
     places = {int(key): value for key, value in values.items() if key.isdecimal()}
     others = {key: value for key, value in values.items() if not key.isdecimal()}
     if default is None:

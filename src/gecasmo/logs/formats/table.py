@@ -29,10 +29,10 @@ from gecasmo.logs.inputs import (
     check_utf8,
     first_line,
     open_inputs,
-    shortened,
 )
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.values import integers_where_exact
+from gecasmo.report import shortened
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
@@ -278,7 +278,7 @@ def _refuse_ragged(data: bytes, name: str, separator: str) -> None:
                 raise ClickLogError(
                     f"{name}, line {number}: {len(row)} fields with {_TITLES[separator]} between, "
                     f"but the first line names {len(header)}. Is there one in a text that needs "
-                    f"quotes? The line is {shortened(separator.join(row))}."
+                    f"quotes? The line is {shortened(repr(separator.join(row)), 80)}."
                 )
     except csv.Error:
         return  # it cannot say more than Polars did

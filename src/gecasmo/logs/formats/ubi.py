@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, option
 from gecasmo.logs.formats.columns import (
     code_of,
     nested,
@@ -99,11 +99,12 @@ def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
     if not count:
         return ClickLogError(f"{label} is empty: there are neither queries nor events in it.")
     said = "".join(f"\n  - {note.what}" for note in notes.notes)
+    such = option("format", shown='"ubi"')
     return ClickLogError(
         f"{label}: no event belongs to a known query, so there are no pages. There "
         f"{'is 1 event' if count == 1 else f'are {count:,} events'}, and no query record:{said}\n"
         '  Give the queries, too: read_log({"queries": ..., "events": ...}), or a folder that has '
-        'both files, with format="ubi".'
+        f"both files, with {such}."
     )
 
 

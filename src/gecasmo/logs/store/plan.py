@@ -16,9 +16,10 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, GecasmoWarning, either, option, tell
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Faults, Note, in_words
+from gecasmo.logs.notes import Faults, Note
 from gecasmo.logs.roles import Given, Roles, extra_columns
 from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
+from gecasmo.report import listed
 
 Schema = dict[str, pl.DataType]
 
@@ -200,7 +201,7 @@ class LogLayout:
         """What is to be said about columns that are not in the log."""
         notes = [Note("columns left out", 1, what) for what in self.taken]
         if self.left_out:
-            names = in_words([repr(name) for name in self.left_out])
+            names = listed([repr(name) for name in self.left_out])
             noun = "column" if len(self.left_out) == 1 else "columns"
             where = either("keep", "--keep")
             what = f"not kept: the {noun} {names} (name them in {where} to have them)."
@@ -262,7 +263,7 @@ def _kept_or_not(
     if absent:
         raise ClickLogError(
             f"{option('keep', of='ingest')}: there is no column "
-            f"{in_words([repr(name) for name in absent])} to keep. The source has: "
+            f"{listed([repr(name) for name in absent])} to keep. The source has: "
             f"{', '.join(there)}."
         )
     left_out = (name for name in extras if name not in kept)

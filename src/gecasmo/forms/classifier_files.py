@@ -3,19 +3,23 @@
 A file names types, and skops looks every one of them up before it makes anything. Which may be
 made is decided here, by what skops trusts and the list below, never by the file. What cannot be
 loaded like that is refused when it is saved, so that nobody finds out a year later.
+
+scikit-learn and LightGBM follow the numbers of children and features in the nodes of trees without
+looking whether there is such a child or feature. In a damaged or made-up file that would crash the
+process, so trees are looked at first.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.classifiers.lightgbm_trees import check_lightgbm
-from gecasmo.forms.classifiers.trees import check_trees
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ModelError, SavedModelError, extra
 from gecasmo.forms.form import Floats
 
 # Parts of scikit-learn's own classifiers that skops leaves for us to judge. Making one runs no
@@ -39,7 +43,7 @@ TRUSTED = (
 
 
 def write_classifier(classifier: Any, fitted: Any) -> tuple[dict[str, Any], bytes]:
-    """A classifier, fitted or not (then `fitted` is None), as JSON and bytes."""
+    """Write a classifier, fitted or not (then `fitted` is None), as JSON and bytes."""
     described: dict[str, Any] = {"is_fitted": fitted is not None, "versions": _versions()}
     if _is_lightgbm(classifier):
         described |= {"format": "lightgbm", "options": _plain_options(classifier)}
@@ -50,7 +54,7 @@ def write_classifier(classifier: Any, fitted: Any) -> tuple[dict[str, Any], byte
 
 
 def read_classifier(described: dict[str, Any], content: bytes) -> tuple[Any, Any]:
-    """The classifier that was written, to be fitted again, and the fitted one or None."""
+    """Read the classifier that was written, to be fitted again, and the fitted one or None."""
     is_fitted = bool(described["is_fitted"])
     if described["format"] == "lightgbm":
         lightgbm = _needed("lightgbm", "lightgbm")
@@ -134,7 +138,7 @@ _UNCHECKED = ("sklearn.svm.", "sklearn.neighbors.", "sklearn.gaussian_process.")
 
 
 def _unchecked(classifier: Any) -> str:
-    """The first part of a classifier that could crash on a bad file, if there is one."""
+    """Find the first part of a classifier that could crash on a bad file."""
     seen: set[int] = set()
     todo = [classifier]
     while todo:
@@ -189,3 +193,146 @@ def _plain_options(classifier: Any) -> dict[str, Any]:
                 "values have a place in a file."
             )
     return options
+
+
+_CONTAINERS = (list, tuple, set)
+
+
+def check_trees(classifier: Any) -> None:
+    """Refuse a classifier with trees that lead nowhere, or ask for features that are not there."""
+    ensemble = extra("sklearn.ensemble", "A saved classifier")
+    bagging = (ensemble.BaggingClassifier, ensemble.BaggingRegressor)
+    for part in _parts(classifier, set()):
+        tree = getattr(part, "tree_", None)
+        if tree is not None:
+            _check_tree(tree, int(part.n_features_in_))
+        for iteration in getattr(part, "_predictors", ()):
+            for predictor in iteration:
+                _check_predictor(predictor, part)
+        # Members are not asked again whether a row has all they need, but by bagging.
+        if isinstance(part, bagging):
+            continue
+        for member in np.ravel(np.array(getattr(part, "estimators_", ()), dtype=object)):
+            if hasattr(member, "tree_"):
+                _require(member.n_features_in_ == part.n_features_in_)
+
+
+def _check_tree(tree: Any, n_features: int) -> None:
+    _require(tree.node_count == tree.capacity > 0)
+    _require(tree.value.shape[0] == tree.node_count and tree.value.size >= tree.node_count)
+    left, right = tree.children_left, tree.children_right
+    inner = left != -1
+    _check_nodes(inner, left, right, tree.feature, n_features)
+
+
+def _check_predictor(predictor: Any, part: Any) -> None:
+    nodes, bitsets = predictor.nodes, predictor.raw_left_cat_bitsets
+    n_features = int(part.n_features_in_)
+    is_categorical = np.asarray(part._bin_mapper.is_categorical_, dtype=bool)
+    inner = nodes["is_leaf"] == 0
+    _require(len(nodes) > 0 and is_categorical.shape == (n_features,))
+    _check_nodes(inner, nodes["left"], nodes["right"], nodes["feature_idx"], n_features)
+    split = nodes[inner & (nodes["is_categorical"] != 0)]
+    _require(bitsets.shape[1:] == (8,) and bool(np.all(split["bitset_idx"] < len(bitsets))))
+    _require(bool(np.all(is_categorical[split["feature_idx"]])))
+
+
+def _check_nodes(
+    inner: NDArray[np.bool_], left: Any, right: Any, feature: Any, n_features: int
+) -> None:
+    """See that children come after their parents, which also rules out circles."""
+    number = np.flatnonzero(inner)
+    for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
+        _require(bool(np.all((child > number) & (child < len(inner)))))
+    _require(bool(np.all((feature[inner] >= 0) & (feature[inner] < n_features))))
+
+
+def _parts(it: Any, seen: set[int]) -> Iterator[Any]:
+    """Go through everything that a classifier is made of, itself first."""
+    if id(it) in seen or isinstance(it, (str, bytes, int, float, type)):
+        return
+    seen.add(id(it))
+    if isinstance(it, np.ndarray):
+        children: Any = it.ravel().tolist() if it.dtype == object else ()
+    elif isinstance(it, dict):
+        children = list(it.values())
+    elif isinstance(it, _CONTAINERS):
+        children = list(it)
+    else:
+        yield it
+        children = list(getattr(it, "__dict__", {}).values())
+    for child in children:
+        yield from _parts(child, seen)
+
+
+def _require(is_so: bool) -> None:
+    if not is_so:
+        raise SavedModelError("The file holds trees that no classifier has grown; it is damaged.")
+
+
+def check_lightgbm(text: str) -> None:
+    """Refuse trees that lead out of their arrays or round in circles."""
+    header, *trees = re.split(r"^Tree=", text, flags=re.MULTILINE)
+    n_features = _whole(header, "max_feature_idx") + 1
+    if _whole(header, "num_tree_per_iteration") != 1:
+        _refuse("it is no classifier of two classes")
+    for number, tree in enumerate(trees):
+        try:
+            _check_lightgbm_tree(tree.split("\nend of trees")[0], n_features)
+        except SavedModelError:
+            raise
+        except (KeyError, ValueError, IndexError) as error:
+            _refuse(f"tree {number} cannot be read ({error})")
+
+
+def _check_lightgbm_tree(text: str, n_features: int) -> None:
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    n_leaves, n_categorical = int(fields["num_leaves"]), int(fields["num_cat"])
+    if int(fields.get("is_linear", "0")):
+        _refuse("it has linear trees")
+    if n_leaves < 1 or len(_numbers(fields, "leaf_value", float)) != n_leaves:
+        _refuse("a tree has another number of leaves than it says")
+    if n_leaves == 1:
+        return
+    n_nodes = n_leaves - 1
+    feature, kind = _numbers(fields, "split_feature"), _numbers(fields, "decision_type")
+    threshold = _numbers(fields, "threshold", float)
+    children = np.stack([_numbers(fields, "left_child"), _numbers(fields, "right_child")])
+    if not len(feature) == len(kind) == len(threshold) == children.shape[1] == n_nodes:
+        _refuse("a tree has another number of nodes than it says")
+    if feature.min() < 0 or feature.max() >= n_features:
+        _refuse("a tree asks for a feature that is not there")
+    # A node stands before its children, and leaves are counted down from -1.
+    inner = children >= 0
+    if np.any(inner & ((children <= np.arange(n_nodes)) | (children >= n_nodes))):
+        _refuse("a tree leads out of itself or round in circles")
+    if np.any(~inner & (~children >= n_leaves)):
+        _refuse("a tree leads to a leaf that is not there")
+    is_categorical = (kind & 1) == 1
+    if is_categorical.any() or n_categorical:
+        _check_categories(fields, threshold[is_categorical], n_categorical)
+
+
+def _check_categories(fields: dict[str, str], place: np.ndarray, n_categorical: int) -> None:
+    borders, bits = _numbers(fields, "cat_boundaries"), _numbers(fields, "cat_threshold")
+    is_ordered = len(borders) == n_categorical + 1 and np.all(np.diff(borders) >= 0)
+    if not is_ordered or borders[0] != 0 or borders[-1] != len(bits):
+        _refuse("a tree has categories that do not fit their table")
+    if np.any(place != np.floor(place)) or np.any((place < 0) | (place >= n_categorical)):
+        _refuse("a tree asks for categories that are not there")
+
+
+def _numbers(fields: dict[str, str], name: str, kind: type = int) -> np.ndarray:
+    return np.array([kind(value) for value in fields[name].split()])
+
+
+def _whole(header: str, name: str) -> int:
+    found = re.search(rf"^{name}=(\d+)$", header, flags=re.MULTILINE)
+    if found is None:
+        _refuse(f"it does not say {name}")
+    assert found is not None
+    return int(found.group(1))
+
+
+def _refuse(why: str) -> None:
+    raise SavedModelError(f"The trees of a LightGBM classifier make no sense: {why}.")

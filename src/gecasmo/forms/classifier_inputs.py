@@ -11,9 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
-from gecasmo.forms.coding import ByRows, FeatureCoding, as_floats, learn_coding
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ModelError, extra
+from gecasmo.forms.features import ByRows, FeatureCoding, as_floats, learn_coding
 from gecasmo.forms.form import Floats
 
 # From this many columns on a matrix is sparse, if the classifier takes that.
@@ -40,19 +39,19 @@ class Inputs:
     _made: ByRows = field(default_factory=ByRows)
 
     def of(self, rows: Rows) -> Any:
-        """The inputs of some rows, one line each; kept for as long as the rows are."""
+        """Make the inputs of some rows, one line each; kept for as long as the rows are."""
         if rows not in self._made:
             features = rows.features(self.coding.columns)
             self._made[rows] = self._frame(features) if self.as_frame else self._matrix(features)
         return self._made[rows]
 
     def some(self, rows: Rows, chosen: NDArray[np.int64]) -> Any:
-        """The inputs of chosen rows, in that order."""
+        """Choose the inputs of some rows, in that order."""
         made = self.of(rows)
         return made.iloc[chosen] if self.as_frame and self.in_pandas else made[chosen]
 
     def known(self, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there in the fit."""
+        """Tell of which rows every level was there in the fit."""
         features = rows.features(self.coding.columns)
         known = np.ones(len(rows), bool)
         for name in self.coding.levels:
@@ -60,7 +59,7 @@ class Inputs:
         return known
 
     def terms(self) -> list[str]:
-        """The names of the columns of the matrix, or of the frame."""
+        """Name the columns of the matrix, or of the frame."""
         if self.as_frame:
             return list(self.coding.columns)
         levels = self.coding.levels.items()
@@ -131,7 +130,7 @@ def learn_inputs(
     as_frame: bool,
     missing: str,
 ) -> Inputs:
-    """How the rows of a fit become what a classifier reads."""
+    """Learn how the rows of a fit become what a classifier reads."""
     coding = learn_coding(rows, columns, categorical)
     return inputs_from(coding, classifier, categorical, as_frame, missing)
 
@@ -143,7 +142,7 @@ def inputs_from(
     as_frame: bool,
     missing: str,
 ) -> Inputs:
-    """Inputs with a coding that is known already."""
+    """Make inputs with a coding that is known already."""
     own = type(final_step(classifier)).__module__.startswith("sklearn.")
     return Inputs(
         coding, as_frame, missing, as_frame and not own, _takes_sparse(classifier), categorical
@@ -151,7 +150,7 @@ def inputs_from(
 
 
 def final_step(classifier: Any) -> Any:
-    """The classifier at the end of a pipeline."""
+    """Find the classifier at the end of a pipeline."""
     while hasattr(classifier, "steps"):
         classifier = classifier.steps[-1][1]
     return classifier
@@ -179,7 +178,7 @@ def _sparse(numeric: Floats, levels: Sequence[NDArray[np.int64]], sizes: Sequenc
 
 
 def _as_pandas(frame: pl.DataFrame) -> Any:
-    """A pandas frame, made without PyArrow."""
+    """Make a pandas frame, without PyArrow."""
     pandas = extra("pandas", "Estimator(as_frame=True) with this classifier", "pandas")
     columns = {}
     for column in frame.get_columns():

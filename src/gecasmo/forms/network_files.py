@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gecasmo.errors import SavedModelError
-from gecasmo.forms.extras import extra
+from gecasmo.errors import SavedModelError, extra
 
 if TYPE_CHECKING:
     import torch
@@ -37,7 +36,7 @@ _TYPES = ("float16", "bfloat16", "float32", "float64")
 
 
 def describe(network: nn.Module) -> dict[str, Any] | None:
-    """The layers of a network for JSON; None if some of them are not well known."""
+    """Describe the layers of a network for JSON; None if some of them are not well known."""
     types = {str(weight.dtype).removeprefix("torch.") for weight in network.parameters()}
     n_layers = sum(1 for _ in network.named_modules(remove_duplicate=False))
     is_shared = n_layers > sum(1 for _ in network.modules())
@@ -74,7 +73,7 @@ def _layer(layer: nn.Module) -> dict[str, Any] | None:
 
 
 def rebuild(described: dict[str, Any]) -> nn.Module:
-    """The network that `describe` described, without its weights."""
+    """Make the network that `describe` described, without its weights."""
     torch = extra("torch", "A network", "gecasmo[torch]")
     if described["type"] not in _TYPES:
         raise SavedModelError(f"Weights of type {described['type']!r} are not known.")
@@ -97,7 +96,7 @@ def _rebuild(layer: dict[str, Any]) -> nn.Module:
 
 
 def weights_to_bytes(network: nn.Module) -> bytes:
-    """All weights and buffers as safetensors."""
+    """Write all weights and buffers as safetensors."""
     from safetensors.torch import save
 
     # Copies, since two names may stand for the same memory.
