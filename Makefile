@@ -24,7 +24,7 @@ demo: $(VENV)/core ## simulate a log, fit three models, compare them
 	$(BIN)/gecasmo demo
 
 paper: $(VENV)/dev ## the paper's experiment and what lies beyond it; charts into docs/images
-	$(BIN)/gecasmo paper --chart docs/images/paper.png
+	$(BIN)/python examples/paper.py --chart docs/images/paper.png
 	$(BIN)/python examples/beyond_the_paper.py --chart docs/images/beyond.png
 
 # Types are checked beside the tests: mypy has use for one processor only.

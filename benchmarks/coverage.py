@@ -26,6 +26,9 @@ from benchmarks.worlds import MODELS, World, as_log, draw_pages, make_world
 
 OUTPUT = Path(__file__).parent / "results" / "coverage.jsonl"
 LEVEL = 0.9
+# What coverage should be: of rows, and of coins that all pages share, of which there are few. Cells
+# that are outside by more than two standard errors are marked.
+WANTED, WANTED_SHARED = (0.87, 0.93), (0.80, 0.97)
 N_LOGS = 24
 N_PAGES = 8_000
 REGIMES: dict[str, dict[str, Any]] = {
@@ -154,10 +157,12 @@ def as_markdown(lines: list[Line]) -> list[str]:
     shared = [_shared_row(key, group) for key, group in groups if "rows" in group[0]]
     names = [f"{name} trials" for name in CLASSES]
     return [
-        "Covered, and in brackets the mean of estimate minus truth in thousandths:",
+        "Covered, with its standard error over logs, and in brackets the mean of estimate minus "
+        f"truth in thousandths. {_marked(WANTED)}",
         "",
         *table(["log", "model", "coin", "logs", *names, "≥5 trials", "not identified"], pairs),
-        "Coins that all pages share; all rows together, and the row that is furthest off:",
+        "Coins that all pages share; all rows together, and the row that is furthest off. "
+        f"{_marked(WANTED_SHARED)}",
         "",
         *table(
             [
@@ -167,6 +172,28 @@ def as_markdown(lines: list[Line]) -> list[str]:
             shared,
         ),
     ]
+
+
+def _marked(wanted: tuple[float, float]) -> str:
+    low, high = wanted
+    return (
+        f"Marked by * is what is more than two standard errors outside of {low:.0%} to {high:.0%}."
+    )
+
+
+def share_covered(covered: list[int], total: list[int], wanted: tuple[float, float]) -> str:
+    """The share of rows that are covered, and its standard error; rows of one log have much in
+    common, so logs are what is counted."""
+    hits, n = np.array(covered, float), np.array(total, float)
+    share = hits.sum() / n.sum()
+    if len(n) < 2:
+        return f"{share:.1%}"
+    off = hits - share * n
+    error = float(np.sqrt(len(n) / (len(n) - 1) * (off @ off)) / n.sum())
+    if error == 0:  # where all logs agree: as if one more did so by half
+        error = 0.5 / (len(n) + 1)
+    is_outside = share < wanted[0] - 2 * error or share > wanted[1] + 2 * error
+    return f"{100 * share:.1f} ± {100 * error:.1f}%{' *' if is_outside else ''}"
 
 
 def _place(line: Line) -> tuple[int, int, int, str, str, str]:
@@ -192,9 +219,10 @@ def _class_cell(found: list[Line | None]) -> str:
     n = sum(one["identified"] for one in known)
     if n < 20:
         return "" if not known else "-"
-    covered = sum(one["covered"] for one in known) / n
+    known = [one for one in known if one["identified"]]
+    hits, totals = [one["covered"] for one in known], [one["identified"] for one in known]
     bias = sum(one["bias"] for one in known) / n
-    return f"{covered:.1%} ({1000 * bias:+.0f})"
+    return f"{share_covered(hits, totals, WANTED)} ({1000 * bias:+.0f})"
 
 
 def _shared_row(key: tuple[Any, ...], lines: list[Line]) -> list[str]:
@@ -212,7 +240,9 @@ def _shared_row(key: tuple[Any, ...], lines: list[Line]) -> list[str]:
     worst = max(biases, key=lambda name: abs(np.mean(biases[name])))
     off = np.array(biases[worst])
     error = f"{off.std(ddof=1) / np.sqrt(len(off)):.4f}" if len(off) > 1 else "-"
-    covered = f"{np.mean([one['covered'] for one in sure]):.1%}"
+    logs = [[one for one in line["rows"].values() if one["identified"]] for line in lines]
+    hits = [sum(one["covered"] for one in own) for own in logs]
+    covered = share_covered(hits, [len(own) for own in logs], WANTED_SHARED)
     return [*head, covered, worst, f"{off.mean():+.4f}", error, missing]
 
 

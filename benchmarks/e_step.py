@@ -18,7 +18,7 @@ from benchmarks.timing import Seconds, time_in_turns
 from gecasmo import ClickLog
 from gecasmo.encoding import EncodedLog
 from gecasmo.estimation import Counts, Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 
 Floats = NDArray[np.float64]
 AGREEMENT = 1e-9

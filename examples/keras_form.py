@@ -3,8 +3,9 @@
     pip install gecasmo keras torch
     python examples/keras_form.py
 
-A form answers six questions (`gecasmo.forms.Form`). What is learned lives in a state, which the
-form hands out and gets back; the form itself never changes. `docs/forms.md` tells more.
+A form derives from `gecasmo.Form` and answers three questions: where to begin, what to learn from
+expected heads and tails, and what to predict. What is learned lives in a state, which the form
+hands out and gets back; the form itself never changes. `docs/forms.md` tells more.
 """
 
 import os
@@ -17,7 +18,7 @@ import keras
 import numpy as np
 import polars as pl
 
-from gecasmo import DBN, EM, Logistic, Table, read_log
+from gecasmo import DBN, EM, Form, Logistic, Table, read_log
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,10 +30,11 @@ class KerasState:
     scale: np.ndarray
 
 
-class Keras:
-    """A network that ends in one sigmoid, on columns of numbers."""
+class Keras(Form):
+    """A network that ends in one sigmoid, on columns of numbers.
 
-    key = None  # rows are the distinct combinations of the columns
+    Rows are the distinct combinations of the columns.
+    """
 
     def __init__(self, network, *columns, epochs=20):
         self.columns = columns  # the library finds these, in the log or in a frame of features
@@ -74,14 +76,6 @@ class Keras:
         self.network.set_weights(state.weights)
         answer = self.network.predict(self._inputs(state, rows), verbose=0)
         return np.clip(answer[:, 0].astype(float), 1e-6, 1 - 1e-6)
-
-    def known(self, state, rows):
-        """Rows that the fit has something to say about: all, since its features are numbers."""
-        return np.ones(len(rows), bool)
-
-    def penalty(self, state):
-        """The logarithm of a prior, added to the objective; here there is none."""
-        return 0.0
 
     def to_frame(self, state):
         """What `model.parameters` shows."""

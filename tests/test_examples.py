@@ -13,6 +13,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = {
     "beyond_the_paper.py": (["--seeds", "1", "--users", "400"], ["torch"], "of the way"),
     "keras_form.py": ([], ["keras", "torch"], "Logistic"),
+    "paper.py": (["--seeds", "1", "--users", "300"], [], "oracle"),
     "make_shop_log.py": (["--pages", "50", "--output", os.devnull], [], "50 pages"),
 }
 

@@ -6,35 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM, Gradient
-from gecasmo.forms import Empirical, Estimator, Fixed, Logistic, Sum, Table, Torch
+from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Table, Torch
 from gecasmo.language import Parameter, flip
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, load
-from gecasmo.models import (
-    CCM,
-    CM,
-    CZM,
-    DBN,
-    DCM,
-    DCTR,
-    DRCTR,
-    GCTR,
-    PBM,
-    RCTR,
-    SDBN,
-    UBM,
-    CountingDCM,
-    CountingSDBN,
-)
+from gecasmo.models import *  # noqa: F403 (the zoo, whose list is there)
+from gecasmo.models import CATALOGUE, CZM
 
 if TYPE_CHECKING:
-    from gecasmo.checkup import check
+    from gecasmo.checks import check
     from gecasmo.evaluation import compare
     from gecasmo.logs.store import open_log
 
 # Made when they are first asked for: `import gecasmo` stays light.
 _LATER = {
-    "check": "gecasmo.checkup",
+    "check": "gecasmo.checks",
     "compare": "gecasmo.evaluation",
     "open_log": "gecasmo.logs.store",
 }
@@ -52,26 +38,14 @@ except PackageNotFoundError:  # used from a source tree without installing
     __version__ = "0+unknown"
 
 __all__ = [
-    "CCM",
-    "CM",
     "CZM",
-    "DBN",
-    "DCM",
-    "DCTR",
-    "DRCTR",
     "EM",
-    "GCTR",
-    "PBM",
-    "RCTR",
-    "SDBN",
-    "UBM",
     "ClickLog",
     "ClickModel",
-    "CountingDCM",
-    "CountingSDBN",
     "Empirical",
     "Estimator",
     "Fixed",
+    "Form",
     "Gradient",
     "Logistic",
     "Parameter",
@@ -86,4 +60,5 @@ __all__ = [
     "matrices",
     "open_log",
     "read_log",
+    *CATALOGUE,
 ]

@@ -1,9 +1,20 @@
-"""The family of errors and warnings, so that callers can catch exactly what they mean."""
+"""The family of errors and warnings, so that callers can catch exactly what they mean.
+
+A message names a parameter as its reader would write it: `grades=11` in Python, `--grades 11` on
+the command line. Whoever writes the message says which parameter it is about, by `option`.
+
+Also how they are told: warnings with the line that led to them, and packages that are not installed
+with how to get them.
+"""
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 
 class GecasmoError(Exception):
@@ -60,3 +71,58 @@ def tell(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gecasmo."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:
+    """Import a module of an optional package, or say how to get it."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise ModelError(
+            f'{what} needs the package {module.split(".")[0]}: pip install "{install}"'
+        ) from None
+
+
+class _Reader:
+    """Who reads the messages of this process."""
+
+    is_at_a_command_line = False
+
+
+@contextmanager
+def for_the_command_line() -> Iterator[None]:
+    """Have messages that are made in this block name flags instead of parameters."""
+    before, _Reader.is_at_a_command_line = _Reader.is_at_a_command_line, True
+    try:
+        yield
+    finally:
+        _Reader.is_at_a_command_line = before
+
+
+def option(name: str, *value: Any, of: str = "", shown: str | None = None) -> str:
+    """Name a parameter in a message, with its value if there is one.
+
+    Parameters
+    ----------
+    name : str
+        Of the parameter, which is a flag of the command line, too.
+    value : optional
+        What was given. Without one, the parameter as such is meant: `max_width=`.
+    of : str
+        The function whose parameter it is: `compare(level=2)`. Flags do without.
+    shown : str, optional
+        How the value looks, by default its `repr`.
+    """
+    text = shown
+    if text is None:
+        text = repr(value[0]) if value else ""
+    if not _Reader.is_at_a_command_line:
+        return f"{of}({name}={text or '...'})" if of else f"{name}={text}"
+    if value and isinstance(value[0], Sequence) and not isinstance(value[0], str):
+        text = ",".join(map(str, value[0]))
+    return f"--{name.replace('_', '-')} {text}".rstrip()
+
+
+def either(python: str, command_line: str) -> str:
+    """Choose between words for those who call functions and for those who type commands."""
+    return command_line if _Reader.is_at_a_command_line else python

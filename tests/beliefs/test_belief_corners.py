@@ -10,7 +10,7 @@ import pytest
 
 from gecasmo import CM, DBN, DCTR, EM, PBM, Empirical, Estimator, Gradient, Table, read_log
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning
-from gecasmo.estimation.beliefs.learning import Beliefs
+from gecasmo.estimation.beliefs.posteriors import Posteriors
 
 
 def log_of(clicks: list[list[int]], weight: list[float] | None = None) -> Any:
@@ -72,7 +72,7 @@ def test_an_interrupt_keeps_the_fit(stage: str, monkeypatch: pytest.MonkeyPatch)
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Beliefs, stage, stop)
+    monkeypatch.setattr(Posteriors, stage, stop)
     given = {"continuation": only_by_em()} if stage == "learn" else {}
     with pytest.warns(ConvergenceWarning, match="interrupted while"):
         model = DBN(**given).fit(some_log())

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-import gecasmo.forms.priors as priors_module
+import gecasmo.forms.typical as typical_module
 from gecasmo import DBN, PBM, read_log
 from gecasmo.encoding.averages import IMPRESSIONS, PAGES
 from gecasmo.encoding.rows import Rows
-from gecasmo.forms.priors import PLACE, Smooth, beyond_pages, with_place
+from gecasmo.forms.typical import PLACE, SmoothFunction, beyond_pages, with_place
 from gecasmo.simulation import demo_log
 
 
@@ -59,13 +59,13 @@ def test_the_log_tells_which_way_seldom_shown_rows_are(sign: int) -> None:
 
 def test_few_rows_and_many_have_the_same_basis(monkeypatch: pytest.MonkeyPatch) -> None:
     x, t = np.random.default_rng(3).normal(size=(2, 500))
-    smooth = Smooth.of("rank", x)
+    smooth = SmoothFunction.of("rank", x)
     assert smooth is not None
     changing = smooth.with_times("other", t)
     assert changing is not None
     for one in (smooth, changing):
         few = one.basis({"rank": x, "other": t})
-        monkeypatch.setattr(priors_module, "_FEW_ROWS", 0)
+        monkeypatch.setattr(typical_module, "_FEW_ROWS", 0)
         np.testing.assert_allclose(one.basis({"rank": x, "other": t}), few, atol=1e-12)
         monkeypatch.undo()
 

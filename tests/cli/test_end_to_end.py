@@ -11,7 +11,7 @@ import pytest
 from command_line import fail, invoke, run, succeed, succeed_with_json
 
 import gecasmo
-from gecasmo.logs.formats import FORMATS
+from gecasmo.logs import FORMATS
 
 SAMPLES = Path(__file__).parents[1] / "readers" / "samples"
 GOOD = sorted(path for path in SAMPLES.glob("*") if path.name != "broken")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from command_line import PROGRAM, WIDE, fail, invoke, run, succeed
 
-from gecasmo.cli.guard import in_flags
-from gecasmo.errors import GecasmoWarning
+from gecasmo.errors import GecasmoWarning, either, for_the_command_line, option
 
 BUG = """
 import gecasmo.models
@@ -153,33 +152,29 @@ def test_completion_of_names(line: str, words: str) -> None:
     assert found.stdout.strip() == words
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ('Perhaps: read_log("a.csv", doc="url", click="c")', 'Perhaps: --doc "url" --click "c"'),
-        ("raise max_line=100 bytes", "raise --max-line 100 bytes"),
-        ("with max_width= (now 0.4)", "with --max-width (now 0.4)"),
-        ("also take impossible='drop'", "also take --impossible 'drop'"),
-        (
-            'Perhaps another key: a=Table(key="doc"), b=Table(key="doc")',
-            "Perhaps another key: --key a=doc --key b=doc",
-        ),
-        ("Table(fixed={1: 1.0}, key='doc')", "Table(fixed={1: 1.0}, key='doc')"),
-        ("EM(tol=0) stays, (tol=0) does not", "EM(tol=0) stays, (--tol 0) does not"),
-        ("a larger disk with checkpoint=.", "a larger disk with --checkpoint."),
-        ("checkpoint= is for stored logs", "--checkpoint is for stored logs"),
-        ("with fit(log, method, start=model).", "with `gecasmo fit MODEL LOG --start FIT`."),
-        ("so far; go on with fit(log, start=model).", "so far; go on with --start FIT."),
-        ("ingest(keep=...): there is no column 'a'", "--keep: there is no column 'a'"),
-        ("ingest(memory='10MB'): at least", "--memory '10MB': at least"),
-        ("ingest(partitions=3): a power of two", "--partitions 3: a power of two"),
-        ("ingest(fold=True): pages", "--fold: pages"),
-        (
-            "began here without keep, and cannot go on with keep=['a', 'b'];",
-            "began here without --keep, and cannot go on with --keep a,b;",
-        ),
-        ("here with fold='auto', and", "here without --fold or --no-fold, and"),
-    ],
-)
-def test_messages_name_flags(text: str, words: str) -> None:
-    assert in_flags(text) == words
+def test_messages_name_parameters_in_python_and_flags_here() -> None:
+    def said() -> list[str]:
+        return [
+            option("doc", "url"),
+            option("max_line", 100, shown="100"),
+            option("level", 2, of="compare"),
+            option("max_width"),
+            option("keep", ["a", "b"]),
+            option("keep", of="ingest"),
+            either("fit(log, start=model)", "--start FIT"),
+        ]
+
+    python = ["doc='url'", "max_line=100", "compare(level=2)", "max_width=", "keep=['a', 'b']"]
+    assert said() == [*python, "ingest(keep=...)", "fit(log, start=model)"]
+    with for_the_command_line():
+        flags = ["--doc 'url'", "--max-line 100", "--level 2", "--max-width", "--keep a,b"]
+        assert said() == [*flags, "--keep", "--start FIT"]
+    assert said()[:5] == python
+
+
+def test_errors_name_flags(folder: Path, log_file: Path, fit_file: Path) -> None:
+    told = fail("judgments", fit_file, "-o", "j.csv", "--grades", "11")
+    assert told.startswith("JudgmentsError: --grades 11: between 2 and 10 grades are possible")
+    told = fail("judgments", fit_file, "-o", "j.csv", "--ids", "encode")
+    assert "'csv' files have no use for --ids." in told
+    assert "--level 2.0: a level lies between" in fail("compare", log_file, "PBM", "--level", "2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 from command_line import fail, invoke, run, succeed, succeed_with_json
 
 from gecasmo import DBN
-from gecasmo.checkup import subject
+from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
 from gecasmo.cli.lookup import find_model
+from gecasmo.cli.paper import find_experiment
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import contestants
 from gecasmo.models import CATALOGUE, model_named
@@ -26,7 +28,8 @@ def test_models_lists_the_zoo() -> None:
     found = invoke("models")
     assert found.exit_code == 0
     lines = found.stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == list(CATALOGUE)
+    beginnings = [line.split()[0] for line in lines[1:] if not line.startswith(" ")]
+    assert beginnings == list(CATALOGUE)
     assert "attraction, satisfaction, continuation" in found.stdout
 
 
@@ -151,12 +154,23 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
         tell("fitting")
         return Found()
 
-    monkeypatch.setattr("gecasmo.experiments.paper.run_paper", run_paper)
+    def with_small_run() -> Any:
+        experiment = find_experiment()
+        experiment.run_paper = run_paper
+        return experiment
+
+    module = sys.modules[find_experiment.__module__]  # the name is that of the command
+    monkeypatch.setattr(module, "find_experiment", with_small_run)
     found = succeed_with_json("paper", "--seeds", "1", "--users", "300")
     assert found["models"] == [{"model": "UBM", "marginal": 1.5}]
     assert found["claims"] == [{"claim": "it is better", "holds": True}]
     assert "has to end in .png, .svg or .pdf" in fail("paper", "--chart", "a.doc")
     assert "there is no such folder" in fail("paper", "--chart", "gone/a.png")
+
+
+def test_the_paper_is_in_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gecasmo.__file__", str(tmp_path / "lib" / "gecasmo" / "__init__.py"))
+    assert "run the command in a checkout" in fail("paper")
 
 
 @pytest.mark.parametrize("door", [model_named, contestants.as_model, subject.as_model, find_model])

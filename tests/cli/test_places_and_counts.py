@@ -13,8 +13,8 @@ from command_line import fail, invoke, succeed, succeed_with_json
 
 import gecasmo
 from gecasmo.errors import ClickLogError
-from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.estimation.parts.disk import DiskParts
+from gecasmo.estimation.beliefs.posteriors import Posteriors
+from gecasmo.estimation.disk import DiskParts
 from gecasmo.logs.store.finish import Finishing
 from gecasmo.model.base import Model
 from gecasmo.model.stories import shown_pages
@@ -267,7 +267,7 @@ def test_places_that_are_no_checkpoint_folders(folded: Path, log_file: Path, fol
     assert [path.name for path in (folder / "mine").iterdir()] == ["thesis.txt"]
     text = fail("fit", "PBM", log_file, "-o", "x.fit", "--checkpoint", "ck")
     assert "--checkpoint is for stored logs (`gecasmo ingest` makes one)" in text
-    assert "gone on with by --start FIT" in " ".join(text.split())
+    assert "resumed by --start FIT" in " ".join(text.split())
 
 
 # -- interrupted -------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class ByDocument(ClickModel):
 def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     folded: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    monkeypatch.setattr(PartedBeliefs, step, lambda *_: interrupt())
+    monkeypatch.setattr(Posteriors, step, lambda *_: interrupt())
     # Rows that are spread over parts are fitted to priors that were learned before.
     (folder / "mine.py").write_text(BY_DOCUMENT)
     model = "mine.py:ByDocument" if step == "learn" else "PBM"
@@ -339,14 +339,14 @@ def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     assert "go on with --start FIT" in lost.stderr
 
 
-def test_a_checkup_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:
+def test_a_check_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:
     found, wanted = (succeed_with_json("check", log) for log in (folded, repeating))
     told = [{f["topic"]: f["message"] for f in data["findings"]} for data in (found, wanted)]
     for topic in ("clicks", "pairs", "repeats"):
         assert told[0][topic] == told[1][topic]
 
 
-def test_a_checkup_of_very_many_equal_pages_looks_at_whole_queries(folded: Path) -> None:
+def test_a_check_of_very_many_equal_pages_looks_at_whole_queries(folded: Path) -> None:
     log = next(part for part in gecasmo.open_log(folded).partitions() if part.n_sessions)
     assert shown_pages(log, 10**6).n_sessions == log.n_sources() > log.n_sessions
     some = shown_pages(log, log.n_sources() - 1)

@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 
 from gecasmo import DBN, read_log
 from gecasmo.encoding.rows import Rows
-from gecasmo.estimation import steps
+from gecasmo.estimation import coins as steps
 from gecasmo.forms import Table, TableState
 from gecasmo.kernels.running import run_jobs, using_threads
 from gecasmo.kernels.static import row_sweeps

@@ -12,7 +12,7 @@ from comparing_examples import known_models, ragged
 
 from gecasmo import EM, GCTR, read_log
 from gecasmo.evaluation import Comparison, compare
-from gecasmo.evaluation.words import counted, share
+from gecasmo.report import counted, percent
 from gecasmo.simulation import demo_log
 
 FEW = EM(max_iter=2, tol=0)
@@ -172,7 +172,8 @@ def test_tables_are_laid_out_for_the_terminal(
 def test_one_is_one_and_little_is_not_nothing() -> None:
     assert counted(1, "session") == "1 session"
     assert counted(2000, "query", "queries") == "2,000 queries"
-    assert [share(x) for x in (0.0, 1e-9, 0.0009, 0.25, 0.9999, 1.0)] == [
+    shares = (0.0, 1e-9, 0.0009, 0.25, 0.9999, 1.0)
+    assert [percent(x, decimals=1, in_words=True) for x in shares] == [
         *("0.0 %", "fewer than 0.1 %", "fewer than 0.1 %", "25.0 %", "more than 99.9 %", "100.0 %")
     ]
     one = ragged(60, 3, weighted=False).take([0])

@@ -17,8 +17,7 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     ModelError,
 )
-from gecasmo.evaluation import compare
-from gecasmo.evaluation.leaks import leak_test
+from gecasmo.evaluation import compare, leak_test
 from gecasmo.logs import ClickLog
 from gecasmo.models import CATALOGUE
 
@@ -261,7 +260,7 @@ def test_the_zoo_with_plain_tables_is_not_tested_for_leaks(
         tested.append(model.name)
         return leak_test(model, log, **options)
 
-    monkeypatch.setattr("gecasmo.evaluation.scoring.leak_test", noted)
+    monkeypatch.setattr("gecasmo.evaluation.contestants.leak_test", noted)
     log = ragged(25, 1)
     named(["DBN", "UBM", PBM(attraction=0.4), GCTR(click_rate=Table())], log)
     assert tested == []

@@ -31,7 +31,12 @@ def test_flipping_clicks_at_or_below_a_result_does_not_move_it(
     coins = data.draw(
         st.lists(st.booleans(), min_size=log.n_results, max_size=log.n_results), label="clicks"
     )
-    other = log.with_signals({"click": np.where(log.rank >= rank, coins, log.click)})
+    other = log.with_signals(
+        {
+            signal: np.where(log.rank >= rank, coins, log.column(signal).to_numpy())
+            for signal in model.structure.traced.signals
+        }
+    )
     with plain_python():
         before, after = (
             model.predict_conditional_clicks(one, impossible="floor") for one in (log, other)
@@ -44,7 +49,8 @@ def test_flipping_clicks_at_or_below_a_result_does_not_move_it(
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_the_zoo_passes_the_public_test(name: str) -> None:
     case = ZooCase(name, 3, n_pages=6)
-    found = leak_test(case.model(), case.log)
+    model = case.model()
+    found = leak_test(model, case.log, signals=model.structure.traced.signals)
     assert found.passed
     assert found.largest < 1e-9
     assert str(found).startswith("No leak")

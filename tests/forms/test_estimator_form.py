@@ -746,7 +746,7 @@ def test_trees_that_lead_nowhere_are_refused(classifier: Any, fault: str) -> Non
 
 def test_lightgbm_text_that_is_none() -> None:
     pytest.importorskip("lightgbm")
-    from gecasmo.forms.classifiers.files import read_classifier
+    from gecasmo.forms.classifier_files import read_classifier
 
     described = {"format": "lightgbm", "options": {}, "is_fitted": True, "versions": {}}
     with pytest.raises(SavedModelError, match="it does not say max_feature_idx"):
@@ -767,7 +767,7 @@ def test_lightgbm_text_that_is_none() -> None:
 def test_lightgbm_trees_that_lead_astray_are_refused(field: str, change: str, message: str) -> None:
     """LightGBM itself would crash on them, or never end."""
     lightgbm = pytest.importorskip("lightgbm")
-    from gecasmo.forms.classifiers.lightgbm_trees import check_lightgbm
+    from gecasmo.forms.classifier_files import check_lightgbm
 
     rng = np.random.default_rng(1)
     x = np.column_stack([rng.normal(size=400), rng.integers(0, 5, 400)])
@@ -787,7 +787,7 @@ def test_classifiers_that_trust_their_arrays_are_refused() -> None:
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.svm import SVC
 
-    from gecasmo.forms.classifiers.files import write_classifier
+    from gecasmo.forms.classifier_files import write_classifier
 
     for classifier in (SVC(probability=True), KNeighborsClassifier()):
         for whole in (classifier, make_pipeline(StandardScaler(), classifier)):

@@ -11,6 +11,7 @@ import pytest
 import gecasmo.torch
 from gecasmo import DBN, EM, PBM, UBM, ClickLog, Gradient, Logistic, Sum, Table, read_log
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning, ModelError
+from gecasmo.forms import Form
 from gecasmo.simulation import paper_log
 
 PLACE = ("item_x", "item_y")
@@ -183,7 +184,7 @@ def test_descent_that_leads_nowhere_says_so(lr: float, log: ClickLog) -> None:
     ],
 )
 def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog) -> None:
-    class Odd:
+    class Odd(Form):
         key = ()
 
         def begin(self, rows, generator):
@@ -195,22 +196,18 @@ def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog
         def predict(self, state, rows):
             return answer(len(rows))
 
-        def penalty(self, state):
-            return 0.0
-
     with pytest.raises(ModelError, match=message):
         DBN(attraction=Odd(), **SATISFIED).fit(log)
 
 
 def test_rows_with_next_to_no_flips_send_no_coefficient_to_infinity() -> None:
     """Found by a soak run: a step of Newton's method as long as 1e293."""
-    from gecasmo.forms.coding import CodedFeatures
-    from gecasmo.forms.design import Design
-    from gecasmo.forms.linear import Regression
+    from gecasmo.forms.features import CodedFeatures, DesignMatrix
+    from gecasmo.forms.linear import WeightedRegression
 
     levels = np.array([0, 1, 2, 3])
-    design = Design(CodedFeatures(np.zeros((4, 0)), (levels,)), [4], intercept=False)
+    design = DesignMatrix(CodedFeatures(np.zeros((4, 0)), (levels,)), [4], intercept=False)
     heads, tails = np.array([4e-7, 0.0, 1e-290, 3.0]), np.array([0.0, 9e-12, 0.0, 5.0])
-    solution = Regression(design, heads, tails, np.zeros(4)).maximise(np.zeros(4))
+    solution = WeightedRegression(design, heads, tails, np.zeros(4)).maximise(np.zeros(4))
     assert np.all(np.isfinite(solution.coefficients))
     assert np.abs(solution.coefficients).max() < 1e5

@@ -25,9 +25,8 @@ from gecasmo.encoding import Rows
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning, ModelError
 from gecasmo.estimation import information
 from gecasmo.forms import linear
-from gecasmo.forms.coding import CodedFeatures
-from gecasmo.forms.design import Design
-from gecasmo.forms.linear import Regression
+from gecasmo.forms.features import CodedFeatures, DesignMatrix
+from gecasmo.forms.linear import WeightedRegression
 from gecasmo.logs import ClickLog
 
 THOROUGH = EM(max_iter=3000, tol=1e-12)
@@ -225,7 +224,7 @@ def test_effects_of_levels_are_deviations_from_their_average(intercept: bool) ->
 
 # -- the design matrix -----------------------------------------------------------------------------
 @st.composite
-def designs(draw: Any) -> tuple[Design, np.ndarray, np.random.Generator]:
+def designs(draw: Any) -> tuple[DesignMatrix, np.ndarray, np.random.Generator]:
     """A design and the same matrix written out; level -1 is one that was never seen."""
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     n, n_numeric = draw(st.integers(1, 30)), draw(st.integers(0, 3))
@@ -236,7 +235,7 @@ def designs(draw: Any) -> tuple[Design, np.ndarray, np.random.Generator]:
     dense = [np.ones((n, 1))] if intercept else []
     dense += [numeric]
     dense += [np.eye(s + 1)[column][:, :s] for column, s in zip(levels, sizes, strict=True)]
-    return Design(CodedFeatures(numeric, levels), sizes, intercept), np.hstack(dense), rng
+    return DesignMatrix(CodedFeatures(numeric, levels), sizes, intercept), np.hstack(dense), rng
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
@@ -262,7 +261,9 @@ def test_newton_ends_where_the_slope_is_zero(made: Any, variance: float | None) 
     heads, tails = rng.gamma(1, 2, n) + 0.1, rng.gamma(1, 2, n) + 0.1
     precision = rng.uniform(0.1, 2, k)
     offsets = None if variance is None else np.zeros(n)
-    solution = Regression(design, heads, tails, precision, variance).maximise(np.zeros(k), offsets)
+    solution = WeightedRegression(design, heads, tails, precision, variance).maximise(
+        np.zeros(k), offsets
+    )
     logits = dense @ solution.coefficients
     if variance is not None:
         assert solution.offsets is not None

@@ -14,8 +14,7 @@ from scipy import stats
 
 from gecasmo import DBN, PBM, Table, read_log
 from gecasmo.judgments import judge
-from gecasmo.judgments.cuts import Crowd, cells
-from gecasmo.judgments.grading import BetaBeliefs
+from gecasmo.judgments.grades import BetaBeliefs, Crowd, cells
 from gecasmo.simulation import demo_log
 
 

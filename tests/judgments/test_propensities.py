@@ -12,10 +12,12 @@ import pytest
 import gecasmo
 from gecasmo import DBN, DCTR, PBM, RCTR, SDBN, UBM, ClickModel, Parameter, Table, flip, read_log
 from gecasmo.errors import GecasmoWarning, NotFittedError
+from gecasmo.forms import beta_draws
 from gecasmo.judgments import JudgmentsError, propensities, write_propensities
 from gecasmo.judgments import propensity as examining
 from gecasmo.judgments.propensity import _around
 from gecasmo.models import CATALOGUE
+from strategies.zoo import with_signals_of
 
 
 def pages(n=60, length=4, seed=0, n_docs=6):
@@ -122,8 +124,9 @@ def test_weights_and_uneven_pages():
 
 
 def test_every_model_of_the_zoo_that_knows_relevance_has_propensities():
-    log = SDBN.with_values(attraction=LIKED, satisfaction=0.9).simulate(pages(12), seed=2)
+    clicked = SDBN.with_values(attraction=LIKED, satisfaction=0.9).simulate(pages(12), seed=2)
     for name, make in CATALOGUE.items():
+        log = with_signals_of(make(), clicked)
         model = make().fit(log, progress=False, impossible="floor")
         if not model.relevance:
             with pytest.raises(JudgmentsError, match="does not say what relevance is"):
@@ -228,7 +231,7 @@ def test_without_repeats_there_are_no_intervals():
 def test_draws_have_the_mean_and_spread_that_is_believed():
     rng = np.random.default_rng(0)
     mean, spread = np.array([0.2, 0.9, 0.5, 1.0]), np.array([0.1, 0.02, 0.0, 0.1])
-    values = np.stack([examining.drawn(mean, spread, rng) for _ in range(20_000)])
+    values = np.stack([beta_draws(mean, spread, rng) for _ in range(20_000)])
     np.testing.assert_allclose(values.mean(0), mean, atol=0.01)
     np.testing.assert_allclose(values.std(0), [0.1, 0.02, 0, 0], atol=0.01)
 
@@ -334,9 +337,15 @@ def test_given_rows_and_spreads_are_read_where_they_are(monkeypatch):
     assert anchored == [True, True, False, True]
     for model, spreads in zip(fits, believed, strict=True):
         draws = examining.Draws(model, np.random.default_rng(0))
+        drawn = draws.draw().states()
         for coin, spread in spreads.items():
-            own = draws.spreads.get(coin, np.zeros(len(spread)))
-            np.testing.assert_allclose(own, spread)
+            if not model.forms[coin].has_posterior:
+                assert not (spread > 0).any()
+                assert drawn[coin] is draws.states[coin]
+                continue
+            np.testing.assert_allclose(np.nan_to_num(draws.states[coin].spread), spread)
+            moved = drawn[coin].probability != draws.states[coin].probability
+            assert moved.tolist() == (spread > 0).to_list()
 
 
 def test_a_given_row_that_no_page_has_anchors_nothing():

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pytest
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs import ClickLog, read_log
-from gecasmo.logs.formats import FORMATS
+from gecasmo.logs import FORMATS, ClickLog, read_log
 
 
 def assert_same(one: ClickLog, other: ClickLog) -> None:

@@ -23,7 +23,7 @@ from gecasmo.errors import (
     ModelError,
     SavedModelError,
 )
-from gecasmo.estimation.parts import disk
+from gecasmo.estimation import disk
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs.store.disk import telling_full_disk
 from gecasmo.model.fit_folder import FitFolder, identity_of

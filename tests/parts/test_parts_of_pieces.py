@@ -27,12 +27,12 @@ from gecasmo import (
     read_log,
 )
 from gecasmo.encoding import EncodedLog
+from gecasmo.encoding.pieces import JoinedPieces, NotJoinableError
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
-from gecasmo.estimation.parts.joining import JoinedPieces, NotJoinableError
 from gecasmo.logs.store.stored_log import StoredLog
-from gecasmo.model import parts as parts_module
+from gecasmo.model import part_builder as parts_module
 from gecasmo.model import streaming
-from gecasmo.model.parts import Settings, build_from_pieces, build_part, local_coins
+from gecasmo.model.part_builder import Settings, build_from_pieces, build_part, local_coins
 from strategies.checks import many
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -308,7 +308,7 @@ def test_joined_arrays_say_what_those_of_the_whole_say(
         pieces = build_from_pieces(model, 0, lambda: stored.pieces(0, most), local, how)
     except NotJoinableError:
         return  # pages of one result each make every column constant
-    a, b = (x.part.problem.expectation.encoded for x in (whole, pieces))
+    a, b = (x.part.expectation.encoded for x in (whole, pieces))
     here, there = seen(a), seen(b)
     assert here.keys() == there.keys()
     np.testing.assert_allclose(list(here.values()), [there[what] for what in here])
@@ -318,9 +318,9 @@ def test_joined_arrays_say_what_those_of_the_whole_say(
             np.testing.assert_array_equal(a.bucket_rows[number], b.bucket_rows[number])
             queries = b.rows[number].frame["query"]
             assert len(queries.rle()) == queries.n_unique()  # rows of a query stay together
-    for number, state in whole.part.begin.items():
+    for number, state in whole.part.local.items():
         other = dict(
-            zip(b.rows[number].frame.rows(), pieces.part.begin[number].probability, strict=True)
+            zip(b.rows[number].frame.rows(), pieces.part.local[number].probability, strict=True)
         )
         mine = [other[row] for row in a.rows[number].frame.rows()]
         np.testing.assert_array_equal(mine, state.probability)

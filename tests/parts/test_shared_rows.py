@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecasmo.encoding import Rows
+from gecasmo.encoding import Rows, shared_rows
+from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import ClickLogError, ModelError
-from gecasmo.estimation.parts import shared_rows
-from gecasmo.estimation.parts.shared_rows import SharedRows
 
 KEYS = st.tuples(st.integers(-30, 30), st.sampled_from(["", "a", "b", "ä"]))
 

@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from gecasmo import CM, DBN, EM, ClickModel, Parameter, flip, read_log
 from gecasmo.errors import GecasmoWarning, ImpossibleSessionError
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from oracle.brute_force import filter_floored, floored_counts
 from strategies.cases import Case, cases, make_plain
 from strategies.checks import close_to, many

@@ -22,7 +22,7 @@ from gecasmo import CCM, DBN, PBM, UBM, read_log
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.beliefs.likelihood import Asked
 from gecasmo.estimation.beliefs.sweeps import Sweeps, look_through
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.forms.priors import Priors, pseudo_counts
 from gecasmo.testing import plain_python
 from strategies.checks import many

@@ -12,7 +12,7 @@ from hypothesis import given
 
 from gecasmo.compiler import close, full, merge, minimal, minimise, reference, refine, unclosed
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from strategies.cases import Case, cases
 from strategies.checks import close_to, many
 

@@ -12,7 +12,7 @@ from gecasmo import CCM, DBN, PBM, UBM, Table, read_log
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood
 from gecasmo.estimation.beliefs.sweeps import Sweeps
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.testing import plain_python
 from oracle.brute_force import Oracle
 from strategies.cases import Case, cases

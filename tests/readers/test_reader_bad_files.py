@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+import polars as pl
 import pytest
 import zstandard
 from reader_helpers import SAMPLES, pages, read_noting
@@ -171,3 +172,19 @@ def test_the_line_of_the_second_file_is_named(tmp_path: Path) -> None:
 def test_an_empty_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(ClickLogError, match="the folder has no files"):
         read_log(tmp_path, format="ubi")
+
+
+@pytest.mark.parametrize("format", ["ubi", "baidu", "table"])
+def test_an_error_that_says_nothing_is_told_by_its_kind(
+    tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise pl.exceptions.ComputeError("")
+
+    path = tmp_path / "log.parquet"
+    pl.DataFrame({"query_id": ["q"]}).write_parquet(path)
+    monkeypatch.setattr(pl, "read_parquet", fail)
+    monkeypatch.setattr(pl, "scan_parquet", fail)
+    monkeypatch.setattr("gecasmo.logs.inputs.Input.parquet_schema", lambda file: {})
+    with pytest.raises(ClickLogError, match=r"log.parquet cannot be read: ComputeError$"):
+        read_log(path, format=format)

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from reader_helpers import SAMPLES
 
-from gecasmo.logs import read_log
-from gecasmo.logs.formats import FORMATS
+from gecasmo.logs import FORMATS, read_log
 
 ROOT = SAMPLES.parents[2]
 PAGE = (ROOT / "docs" / "readers.md").read_text()

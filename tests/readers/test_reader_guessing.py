@@ -13,7 +13,7 @@ from reader_helpers import pages, read_noting
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import read_log
-from gecasmo.logs.guessing import LISTS, SYNONYMS, guess_roles
+from gecasmo.logs.roles import LISTS, SYNONYMS, guess_roles
 
 
 def test_usual_names() -> None:

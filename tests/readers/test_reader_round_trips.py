@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from reader_helpers import CANNOT_HOLD_EMPTY_PAGES, FILES, SAMPLES, pages, read_noting
 
 from gecasmo.errors import ClickLogError, ClickLogWarning
-from gecasmo.logs import ClickLog, read_log
-from gecasmo.logs.formats import FORMATS
+from gecasmo.logs import FORMATS, ClickLog, read_log
 
 text_ids = st.sampled_from(["d1", "d2", "Ünï", "x y", "http://a/b?c=d", '"q"', "a,b", "'", "[1]"])
 number_ids = st.integers(-3, 9)

@@ -14,8 +14,7 @@ from reader_helpers import SAMPLES, pages, read_noting
 
 import gecasmo
 from gecasmo.errors import ClickLogError
-from gecasmo.logs import read_log
-from gecasmo.logs.reader import peek
+from gecasmo.logs import peek, read_log
 
 TITLES = {";": "semicolons", "|": "bars", "\t": "tabs", ",": "commas"}
 

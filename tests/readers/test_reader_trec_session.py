@@ -15,9 +15,9 @@ from reader_helpers import SAMPLES, examples, pages, read_noting
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import peek, read_log
-from gecasmo.logs.formats import FORMATS
-from gecasmo.logs.formats.format import Options
+from gecasmo.logs.formats import FORMATS, ReadOptions
 from gecasmo.logs.inputs import Input, Opened
+from gecasmo.logs.notes import Notebook
 
 RESULT = '<result rank="1"><clueweb12id>d</clueweb12id></result>'
 PAGE = (
@@ -172,7 +172,9 @@ def test_what_never_ends_is_not_read_to_the_end(head: str) -> None:
     with pytest.raises(
         ClickLogError, match=r"stream: no interaction ends within max_line=5,000 by"
     ):
-        FORMATS["trec-session"].read(Opened("stream", [Stream(endless)]), Options(5_000))
+        FORMATS["trec-session"].read(
+            Opened("stream", [Stream(endless)]), ReadOptions(5_000), Notebook()
+        )
     assert endless.given < 8_000
 
 
@@ -185,7 +187,7 @@ def test_what_was_read_is_forgotten() -> None:
     source = Opened("log", [Input("log", raw=data)])
     assert source[0].compression is None
     tracemalloc.start()
-    FORMATS["trec-session"].read(source, Options())
+    FORMATS["trec-session"].read(source, ReadOptions(), Notebook())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < len(data) / 2

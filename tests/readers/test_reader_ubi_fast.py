@@ -1,4 +1,4 @@
-"""The fast reader of UBI records against the slow one: the same records, notes and errors."""
+"""Records of UBI read all at once, and one by one: the same records, notes and errors."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from reader_helpers import MORE, SAMPLES, read_noting
 
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs import read_log
-from gecasmo.logs.formats import ubi_lines, ubi_records
-from gecasmo.logs.formats.ubi_lines import (
+from gecasmo.logs.formats import ubi_records
+from gecasmo.logs.formats.ubi_records import (
+    PlainRecords,
+    Records,
     moments_of_numbers,
     moments_of_texts,
     read_moment,
-    read_plain_lines,
-    shape_of,
+    table_of_lines,
 )
-from gecasmo.logs.formats.ubi_records import read_plain_table
 from gecasmo.logs.inputs import Input, Opened
 from gecasmo.logs.notes import Notebook
 
@@ -37,7 +37,8 @@ Found = tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]] | str
 
 def records_of(data: bytes) -> Found:
     """The queries, events and notes of a file, or the message of the error."""
-    records, notes = ubi_records.Records(), Notebook()
+    records = Records()
+    notes = Notebook(place=records.place)
     try:
         records.read(Opened("log", [Input("log", raw=data)]), 10_000)
     except ClickLogError as error:
@@ -47,14 +48,24 @@ def records_of(data: bytes) -> Found:
 
 
 def fast(data: bytes) -> Found:
-    with patch.object(ubi_lines, "FEW", 0):
+    """Leave to the slow reader only the lines that do not fit, and none beside them."""
+    with patch.object(ubi_records, "FEW", 1):
         return records_of(data)
 
 
+class NothingPlain(PlainRecords):
+    """Leaves all records of a table to be read one by one."""
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        super().__init__(table)
+        self.is_odd = pl.repeat(True, table.height, eager=True)
+
+
 def slow(data: bytes) -> Found:
+    nothing = (pl.Series(dtype=pl.Int64), pl.DataFrame(schema=ubi_records.RECORD))
     with (
-        patch.object(ubi_lines, "FEW", 10**9),
-        patch.object(ubi_records, "read_plain_table", lambda table: None),
+        patch.object(ubi_records, "table_of_lines", lambda data, lines: nothing),
+        patch.object(ubi_records, "PlainRecords", NothingPlain),
     ):
         return records_of(data)
 
@@ -196,16 +207,46 @@ def usual_lines() -> list[str]:
     ]
 
 
+def plain_lines(written: list[str]) -> tuple[list[int], PlainRecords]:
+    """Which lines are in the table, and how they are read."""
+    rows, table = table_of_lines("\n".join(written).encode(), pl.Series(written))
+    return rows.to_list(), PlainRecords(table)
+
+
 def test_usual_lines_are_read_fast() -> None:
     written = usual_lines()
-    with patch.object(ubi_lines, "FEW", 0):
-        plain = read_plain_lines(pl.Series(written))
-    assert len(plain.rest) == 0
-    counts = {kind: sum(frame.height for frame in found) for kind, found in plain.frames.items()}
+    rows, plain = plain_lines(written)
+    assert rows == list(range(len(written)))
     records = [json.loads(line) for line in written]
     n_events = sum("action_name" in record for record in records)
     n_bulk = sum("index" in record for record in records)
-    assert counts == {"event": n_events, "query": len(records) - n_events - n_bulk}
+    assert plain.is_odd.sum() == n_bulk
+    read = plain.frame.filter(~plain.is_odd)
+    assert read["action"].count() == n_events
+    assert read["action"].null_count() == len(records) - n_events - n_bulk
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_a_line_that_does_not_fit_costs_only_few_others(wrap: bool) -> None:
+    plain = [EVENT % (PLACE % n) for n in range(1, 501)]
+    if wrap:
+        plain = [f'{{"_index": "ubi_events", "_source": {line}}}' for line in plain]
+    odd = EVENT % '"{}"'
+    written = [*plain[:250], odd, "", *plain[250:]]
+    rows, _ = plain_lines(written)
+    assert 400 < len(rows) < 501
+    assert 250 not in rows
+    content = "\n".join(written).encode()
+    with_odd = records_of(content)
+    assert with_odd == slow(content) == fast(content)
+    assert len(with_odd[1]) == 501
+
+
+def test_the_first_of_equal_keys_counts() -> None:
+    line = '{"query_id": "q", "user_query": "a", "query_id": "r"}'
+    found = fast(line.encode())
+    assert found == slow(line.encode())
+    assert found[0][0]["page"] == "q"
 
 
 def test_a_list_within_a_list_is_no_text_within_a_list() -> None:
@@ -216,38 +257,12 @@ def test_a_list_within_a_list_is_no_text_within_a_list() -> None:
     assert [query["hits"] for query in found[0]] == [["a\n"], ["['a']"], ["a"], ["[1]"]]
 
 
-def test_few_lines_are_not_worth_a_shape() -> None:
-    plain = read_plain_lines(pl.Series(usual_lines()[:3]))
-    assert plain.rest.to_list() == [0, 1, 2]
-
-
-def test_many_shapes_are_left_to_the_slow_reader() -> None:
-    written = [json.dumps({"query_id": f"q{n}", f"key {n}": n}) for n in range(50)]
-    with patch.object(ubi_lines, "FEW", 0):
-        plain = read_plain_lines(pl.Series(written))
-        assert len(plain.rest) == 50 - ubi_lines.MOST_SHAPES
-        # Among many lines, a shape of one line is not worth a search.
-        many = read_plain_lines(pl.Series(written + ['{"query_id": "\\u0071"}'] * 1000))
-        assert len(many.rest) >= 1050 - ubi_lines.MOST_IN_VAIN
-    content = "\n".join(written).encode()
-    assert fast(content) == slow(content)
-
-
-def test_records_with_many_values_are_left_to_the_slow_reader() -> None:
-    for count in (ubi_lines.MOST_VALUES - 1, ubi_lines.MOST_VALUES):
-        record = {"query_id": "q"} | {f"é{n}": "x" for n in range(count)}
-        line = json.dumps(record, ensure_ascii=False)
-        assert (shape_of(line) is not None) == (count < ubi_lines.MOST_VALUES)
-        content = "\n".join([line] * 3).encode()
-        assert fast(content) == slow(content)
-
-
 @pytest.mark.parametrize("name", ["ubi.ndjson", "ubi_odd.ndjson", "ubi_bulk.ndjson"])
 def test_whole_logs_are_the_same(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text((SAMPLES / name).read_text().replace('"q2"', '"q\\u0032"'))
     expected, expected_notes = read_noting(path)
-    with patch.object(ubi_lines, "FEW", 0):
+    with patch.object(ubi_records, "PlainRecords", NothingPlain):
         log, notes = read_noting(path)
     assert log.to_frame().equals(expected.to_frame())
     assert log.notes == expected.notes
@@ -369,10 +384,10 @@ def test_tables_read_fast_are_the_tables_read_slowly(table: pl.DataFrame) -> Non
 
 def test_usual_tables_are_read_fast() -> None:
     records = [json.loads(line) for line in (SAMPLES / "ubi_odd.ndjson").read_text().splitlines()]
-    plain = read_plain_table(pl.DataFrame(records, infer_schema_length=None))
-    assert plain is not None
-    assert [frame.height for frame in plain.frames["query"]] == [8]
-    assert plain.undated == [12]
+    plain = PlainRecords(pl.DataFrame(records, infer_schema_length=None))
+    assert not plain.is_odd.any()
+    assert plain.frame["action"].null_count() == 8
+    assert plain.is_undated.arg_true().to_list() == [12]
 
 
 def test_half_a_character_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from scipy.special import logit
 
-from gecasmo import CCM, CM, DBN, DCTR, PBM, RCTR, UBM, ClickModel, Fixed, Parameter, Table, flip
+from gecasmo import CCM, CM, DBN, DCTR, PBM, UBM, ClickModel, Fixed, Parameter, Table, flip
 from gecasmo.errors import ModelError
 from gecasmo.models import CATALOGUE
 from gecasmo.simulation import Simulated, cookie_log, paper_log
@@ -26,12 +26,9 @@ def few(seed: int = 1, n_users: int = 60, **options) -> Simulated:
     return paper_log(seed, n_users=n_users, n_items=20, list_size=5, **options)
 
 
-NUMBERS = {"GCTR": {"click_rate": 0.2}, "RCTR": {"click_rate": {r: 0.5 / r for r in range(1, 6)}}}
-
-
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_every_model_of_the_zoo_clicks(name: str) -> None:
-    simulated = few(model=CATALOGUE[name], values=NUMBERS.get(name))
+    simulated = few(model=CATALOGUE[name])
     assert simulated.oracle.name == name
     assert simulated.log.click.any()
     _, test = simulated.log.split(test=0.3, by="user", seed=1)
@@ -121,6 +118,44 @@ class Shopper(ClickModel):
                 user.leave()
 
 
+class Mobile(ClickModel):
+    """Coins by columns of which the simulation knows nothing."""
+
+    thumb = Parameter("device")
+    eye = Parameter("rank", "device")
+    attraction = Parameter("query", "doc")
+
+    def browse(self, user, result):
+        if flip(self.thumb) and flip(self.eye) and flip(self.attraction):
+            user.click()
+
+
+class Hasty(ClickModel):
+    """Coins by every kind of key that the simulation has numbers for, under names of their own."""
+
+    mood = Parameter()
+    start_of_page = Parameter("rank")
+    gap = Parameter("distance")
+    both = Parameter("last_click", "rank")
+    liking = Parameter("doc")
+    need = Parameter("query")
+
+    def browse(self, user, result):
+        read = flip(self.mood) and flip(self.start_of_page) and flip(self.gap)
+        if read and flip(self.both) and flip(self.liking) and flip(self.need):
+            user.click()
+
+
+def test_coins_get_numbers_by_their_keys() -> None:
+    simulated = few(model=Hasty, continuation=0.7)
+    truth, rank = simulated.truth, simulated.truth["rank"].to_numpy()
+    assert truth["mood"].unique().to_list() == truth["need"].unique().to_list() == [0.5]
+    np.testing.assert_allclose(truth["start_of_page"], 0.7 ** (rank - 1))
+    np.testing.assert_allclose(truth["gap"], truth["both"])
+    assert (truth["gap"].to_numpy() > truth["start_of_page"].to_numpy()).any()  # below a click
+    assert truth["liking"].n_unique() > 20
+
+
 def test_a_model_of_ones_own_with_a_signal_and_a_start() -> None:
     values = {"buyer": 0.5, "sale": dict.fromkeys(range(20), 0.4)}
     simulated = few(model=Shopper, values=values)
@@ -191,8 +226,10 @@ def test_no_spread_is_no_difference() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"model": RCTR}, r'no numbers for these coins of RCTR: click_rate.\n.*"click_rate": 0.5'),
-        ({"model": Shopper}, "these coins of Shopper: buyer, sale"),
+        (
+            {"model": Mobile},
+            r'no numbers for these coins of Mobile: thumb, eye.\n.*"thumb": 0.5, "eye": 0.5',
+        ),
         ({"model": DBN()}, "a class of click models is wanted"),
         ({"model": "DBN"}, "a class of click models is wanted"),
         ({"values": {"patience": 0.5}}, "values: DBN has no coin 'patience'. Its coins are"),

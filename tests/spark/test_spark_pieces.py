@@ -27,15 +27,15 @@ from gecasmo.errors import (
     ImpossibleSessionError,
     SavedModelError,
 )
-from gecasmo.estimation.parts.part import Point
-from gecasmo.estimation.parts.passes import run_pass
-from gecasmo.estimation.parts.tasks import Recipe, Task, combined
-from gecasmo.estimation.steps import Lengths
+from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.part import Point
+from gecasmo.estimation.passes import run_pass
+from gecasmo.estimation.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
 from gecasmo.hashing import hash_values
-from gecasmo.judgments.grading import JudgmentsError
-from gecasmo.logs.notes import Note
-from gecasmo.model.parts import Settings, build_part, local_coins
+from gecasmo.judgments import JudgmentsError
+from gecasmo.logs import Note
+from gecasmo.model.part_builder import Settings, build_part, local_coins
 from gecasmo.model.stored_fit import sample_pages
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (
@@ -379,7 +379,8 @@ def test_passes_over_files_are_passes_over_parts(clicks: pl.DataFrame, tmp_path:
     own = {}
     for n, log in made.logs.items():
         built = build_part(made.model, n, log, made.local, settings)
-        own[n] = replace(built.part, index={2: np.zeros(1, np.int64)}, n_rows={2: 1})
+        own[n] = built.part.placed({2: np.zeros(1, np.int64)})
+        own[n].n_rows = {2: 1}
     plain: dict[int, Any] = {n: {} for n in own}
     for task in tasks:
         expected, answers = [], []
@@ -427,7 +428,7 @@ def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame, tmp_path
     pass_over(made.job, 0, beginning(made, seed=(3, 0)))
     found = points_of(SharedFolder(made.job.folder), 0, Recipe("next", of="a"))["a"]
     assert len(np.unique(found.probability[0])) > 10
-    assert len(decoded(made.job, 0).begin[0].rows.frame) == len(found.probability[0])
+    assert len(decoded(made.job, 0).local[0].rows.frame) == len(found.probability[0])
 
 
 def test_a_part_in_which_nothing_can_happen_is_left_out(

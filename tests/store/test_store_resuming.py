@@ -25,9 +25,9 @@ from gecasmo.logs.store.spill import Spill
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[5:]
-from gecasmo.logs import compression
+from gecasmo.logs import inputs
 from gecasmo.logs.store import finish, ingest, intake
-compression.CHUNK = 400
+inputs.CHUNK = 400
 intake.batch_rows = lambda *_: 40
 intake.chunk_bytes = lambda *_: 400
 finish.most_rows = lambda *_: 60

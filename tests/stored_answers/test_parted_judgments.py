@@ -12,10 +12,8 @@ import pytest
 from stored_examples import fitted, parted
 
 from gecasmo import DBN, Logistic, Table
-from gecasmo.judgments import Judgments, JudgmentsError, PartedJudgments, judge
-from gecasmo.judgments.cuts import Relevances
-from gecasmo.judgments.grading import quantile_cuts
-from gecasmo.judgments.worth import most_worthy
+from gecasmo.judgments import Judgments, JudgmentsError, judge
+from gecasmo.judgments.grades import Relevances, quantile_cuts
 
 KEYS = ["query", "doc"]
 RULES = [
@@ -28,7 +26,7 @@ RULES = [
 
 
 def assert_same(found, wanted: Judgments) -> None:
-    assert isinstance(found, PartedJudgments)
+    assert found.rows.path is not None
     left, right = found.frame.sort(KEYS), wanted.frame.sort(KEYS)
     assert left.columns == right.columns
     for name in left.columns:
@@ -63,7 +61,7 @@ def test_the_pairs_of_a_stored_log(split, model, log, store, in_files):
 
 def test_pairs_in_memory_are_judged_at_once(split, model, log):
     found, wanted = judge(split, pairs=log), judge(model, pairs=log)
-    assert isinstance(found, Judgments)
+    assert found.rows.path is None
     assert found.frame.sort(KEYS).equals(wanted.frame.sort(KEYS))
 
 
@@ -182,7 +180,7 @@ def test_what_is_worth_judging(split, model, log, store):
     np.testing.assert_allclose(
         plain.pairs["traffic"], judge(model).worth_judging(5, log=log).pairs["traffic"]
     )
-    assert len(most_worthy([found, found], 3).pairs) == 3
+    assert len(judge(split).worth_judging(3).pairs) == 3
 
 
 def test_features_are_judged_on_the_pairs_of_a_stored_log(log, store):
@@ -203,7 +201,7 @@ def test_rows_that_were_given_are_counted(log, tmp_path):
 
 def test_scratch_files_go_with_the_judgments(split):
     found = judge(split)
-    folder = found.folder.path
+    folder = found.rows.path
     assert folder.is_dir()
     del found
     gc.collect()

@@ -16,9 +16,9 @@ from stored_examples import fitted, parted
 from gecasmo import DBN, Empirical, Table
 from gecasmo.encoding import Rows
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, part_of, split_table, write_part
-from gecasmo.forms.table import TableState
 from gecasmo.hashing import hash_values
 
 

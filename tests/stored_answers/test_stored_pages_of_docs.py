@@ -35,7 +35,7 @@ def test_examples_can_be_run_again() -> None:
 
 
 def test_the_readme_names_the_formats_of_judgments() -> None:
-    from gecasmo.judgments.formats import FORMATS
+    from gecasmo.judgments import FORMATS
 
     text = " ".join((ROOT / "README.md").read_text().split())
     listed = re.search(r"Values of `--format`: (.*?)\. ", text)

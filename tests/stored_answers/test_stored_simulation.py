@@ -1,4 +1,4 @@
-"""Simulated users on stored logs, propensities from them, and what a checkup says of them."""
+"""Simulated users on stored logs, propensities from them, and what a check says of them."""
 
 from __future__ import annotations
 
@@ -126,21 +126,21 @@ def test_given_numbers_are_certain(log, store):
     np.testing.assert_allclose(found.to_numpy(), wanted.to_numpy(), rtol=1e-12)
 
 
-def test_a_checkup_looks_at_a_part_and_says_so(split, store, monkeypatch):
-    monkeypatch.setattr("gecasmo.checkup.doctor.STORED_PAGES", 50)
+def test_a_check_looks_at_a_part_and_says_so(split, store, monkeypatch):
+    monkeypatch.setattr("gecasmo.checks.check.STORED_PAGES", 50)
     found = check(store, split)
     told = [finding.message for finding in found.findings if finding.topic == "sample"]
     assert len(told) == 1
     assert "Of 400 stored pages" in told[0]
 
 
-def test_a_checkup_of_a_small_store_sees_all(log, store):
+def test_a_check_of_a_small_store_sees_all(log, store):
     found, wanted = check(store), check(log)
     assert [f.message for f in found.findings] == [f.message for f in wanted.findings]
 
 
-def test_a_checkup_of_a_model_that_is_not_fitted(store, monkeypatch):
-    monkeypatch.setattr("gecasmo.checkup.doctor.STORED_PAGES", 50)
+def test_a_check_of_a_model_that_is_not_fitted(store, monkeypatch):
+    monkeypatch.setattr("gecasmo.checks.check.STORED_PAGES", 50)
     assert any("quick fit" in f.message for f in check(store, "DBN").findings)
 
 

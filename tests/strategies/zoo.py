@@ -11,8 +11,21 @@ import numpy as np
 from gecasmo import ClickLog, read_log
 from gecasmo.models import CATALOGUE
 from oracle.brute_force import Oracle
+from oracle.played import played
 from oracle.stories import ZOO, Shown
 from strategies.cases import Values
+
+
+def story_of(name: str) -> Any:
+    """The story of a model of the zoo: by hand where there is one, else its program played."""
+    return ZOO[name] if name in ZOO else played(CATALOGUE[name])
+
+
+def with_signals_of(model: Any, log: ClickLog) -> ClickLog:
+    """The log with all signals of a model; one that it lacks goes with every other click."""
+    lacking = [name for name in model.structure.traced.signals if name not in log.columns]
+    every_other = log.click & (np.cumsum(log.click) % 2 == 0)
+    return log.with_signals(dict.fromkeys(lacking, every_other)) if lacking else log
 
 
 @dataclass
@@ -42,7 +55,7 @@ class ZooCase:
 
     @cached_property
     def oracles(self) -> list[Oracle]:
-        return [Oracle(ZOO[self.name](page), self.values) for page in self.pages]
+        return [Oracle(story_of(self.name)(page), self.values) for page in self.pages]
 
     @cached_property
     def shown(self) -> list[tuple[frozenset, ...]]:
@@ -61,7 +74,7 @@ class ZooCase:
     def visible_oracles(self) -> list[Oracle]:
         """As `oracles`, without the signal that tells of clicks below: predictions never see it."""
         name = self.name.removeprefix("Counting")
-        return [Oracle(ZOO[name](page), self.values) for page in self.pages]
+        return [Oracle(story_of(name)(page), self.values) for page in self.pages]
 
     @cached_property
     def visible(self) -> list[tuple[frozenset, ...]]:
@@ -69,12 +82,14 @@ class ZooCase:
 
     @cached_property
     def table(self) -> dict[str, list[Any]]:
+        """The log as columns, with every signal that the model emits and a log has to bring."""
+        signals = CATALOGUE[self.name]().structure.traced.signals
         rows = [
-            (number, page.query, doc, rank, "click" in signals)
-            for number, (page, shown) in enumerate(zip(self.pages, self.shown, strict=True))
-            for doc, rank, signals in zip(page.docs, page.ranks, shown, strict=True)
+            (number, page.query, doc, rank, *(signal in shown for signal in signals))
+            for number, (page, results) in enumerate(zip(self.pages, self.shown, strict=True))
+            for doc, rank, shown in zip(page.docs, page.ranks, results, strict=True)
         ]
-        names = ("session", "query", "doc", "rank", "click")
+        names = ("session", "query", "doc", "rank", *signals)
         return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
     @cached_property

@@ -20,6 +20,7 @@ from gecasmo.errors import (
     NotFittedError,
 )
 from gecasmo.estimation import Problem
+from gecasmo.forms import Form
 from gecasmo.logs import ClickLog
 
 
@@ -480,7 +481,7 @@ def test_nothing_left() -> None:
 
 
 # -- forms of other people -------------------------------------------------------------------------
-class Stubborn:
+class Stubborn(Form):
     """One probability for all rows, fitted badly: every other time it runs away."""
 
     def __init__(self, bad: str) -> None:

@@ -16,7 +16,7 @@ import gecasmo
 from gecasmo import EM, Table
 from gecasmo.encoding import EncodedLog, arrays, folding
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.testing import plain_python
 
 MODELS = {

@@ -17,7 +17,7 @@ from gecasmo.errors import (
     NotFittedError,
     SavedModelError,
 )
-from gecasmo.forms.coding import FeatureCoding
+from gecasmo.forms.features import FeatureCoding
 from gecasmo.logs import ClickLog
 
 ONCE = EM(max_iter=1, tol=0)

@@ -259,11 +259,13 @@ def test_the_source_that_is_shown_is_the_source_that_runs(name: str) -> None:
     from pathlib import Path
 
     from gecasmo.kernels.library import KERNELS, LIFTED_KERNELS
+    from strategies.zoo import with_signals_of
 
     file = Path(__file__).parents[1] / "matrices" / "matrices.json"
     zoo = gecasmo.models.CATALOGUE
     model = zoo[name]() if name in zoo else gecasmo.matrices.read(file, name)
+    log = with_signals_of(model, small_log())
     for kernel in KERNELS:
-        encoded = model.encode(small_log(), kernel, lifted=kernel in LIFTED_KERNELS)
+        encoded = model.encode(log, kernel, lifted=kernel in LIFTED_KERNELS)
         library = model.library(encoded.plan, counting=kernel.startswith("e_step"))
         assert model.source(kernel).endswith("\n\n" + library.source(kernel))

@@ -434,7 +434,7 @@ def test_a_form_without_a_data_format(tmp_path: Path) -> None:
         pass
 
     model = GCTR(click_rate=Own()).fit(pages(4))
-    with pytest.raises(SavedModelError, match="cannot be saved: only Table and Fixed"):
+    with pytest.raises(SavedModelError, match="cannot be saved: Own has no to_data"):
         model.save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 

@@ -9,7 +9,7 @@ from updating import day_of, users
 
 from gecasmo import DBN, EM, Empirical, Estimator, Fixed, Table, read_log
 from gecasmo.errors import ClickLogError, ImpossibleSessionError, ModelError, NotFittedError
-from gecasmo.forms.priors import Smooth
+from gecasmo.forms.typical import SmoothFunction
 
 TRUTH = users(3, seed=1)
 LOG = day_of(TRUTH, 60, 3, 1)
@@ -69,7 +69,9 @@ def test_a_model_that_forgot_what_is_typical_of_rows_says_so():
     long = day_of(TRUTH, 400, 3, 1)
     model = DBN(attraction=Table(prior=Empirical(by="impressions"))).fit(long, progress=False)
     state = model.states_["attraction"]
-    priors = replace(state.priors, smooths=(Smooth("rank", np.array([1.0, 2.0]), np.zeros(1)),))
+    priors = replace(
+        state.priors, smooths=(SmoothFunction("rank", np.array([1.0, 2.0]), np.zeros(1)),)
+    )
     model.states_["attraction"] = replace(state, priors=priors)
     with pytest.raises(ModelError, match=r"'attraction' cannot be updated: its prior depends on"):
         model.update(LOG)

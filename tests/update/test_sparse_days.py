@@ -6,7 +6,7 @@ import pytest
 
 from gecasmo import DBN, ClickLog, read_log
 from gecasmo.estimation.beliefs.regression import bends
-from gecasmo.forms.past import RowPast
+from gecasmo.forms.memory import RowPast
 
 
 def zipf_day(n_pages: int, seed: int) -> ClickLog:

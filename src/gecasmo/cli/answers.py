@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import AnyLogArgument, FitArgument, Impossible, ImpossibleFlag, bundled
+from gecasmo.cli.log_flags import LogFlags
 from gecasmo.cli.output import PIPE, Output, check_parent, check_pipe, write_table
-from gecasmo.cli.reading import Reading
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def evaluate(
     fit: FitArgument,
     log: AnyLogArgument,
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     impossible: ImpossibleFlag = Impossible.refuse,
 ) -> None:
@@ -80,13 +80,11 @@ def predict(
             "before is replaced.",
         ),
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     kind: Annotated[
         Kind,
-        typer.Option(
-            "--kind", help="Given the clicks above a result, or when no click is known (marginal)."
-        ),
+        typer.Option(help="Given the clicks above a result, or when no click is known (marginal)."),
     ] = Kind.conditional,
     impossible: ImpossibleFlag = Impossible.refuse,
 ) -> None:
@@ -147,9 +145,9 @@ def simulate(
             "log, any other name becomes a stored log. - is standard output, as CSV.",
         ),
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the simulation.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     force: Annotated[
         bool, typer.Option("--force", help="Replace a stored log that is there already.")
     ] = False,

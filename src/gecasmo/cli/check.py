@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gecasmo.cli.flags import AnyLogArgument, ModelFlag, Plotting, bundled
-from gecasmo.cli.guard import FAULTY_LOG, in_flags
+from gecasmo.cli.guard import FAULTY_LOG
+from gecasmo.cli.log_flags import LogFlags, in_memory_sample
 from gecasmo.cli.output import Output
-from gecasmo.cli.reading import Reading, in_memory_sample
 
 if TYPE_CHECKING:
-    from gecasmo.checkup import Checkup
+    from gecasmo.checks import LogCheck
 
 
 @bundled
 def check(
     log: AnyLogArgument,
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     plotting: Plotting,
     model: ModelFlag = None,
@@ -38,7 +38,7 @@ def check(
 
     Ends with code 3 if something is wrong that has to be mended first.
     """
-    from gecasmo.checkup import check as look_over
+    from gecasmo.checks import check as look_over
     from gecasmo.cli.lookup import find_model
     from gecasmo.plots import log_charts
 
@@ -49,13 +49,13 @@ def check(
         found = look_over(read.log, chosen, tell=tell)
     drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
     data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
-    output.show(data, in_flags(str(found)))
+    output.show(data, found)
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
     if _is_bad(found, strict):
         raise typer.Exit(FAULTY_LOG)
 
 
-def _is_bad(found: Checkup, strict: bool) -> bool:
+def _is_bad(found: LogCheck, strict: bool) -> bool:
     bad = ("error", "warning") if strict else ("error",)
     return any(finding.severity in bad for finding in found.findings)

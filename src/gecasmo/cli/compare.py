@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,22 +11,25 @@ import typer
 from gecasmo.cli.flags import (
     Impossible,
     ImpossibleFlag,
+    LevelFlag,
     LogArgument,
+    MaxIterFlag,
     ModelsArgument,
     Plotting,
+    TolFlag,
     bundled,
 )
+from gecasmo.cli.log_flags import LogFlags
 from gecasmo.cli.output import (
     PIPE,
     Output,
     as_json,
     check_pipe,
     check_target,
-    frame_table,
     table_format,
     write_table,
 )
-from gecasmo.cli.reading import Reading
+from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,45 +39,42 @@ if TYPE_CHECKING:
 def compare(
     log: LogArgument,
     models: ModelsArgument,
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     plotting: Plotting,
     test: Annotated[
-        float, typer.Option("--test", help="The share of sessions that models are tested on.")
+        float, typer.Option(help="The share of sessions that models are tested on.")
     ] = 0.2,
     by: Annotated[
         str,
-        typer.Option("--by", metavar="COLUMN", help="What stays together: session, query, a user."),
+        typer.Option(metavar="COLUMN", help="What stays together: session, query, a user."),
     ] = "session",
     time: Annotated[
         str | None,
-        typer.Option("--time", metavar="COLUMN", help="Test on the latest pages by this column."),
+        typer.Option(metavar="COLUMN", help="Test on the latest pages by this column."),
     ] = None,
     heldout: Annotated[
         str | None,
-        typer.Option("--heldout", metavar="LOG", help="Test on this log, and train on all of LOG."),
+        typer.Option(metavar="LOG", help="Test on this log, and train on all of LOG."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the split and the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split and the bootstrap.")] = 0,
     bootstrap: Annotated[
-        int, typer.Option("--bootstrap", min=0, help="Samples behind the intervals; 0 for none.")
+        int, typer.Option(min=0, help="Samples behind the intervals; 0 for none.")
     ] = 200,
     over: Annotated[
         str,
-        typer.Option("--over", metavar="COLUMN", help="What the bootstrap draws: query, session."),
+        typer.Option(metavar="COLUMN", help="What the bootstrap draws: query, session."),
     ] = "query",
-    level: Annotated[float, typer.Option("--level", help="The level of the intervals.")] = 0.9,
+    level: LevelFlag = 0.9,
     judgments: Annotated[
         Path | None,
         typer.Option(
-            "--judgments",
             metavar="FILE",
             help="Judgments by people (query, doc, grade, or TREC qrels) to score relevance by.",
         ),
     ] = None,
-    max_iter: Annotated[int, typer.Option("--max-iter", min=1, help="The most iterations.")] = 500,
-    tol: Annotated[
-        float, typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page.")
-    ] = 1e-6,
+    max_iter: MaxIterFlag = 500,
+    tol: TolFlag = 1e-6,
     impossible: ImpossibleFlag = Impossible.floor,
     per_rank: Annotated[bool, typer.Option("--per-rank", help="Also the figures by rank.")] = False,
     target: Annotated[
@@ -139,25 +140,19 @@ def compare(
         _write(found.table, data, target)
     if target == PIPE:
         return
-    shown: list[Any] = [str(found)]
-    if per_rank:
-        shown += _by_rank(found.by_rank)
-    output.show(data, *shown)
+    output.show(data, found, *(_by_rank(found.by_rank) if per_rank else ()))
     if target is not None:
         output.say(f"Written to {target}.")
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
 
 
-def _by_rank(frame: pl.DataFrame) -> list[Any]:
+def _by_rank(frame: pl.DataFrame) -> Iterator[Any]:
     """Perplexity by rank with a column a model, once for each kind."""
-    return [
-        frame_table(
-            frame.pivot("model", index="rank", values=kind).sort("rank"),
-            f"{kind.capitalize()} perplexity by rank",
-        )
-        for kind in ("conditional", "marginal")
-    ]
+    for kind in ("conditional", "marginal"):
+        models = frame.pivot("model", index="rank", values=kind).sort("rank")
+        yield ""
+        yield TextTable.of(models, f"{kind.capitalize()} perplexity by rank", digits=4)
 
 
 def _write(table: pl.DataFrame, data: dict[str, Any], target: str) -> None:

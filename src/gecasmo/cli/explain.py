@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import FitArgument, LogArgument, bundled
-from gecasmo.cli.output import Output, bar, result_console
-from gecasmo.cli.reading import ReadingOneSession
-from gecasmo.judgments.printing import printable
+from gecasmo.cli.log_flags import OnePageFlags
+from gecasmo.cli.output import Output, result_console
+from gecasmo.report import Column, TextTable, bar, printable, text_width
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ def explain(
     which: Annotated[
         str, typer.Option("--session", metavar="ID", help="The page to explain, by its id.")
     ],
-    reading: ReadingOneSession,
+    reading: OnePageFlags,
     output: Output,
 ) -> None:
     """Tell the story of one page: what the user probably saw, liked and did.
@@ -110,12 +110,7 @@ def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
 
 
 def _told(data: dict[str, Any]) -> list[Any]:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
     story = data["results"]
-    console = result_console()
     query = "" if data["query"] is None else f", query {data['query']}"
     title = (
         f"Session {data['session']}{query}, as {data['model']} sees it "
@@ -123,23 +118,21 @@ def _told(data: dict[str, Any]) -> list[Any]:
     )
     shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
     docs = [printable(doc) for doc in story["doc"]]
-    widest = min(max(map(len, docs)), 24)
-    room = console.width - len("rank") - len("click") - widest - 8
+    room = text_width() - len("rank") - len("click") - min(max(map(len, docs)), 24) - 8
     headers, width = _fitting([_header(printable(name)) for name in shares], room)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("rank", justify="right", no_wrap=True)
-    table.add_column("doc", overflow="fold", min_width=min(widest, 8))
-    table.add_column("click", no_wrap=True)
-    for header in headers:
-        table.add_column(Text(header), no_wrap=True)
-    for row, doc in zip(story.iter_rows(named=True), docs, strict=True):
-        cells = [
-            f"{row[name]:.2f} {bar(row[name], width, console.encoding) if width else ''}".rstrip()
-            for name in shares
-        ]
-        clicked = Text("click", style="bold") if row["click"] else Text("")
-        table.add_row(str(row["rank"]), Text(doc), clicked, *map(Text, cells))
-    return [printable(title), table]
+    encoding = result_console().encoding
+
+    def cell(share: float) -> str:
+        return f"{share:.2f} {bar(share, width, encoding) if width else ''}".rstrip()
+
+    columns = [
+        Column("rank", [str(rank) for rank in story["rank"]]),
+        Column("doc", docs, is_text=True, least=8, wraps=True),
+        Column("click", ["click" if click else "" for click in story["click"]], is_text=True),
+    ]
+    for name, header in zip(shares, headers, strict=True):
+        columns.append(Column(header, list(map(cell, story[name])), is_text=True))
+    return [printable(title), "", TextTable(columns), ""]
 
 
 def _header(name: str) -> str:

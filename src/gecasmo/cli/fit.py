@@ -20,13 +20,17 @@ from gecasmo.cli.flags import (
     Impossible,
     ImpossibleFlag,
     LogArgument,
+    MaxIterFlag,
     ModelArgument,
     Plotting,
+    ThreadsFlag,
+    TolFlag,
     bundled,
 )
 from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED
-from gecasmo.cli.output import PIPE, Output, check_target, frame_table, write_remark
-from gecasmo.cli.reading import Reading, in_memory_sample
+from gecasmo.cli.log_flags import LogFlags, in_memory_sample
+from gecasmo.cli.output import PIPE, Output, check_target, write_remark
+from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,43 +47,31 @@ def fit(
     target: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the fitted model.")
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     plotting: Plotting,
-    max_iter: Annotated[
-        int, typer.Option("--max-iter", min=1, help="The most iterations of EM.")
-    ] = 500,
-    tol: Annotated[
-        float,
-        typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page."),
-    ] = 1e-6,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="By default all processors.")
-    ] = None,
+    max_iter: MaxIterFlag = 500,
+    tol: TolFlag = 1e-6,
+    threads: ThreadsFlag = None,
     impossible: ImpossibleFlag = Impossible.refuse,
-    seed: Annotated[
-        int, typer.Option("--seed", help="Seed of random starts, where a model needs them.")
-    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random starts, where a model needs them.")] = 0,
     start: Annotated[
         str | None,
-        typer.Option("--start", metavar="FIT", help="Go on from this fit, as far as it knows."),
+        typer.Option(metavar="FIT", help="Go on from this fit, as far as it knows."),
     ] = None,
     fixed: Annotated[
         list[str] | None,
-        typer.Option(
-            "--fixed", metavar="COIN=VALUE", help="A probability that is known, not estimated."
-        ),
+        typer.Option(metavar="COIN=VALUE", help="A probability that is known, not estimated."),
     ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key", metavar="COIN=COLUMN,...", help="Give a coin a row per value of these columns."
+            metavar="COIN=COLUMN,...", help="Give a coin a row per value of these columns."
         ),
     ] = None,
     prior: Annotated[
         list[str] | None,
         typer.Option(
-            "--prior",
             metavar="COIN=PRIOR",
             help="What a coin is believed to be before it is flipped: 'empirical' (learned from "
             "the log), or heads and tails such as 1,1.",
@@ -88,7 +80,6 @@ def fit(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            "--checkpoint",
             metavar="FOLDER",
             help="For a stored log: where the fit keeps its progress, so that the same command "
             "goes on after a kill. Not needed any more when the fit is written.",
@@ -151,12 +142,16 @@ def fit(
         "reading": read.facts,
     }
     output.summarise(facts, *_fit_summary(chosen, facts))
-    assert chosen.report_ is not None
-    if checkpoint is not None and not chosen.report_.interrupted:
+    if checkpoint is not None and not facts["interrupted"]:
         output.say(f"{checkpoint} can be removed: {target} has everything.")
-    if chosen.report_.interrupted:
+    _end(facts, tol)
+
+
+def _end(facts: dict[str, Any], tol: float) -> None:
+    """End with the code that tells how the fit ended."""
+    if facts["interrupted"]:
         raise typer.Exit(INTERRUPTED)
-    if not chosen.report_.converged and tol > 0:
+    if not facts["converged"] and tol > 0:
         raise typer.Exit(NOT_CONVERGED)
 
 
@@ -215,13 +210,12 @@ def coin_frame(model: Model) -> pl.DataFrame:
 
 def _range(form: Any, state: Any) -> dict[str, Any]:
     """How many rows a coin has, and where their probabilities are."""
-    from gecasmo.forms.parted_table import PartedTable
-
-    if isinstance(state, PartedTable):
-        files = [file for file in state.files if file.n_rows]
+    table = form.in_files(state)
+    if table is not None:
+        files = [file for file in table.files if file.n_rows]
         return {
-            "rows": state.n_rows,
-            "mean": sum(file.total for file in files) / max(state.n_rows, 1),
+            "rows": table.n_rows,
+            "mean": sum(file.total for file in files) / max(table.n_rows, 1),
             "lowest": min((file.lowest for file in files), default=None),
             "highest": max((file.highest for file in files), default=None),
         }
@@ -233,12 +227,8 @@ def _range(form: Any, state: Any) -> dict[str, Any]:
 
 
 def _fit_summary(model: Model, facts: dict[str, Any]) -> list[Any]:
-    state = "converged" if facts["converged"] else "not converged"
-    if facts["interrupted"]:
-        state = "interrupted"
     lines = [
-        f"{model.name} on {facts['sessions']:,} sessions: {state} after {facts['iterations']:,} "
-        f"iterations and {facts['seconds']:.1f} seconds",
+        f"{model.name} on {facts['sessions']:,} sessions: {_state(facts)}",
         f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}",
     ]
     if facts["dropped_sessions"]:
@@ -248,7 +238,18 @@ def _fit_summary(model: Model, facts: dict[str, Any]) -> list[Any]:
     ending = [f"Written to {facts['written']}."]
     if facts["plots"]:
         ending.append(f"Charts: {', '.join(facts['plots'])}.")
-    return ["\n".join(lines), frame_table(facts["coins"]), "\n".join(ending)]
+    return ["\n".join(lines), *_coins_table(facts), "\n".join(ending)]
+
+
+def _state(facts: dict[str, Any]) -> str:
+    state = "converged" if facts["converged"] else "not converged"
+    if facts["interrupted"]:
+        state = "interrupted"
+    return f"{state} after {facts['iterations']:,} iterations and {facts['seconds']:.1f} seconds"
+
+
+def _coins_table(facts: dict[str, Any]) -> list[Any]:
+    return ["", TextTable.of(facts["coins"], digits=4), ""]
 
 
 @bundled
@@ -258,21 +259,14 @@ def update(
     target: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the updated model.")
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     decay: Annotated[
-        float, typer.Option("--decay", help="What the past counts now: above 0, at most 1.")
+        float, typer.Option(help="What the past counts now: above 0, at most 1.")
     ] = 0.98,
-    max_iter: Annotated[
-        int, typer.Option("--max-iter", min=1, help="The most iterations of EM.")
-    ] = 500,
-    tol: Annotated[
-        float,
-        typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page."),
-    ] = 1e-6,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="By default all processors.")
-    ] = None,
+    max_iter: MaxIterFlag = 500,
+    tol: TolFlag = 1e-6,
+    threads: ThreadsFlag = None,
     impossible: ImpossibleFlag = Impossible.refuse,
 ) -> None:
     """Merge a new log into a fit, without the old logs.
@@ -323,21 +317,14 @@ def update(
         "reading": read.facts,
     }
     output.summarise(facts, *_update_summary(model.name, facts))
-    assert model.report_ is not None
-    if model.report_.interrupted:
-        raise typer.Exit(INTERRUPTED)
-    if not model.report_.converged and tol > 0:
-        raise typer.Exit(NOT_CONVERGED)
+    _end(facts, tol)
 
 
 def _update_summary(name: str, facts: dict[str, Any]) -> list[Any]:
-    state = "converged" if facts["converged"] else "not converged"
-    if facts["interrupted"]:
-        state = "interrupted"
     lines = [
-        f"{name}: {facts['new_sessions']:,} new sessions, {facts['sessions']:,} in all; {state} "
-        f"after {facts['iterations']:,} iterations and {facts['seconds']:.1f} seconds",
+        f"{name}: {facts['new_sessions']:,} new sessions, {facts['sessions']:,} in all; "
+        f"{_state(facts)}",
         f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}, of all sessions "
         "so far",
     ]
-    return ["\n".join(lines), frame_table(facts["coins"]), f"Written to {facts['written']}."]
+    return ["\n".join(lines), *_coins_table(facts), f"Written to {facts['written']}."]

@@ -4,7 +4,7 @@ Some are one argument or flag each. Others belong together and are the fields of
 command takes as a parameter; on the command line its fields are flags:
 
     @bundled
-    def check(log: Log, reading: Reading, output: Output) -> None: ...
+    def check(log: Log, reading: LogFlags, output: Output) -> None: ...
 """
 
 from __future__ import annotations
@@ -92,6 +92,18 @@ ImpossibleFlag = Annotated[
 ]
 
 
+MaxIterFlag = Annotated[int, typer.Option("--max-iter", min=1, help="The most iterations of EM.")]
+TolFlag = Annotated[
+    float, typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page.")
+]
+ThreadsFlag = Annotated[
+    int | None, typer.Option("--threads", min=1, help="By default all processors.")
+]
+LevelFlag = Annotated[
+    float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
+]
+
+
 class ChartFormat(StrEnum):
     """How a chart is kept."""
 
@@ -106,18 +118,18 @@ class Plotting:
 
     plots: Annotated[
         Path | None,
-        typer.Option("--plots", metavar="FOLDER", help="Draw charts into this folder."),
+        typer.Option(metavar="FOLDER", help="Draw charts into this folder."),
     ] = None
     plots_format: Annotated[
         ChartFormat,
-        typer.Option("--plots-format", help="Pictures, or pages that can be looked around in."),
+        typer.Option(help="Pictures, or pages that can be looked around in."),
     ] = ChartFormat.png
 
     def check(self) -> None:
         """Complain before the work, not after it."""
         if self.plots is None:
             return
-        from gecasmo.forms.extras import extra
+        from gecasmo.errors import extra
 
         for module in ("altair", "vl_convert"):
             extra(module, "--plots", "gecasmo[plots]")

@@ -1,13 +1,12 @@
 """How commands fail: one clear message and an exit code; a traceback only with --debug.
 
-Here are what the exit codes mean, messages of the library in the words of the command line, and
-the guard around every command that turns errors and warnings into them.
+Here are what the exit codes mean, and the guard around every command that turns errors and warnings
+into them.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 import warnings
@@ -19,8 +18,8 @@ import typer
 from typer.core import TyperGroup
 
 from gecasmo.cli.output import heard, write_remark
-from gecasmo.errors import GecasmoError, GecasmoWarning
-from gecasmo.judgments.printing import printable_lines
+from gecasmo.errors import GecasmoError, GecasmoWarning, for_the_command_line
+from gecasmo.report import printable_lines
 
 FINE = 0
 BAD_INPUT = 1
@@ -44,72 +43,6 @@ EPILOG = "[b]Exit codes[/b]\n" + "\n".join(
 )
 
 
-# Parameters that are flags here. Others stay as they are: a wrong translation would be worse.
-_FLAGS = (
-    *("session", "query", "doc", "rank", "click", "weight", "format", "max_line"),
-    *("keep", "memory", "partitions"),
-    *("max_iter", "tol", "threads", "seed", "impossible", "checkpoint", "decay"),
-    *("test", "bootstrap", "over", "judgments", "level"),
-    *("grades", "rule", "thresholds", "max_width", "min_examinations", "min_probability"),
-    *("min_order", "ids", "name", "ratings", "include"),
-)
-_CALL = re.compile(r"read_log\((?P<quote>[\"']).*?(?P=quote)(?P<rest>(?:, *\w+=[^()]*)?)\)")
-# Not in a call, such as EM(tol=0); a parenthesis after a space is one of the sentence.
-_PARAMETER = re.compile(rf"(?<![\w-])(?<!\w\()(?P<name>{'|'.join(_FLAGS)})=(?P<after>[\s.,;)]|$)?")
-_INGEST = re.compile(r"(?<![.\w])ingest\((?P<inside>[^()]*)\)")
-_LIST = re.compile(r"(?<![\w-])(?P<name>keep|session|doc)=\[(?P<list>(?:'[^']*'(?:, )?)+)\]")
-_AGAIN = re.compile(r"fit\(log,(?: method,)? start=model\)")
-_KEY = re.compile(r"(?P<coin>\w+)=Table\(key=(?P<quote>[\"'])(?P<column>\w+)(?P=quote)\),?")
-# What is said in other words here; longer ones first, where one is part of another.
-_PHRASES = {
-    "Continue with fit(log, start=model)": "Go on with --start FIT",
-    "Go on with fit(log, start=model) and another folder": "Go on with --start FIT and another "
-    "--checkpoint folder",
-    "go on with fit(log, start=model)": "go on with --start FIT",
-    "by start=model": "by --start FIT",
-    "or raise max_iter": "or raise --max-iter",
-    "with fold='auto'": "without --fold or --no-fold",
-    "fold=True": "--fold",
-    "fold=False": "--no-fold",
-    "ingest(keep=...)": "--keep",
-    "out of keep,": "out of --keep,",
-    "name them in keep": "name them in --keep",
-    "without partitions": "without --partitions",
-    "without keep": "without --keep",
-    "without format": "without --format",
-    "resume=False": "--no-resume",
-    "overwrite=True": "--force",
-    ", and open_log opens it": "",
-    "`gecasmo ingest` and ClickLog.ingest": "`gecasmo ingest`",
-    "ClickLog.ingest makes one": "`gecasmo ingest` makes one",
-    "The same call goes on": "The same command goes on",
-    "or log.take(...) without them": "or a log without them",
-    "fit, score and evaluate also take": "fit and evaluate also take",
-}
-
-
-def in_flags(text: str) -> str:
-    """The text with flags where the library names parameters, as in `doc="url"`."""
-    for python, ours in _PHRASES.items():
-        text = text.replace(python, ours)
-    text = _AGAIN.sub("`gecasmo fit MODEL LOG --start FIT`", text)
-    text = _CALL.sub(lambda call: call["rest"].strip(", ").replace(", ", " "), text)
-    text = _INGEST.sub(r"\g<inside>", text)
-    text = _LIST.sub(lambda found: f"{found['name']}={_joined(found['list'])}", text)
-    text = _KEY.sub(r"--key \g<coin>=\g<column>", text)
-    return _PARAMETER.sub(_flag, text)
-
-
-def _joined(names: str) -> str:
-    """Names in a list as a flag takes them."""
-    return ",".join(re.findall("'([^']*)'", names))
-
-
-def _flag(found: re.Match[str]) -> str:
-    after = found["after"]
-    return f"--{found['name'].replace('_', '-')}{' ' if after is None else after}"
-
-
 # Typer's base of all complaints about how a command was called; it has no public name of its own.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 _PASSES = (typer.Exit, typer.Abort, _USAGE_ERROR)
@@ -128,7 +61,7 @@ class Guarded(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         is_debugging = bool(ctx.params.get("debug"))
-        with _one_line_warnings(is_debugging), _told(is_debugging):
+        with for_the_command_line(), _one_line_warnings(is_debugging), _told(is_debugging):
             answer = super().invoke(ctx)
             sys.stdout.flush()  # a closed pipe shows itself here, not when Python ends
             return answer
@@ -167,7 +100,7 @@ def _harmless_usage_errors() -> Iterator[None]:
 
 def _message(error: Exception) -> str:
     if isinstance(error, GecasmoError):
-        return f"{type(error).__name__}: {in_flags(str(error))}"
+        return f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
         return "There is not enough memory for this. Perhaps fewer pages, or a part of the log."
     if isinstance(error, OSError) and error.filename is not None:
@@ -199,7 +132,7 @@ def _one_line_warnings(is_debugging: bool) -> Iterator[None]:
     def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         if not issubclass(category, GecasmoWarning) and not is_debugging:
             return  # Python's own, about code: nothing that a user could do
-        text = in_flags(" ".join(str(message).split()))
+        text = " ".join(str(message).split())
         if text not in said:
             said.append(text)
             write_remark(f"Warning: {text}")

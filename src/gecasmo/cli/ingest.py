@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import LogArgument, bundled
-from gecasmo.cli.guard import INTERRUPTED, in_flags
+from gecasmo.cli.guard import INTERRUPTED
+from gecasmo.cli.log_flags import LogFlags, is_stored_log, tell_guesses
 from gecasmo.cli.output import PIPE, Output, check_parent, write_remark
-from gecasmo.cli.reading import ROLES, Reading, _names, guess, is_stored_log
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -32,20 +32,15 @@ def ingest(
             "--output", "-o", metavar="FOLDER", help="Where the stored log goes: big.gclog."
         ),
     ],
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     memory: Annotated[
         str,
-        typer.Option(
-            "--memory",
-            metavar="AMOUNT",
-            help="About the most memory, beside 100 MB; 64MB at least.",
-        ),
+        typer.Option(metavar="AMOUNT", help="About the most memory, beside 100 MB; 64MB at least."),
     ] = "4GB",
     keep: Annotated[
         list[str] | None,
         typer.Option(
-            "--keep",
             metavar="COLUMN",
             help="Keep this column, too; several as a,b. 'session' keeps the ids of pages, 'all' "
             "everything.",
@@ -61,7 +56,7 @@ def ingest(
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, help="A power of two; by default what memory needs."),
+        typer.Option(min=1, help="A power of two; by default what memory needs."),
     ] = None,
     resume: Annotated[
         bool,
@@ -85,7 +80,6 @@ def ingest(
     partitions stay as many as the first planned.
     """
     from gecasmo.errors import ClickLogWarning, GecasmoError
-    from gecasmo.logs.reader import peek
     from gecasmo.logs.store.ingest import ingest as store
     from gecasmo.logs.store.journal import Journal
 
@@ -93,15 +87,8 @@ def ingest(
         raise GecasmoError(f"{log} is a stored log already, which other commands take as it is.")
     place = Path(target).expanduser()
     check_parent(place, target)
-    roles: dict[str, Any] = {
-        role: _names(role, value) for role in ROLES if (value := getattr(reading, role)) is not None
-    }
-    # Who names columns means a table; other formats have columns of their own.
-    seen = peek(log, reading.format or ("table" if roles else None))
-    guessed = guess(seen.columns, roles)
-    if guessed:
-        flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
-        output.say(f"{log}: columns guessed by their names: {flags}")
+    seen, roles, guessed = reading.look(log)
+    tell_guesses(log, guessed, output)
     goes_on = resume and log != PIPE and Journal(place).is_begun
     began = time.perf_counter()
     with (
@@ -128,7 +115,7 @@ def ingest(
     seconds = time.perf_counter() - began
     for note in stored.notes:
         if note.kind.endswith("not kept"):
-            output.say(in_flags(note.what))
+            output.say(note.what)
         else:
             warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
     facts = {**_facts(stored), "seconds": seconds, "written": target}

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.flags import FitArgument, bundled
+from gecasmo.cli.flags import FitArgument, LevelFlag, bundled
+from gecasmo.cli.log_flags import LogFlags
 from gecasmo.cli.output import (
     PIPE,
     Output,
     check_pipe,
     check_target,
-    frame_table,
     table_format,
     write_data,
     write_table,
 )
-from gecasmo.cli.reading import Reading
+from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from gecasmo.judgments import Judgments, PartedJudgments, Written
+    from gecasmo.judgments import Judgments, Written
 
 _HEAD = 5  # lines to show of what a file holds
 
@@ -84,109 +84,80 @@ def judgments(
     format: Annotated[
         str | None,
         typer.Option(
-            "--format",
             help="quepid, opensearch, ranklib, qrels, csv or parquet; by default the file's name "
             "tells.",
             autocompletion=_complete_format,
         ),
     ] = None,
-    grades: Annotated[
-        int, typer.Option("--grades", help="How many grades; 4 means 0, 1, 2 and 3.")
-    ] = 4,
-    rule: Annotated[
-        Rule, typer.Option("--rule", help="How relevance becomes a grade.")
-    ] = Rule.informative,
+    grades: Annotated[int, typer.Option(help="How many grades; 4 means 0, 1, 2 and 3.")] = 4,
+    rule: Annotated[Rule, typer.Option(help="How relevance becomes a grade.")] = Rule.informative,
     thresholds: Annotated[
         str | None,
         typer.Option(
-            "--thresholds",
-            metavar="X,Y,...",
-            help="Cut points of the rules threshold and interval, ascending.",
+            metavar="X,Y,...", help="Cut points of the rules threshold and interval, ascending."
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
-    ] = 0.9,
+    level: LevelFlag = 0.9,
     max_width: Annotated[
-        str | None,
+        str,
         typer.Option(
-            "--max-width",
             metavar="NUMBER",
             help="A pair with a wider interval, or an unknown one, has not enough data; 'none' for "
             "relevance by features, which has no intervals.",
         ),
-    ] = None,
+    ] = "0.4",
     min_examinations: Annotated[
-        float | None,
-        typer.Option(
-            "--min-examinations",
-            help="A pair with fewer expected examinations has not enough data.",
-        ),
-    ] = None,
+        float,
+        typer.Option(help="A pair with fewer expected examinations has not enough data."),
+    ] = 10.0,
     min_probability: Annotated[
-        float | None,
-        typer.Option(
-            "--min-probability",
-            help="A pair gets no grade that is right with a smaller probability (0.5).",
-        ),
-    ] = None,
+        float,
+        typer.Option(help="A pair gets no grade that is right with a smaller probability."),
+    ] = 0.5,
     min_order: Annotated[
-        float | None,
+        float,
         typer.Option(
-            "--min-order",
             help="A pair without a grade is 'ordered' if its order within the query is right with "
-            "this probability on average (0.8).",
+            "this probability on average.",
         ),
-    ] = None,
+    ] = 0.8,
     features: Annotated[
         Path | None,
         typer.Option(
-            "--features",
             metavar="FILE",
             help="For ranklib: CSV or Parquet with query, doc and a column per feature.",
         ),
     ] = None,
     query: Annotated[
         str | None,
-        typer.Option("--query", help="What to write as query if the model knows none."),
+        typer.Option(help="What to write as query if the model knows none."),
     ] = None,
     ids: Annotated[
         Ids,
-        typer.Option(
-            "--ids", help="For qrels and ranklib: ids with white space are refused or %-encoded."
-        ),
+        typer.Option(help="For qrels and ranklib: ids with white space are refused or %-encoded."),
     ] = Ids.refused,
     name: Annotated[
-        str | None, typer.Option("--name", help="For opensearch: the name of the judgment list.")
+        str | None, typer.Option(help="For opensearch: the name of the judgment list.")
     ] = None,
     ratings: Annotated[
         Ratings,
         typer.Option(
-            "--ratings",
-            help="For quepid and opensearch: whole grades, or floats, the grade to be expected.",
+            help="For quepid and opensearch: whole grades, or floats, the grade to be expected."
         ),
     ] = Ratings.grades,
     include: Annotated[
         Include,
-        typer.Option(
-            "--include",
-            help="With --ratings float: also pairs that are 'ordered' and have no grade.",
-        ),
+        typer.Option(help="With --ratings float: also pairs that are 'ordered' and have no grade."),
     ] = Include.judged,
     worth_judging: Annotated[
         int | None,
         typer.Option(
-            "--worth-judging",
-            metavar="N",
-            min=1,
-            help="Also name the N pairs and queries most worth judging by hand.",
+            metavar="N", min=1, help="Also name the N pairs and queries most worth judging by hand."
         ),
     ] = None,
     worth_output: Annotated[
         str | None,
-        typer.Option(
-            "--worth-output", metavar="FILE", help="Write those pairs here: .csv, .json, .parquet."
-        ),
+        typer.Option(metavar="FILE", help="Write those pairs here: .csv, .json, .parquet."),
     ] = None,
 ) -> None:
     """Grade every query and document of a fit, where the data suffice.
@@ -218,16 +189,6 @@ def judgments(
     cuts = _numbers(thresholds)
     frame = None if features is None else read_table(features, "--features")
     model = load_fit(fit)
-    limits: dict[str, Any] = {}
-    if max_width is not None:
-        limits["max_width"] = _width(max_width)
-    for option, value in (
-        ("min_examinations", min_examinations),
-        ("min_probability", min_probability),
-        ("min_order", min_order),
-    ):
-        if value is not None:
-            limits[option] = value
     with output.working("Grading"):
         found = judge(
             model,
@@ -235,7 +196,10 @@ def judgments(
             rule=rule.value,
             thresholds=cuts,
             level=level,
-            **limits,
+            max_width=_width(max_width),
+            min_examinations=min_examinations,
+            min_probability=min_probability,
+            min_order=min_order,
         )
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
     options = {
@@ -307,9 +271,7 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path} cannot be read: {first}") from error
 
 
-def _write(
-    found: Judgments | PartedJudgments, target: str, kind: str, options: dict[str, Any]
-) -> Written:
+def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) -> Written:
     """Write to a file, or through one to standard output."""
     import tempfile
 
@@ -325,7 +287,7 @@ def _write(
 @bundled
 def propensities(
     fit: FitArgument,
-    reading: Reading,
+    reading: LogFlags,
     output: Output,
     log: Annotated[
         str | None,
@@ -343,9 +305,7 @@ def propensities(
             help="Write them here: .csv, .tsv, .json, .ndjson or .parquet; - is standard output.",
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
-    ] = 0.9,
+    level: LevelFlag = 0.9,
 ) -> None:
     """Examination by rank, with intervals, for learners that correct for position.
 
@@ -371,7 +331,8 @@ def propensities(
     data = {"model": model.name, "level": level, "written": target, "propensities": frame}
     if target == PIPE:
         return
-    table = frame_table(frame, f"How probable it is that a rank is looked at, under {model.name}")
+    title = f"How probable it is that a rank is looked at, under {model.name}"
+    table = TextTable.of(frame, title, digits=4)
     if target is None:
         output.show(data, table)
     else:

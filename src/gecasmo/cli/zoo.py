@@ -15,10 +15,9 @@ import typer
 from gecasmo.cli.flags import ModelArgument, bundled
 from gecasmo.cli.output import Output, result_console, write_result
 from gecasmo.estimation import EM
+from gecasmo.report import Column, TextTable
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gecasmo.evaluation import Evaluation
 
     Row = tuple[str, Evaluation, float | None]
@@ -73,33 +72,26 @@ def demo(
     output.show(
         data,
         _table(rows, test.n_sessions),
+        "Perplexity: arithmetic mean over ranks. Seconds include compiling.",
         f"DBN estimates continuation as {continuation:.3f}; the simulated users had 0.9.",
     )
 
 
-def _table(rows: list[Row], n_sessions: int) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f"On {n_sessions:,} pages that no model has seen", title_justify="left")
-    table.add_column("model")
-    for name in (
-        "log-likelihood\nper session",
-        "perplexity\nmarginal",
-        "perplexity\nconditional",
-        "seconds\nto fit",
-    ):
-        table.add_column(name, justify="right")
-    for name, evaluation, seconds in rows:
-        table.add_row(
-            name,
-            f"{evaluation.log_likelihood:.4f}",
-            f"{evaluation.marginal.arithmetic:.4f}",
-            f"{evaluation.conditional.arithmetic:.4f}",
-            "" if seconds is None else f"{seconds:.1f}",
-        )
-    table.caption = "Perplexity: arithmetic mean over ranks. Seconds include compiling."
-    table.caption_justify = "left"
-    return table
+def _table(rows: list[Row], n_sessions: int) -> TextTable:
+    found = [evaluation for _, evaluation, _ in rows]
+    seconds = ["" if took is None else f"{took:.1f}" for *_, took in rows]
+    return TextTable(
+        [
+            Column("model", [name for name, *_ in rows], is_text=True),
+            Column("log-likelihood\nper session", [f"{each.log_likelihood:.4f}" for each in found]),
+            Column("perplexity\nmarginal", [f"{each.marginal.arithmetic:.4f}" for each in found]),
+            Column(
+                "perplexity\nconditional", [f"{each.conditional.arithmetic:.4f}" for each in found]
+            ),
+            Column("seconds\nto fit", seconds),
+        ],
+        f"On {n_sessions:,} pages that no model has seen",
+    )
 
 
 @bundled
@@ -110,8 +102,6 @@ def models(output: Output) -> None:
 
     [cyan]gecasmo models[/cyan]
     """
-    from rich.table import Table
-
     from gecasmo.models import CATALOGUE
 
     listed = [
@@ -122,10 +112,18 @@ def models(output: Output) -> None:
         }
         for name, model in CATALOGUE.items()
     ]
-    table = Table("model", "what a user does", "coins", box=None, pad_edge=False)
-    for row in listed:
-        table.add_row(str(row["model"]), str(row["what a user does"]), ", ".join(row["coins"]))
-    output.show({"models": listed}, table)
+    columns = [
+        Column("model", [str(row["model"]) for row in listed], is_text=True),
+        *(
+            Column(name, [_words(row[name]) for row in listed], is_text=True, least=20, wraps=True)
+            for name in ("what a user does", "coins")
+        ),
+    ]
+    output.show({"models": listed}, TextTable(columns))
+
+
+def _words(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 @bundled

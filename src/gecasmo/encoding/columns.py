@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import dense, is_large, last_click_ranks, numbers_of_clicks
 from gecasmo.encoding.features import usable
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
 
@@ -76,7 +76,10 @@ def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
         subject = f"The coin {_quoted(coins)} has"
         if len(coins) > 1:
             subject = f"The coins {_quoted(coins)} have"
-        advice = ", ".join(f'{coin}=Table(key="{example}")' for coin in coins)
+        advice = either(
+            ", ".join(f'{coin}=Table(key="{example}")' for coin in coins),
+            " ".join(f"--key {coin}={example}" for coin in coins),
+        )
         raise ClickLogError(
             f"{subject} a row per '{name}', and the log has no such column.\n"
             f"  It has: {', '.join(log.columns)}.\n"

@@ -1,9 +1,10 @@
 """Turn kernels, codes and forms into fitted forms; no method knows which model it fits."""
 
+from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.em import EM, Method, Record, Solution
 from gecasmo.estimation.expectation import Counts, Expectation
 from gecasmo.estimation.gradient import Gradient
-from gecasmo.estimation.problem import Coin, Problem
+from gecasmo.estimation.problem import Problem
 
 __all__ = [
     "EM",

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ModelError, tell
-from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.estimation.squarem import StepLength
+from gecasmo.errors import ConvergenceWarning, ModelError, either, option, tell
+from gecasmo.estimation.coins import Evaluation, Lengths
+from gecasmo.estimation.problem import Problem
 
 DEFAULT_RESTARTS = 5
 # A guess may be worse than the last evaluated point by rounding only.
@@ -135,7 +135,7 @@ class EM:
             done = solution.history[-1].iteration
             tell(
                 f"EM was interrupted after {done} iterations. The model has the best parameters "
-                "so far; go on with fit(log, start=model).",
+                f"so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
                 ConvergenceWarning,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
@@ -144,9 +144,11 @@ class EM:
                 last, before = solution.history[-1], solution.history[-2]
                 gain = (last.objective - before.objective) / max(problem.n_pages, 1)
             tell(
-                f"EM stopped after max_iter={self.max_iter}; the last step still gained "
-                f"{gain:.2g} in objective per page (tol={self.tol:g}). Continue with "
-                "fit(log, start=model), or raise max_iter.",
+                f"EM stopped after {option('max_iter', self.max_iter)}; the last step still gained "
+                f"{gain:.2g} in objective per page "
+                f"({option('tol', self.tol, shown=f'{self.tol:g}')}). "
+                f"{either('Continue with fit(log, start=model)', 'Go on with --start FIT')}, "
+                f"or raise {either('max_iter', '--max-iter')}.",
                 ConvergenceWarning,
             )
 
@@ -244,3 +246,30 @@ class _Climb:
         if not gain < tol:
             return False
         return self.problem.distance(start, once) < math.sqrt(tol / 10)
+
+
+class StepLength:
+    """How far to follow a move: SQUAREM (Varadhan and Roland 2008).
+
+    From two EM steps it guesses where they are heading. Works on the vectors of forms, in which
+    logits are linear; the step length is measured in the Fisher norm of the logits, so a row counts
+    by how often it is flipped. The longest allowed grows with success and shrinks with failure.
+    """
+
+    def __init__(self) -> None:
+        self.longest = 4.0
+        self._used = 1.0
+
+    def choose(self, lengths: Lengths) -> float | None:
+        """The step length, or None where there is nothing to gain."""
+        if not lengths.bend > 0 or not lengths.step > 0:
+            return None
+        self._used = min(math.sqrt(lengths.step / lengths.bend), self.longest)
+        return self._used if self._used > 1 else None
+
+    def learn(self, accepted: bool) -> None:
+        if accepted and self._used == self.longest:
+            self.longest *= 4
+        elif not accepted:
+            # Halved where growth is fourfold: long steps are worth a failure now and then.
+            self.longest = max(2.0, self.longest / 2)

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, tell
+from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, extra, tell
+from gecasmo.estimation.coins import Coin, Evaluation, as_weights
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch
-from gecasmo.estimation.problem import Evaluation, Problem, as_weights
-from gecasmo.forms.extras import extra
-from gecasmo.forms.networks.calling import one_thread, width
+from gecasmo.estimation.problem import Problem
+from gecasmo.forms import FormState
+from gecasmo.forms.networks import one_thread, width
 
 if TYPE_CHECKING:
     import torch
 
-    from gecasmo.estimation.trainable import Trainable
+    from gecasmo.forms.trainable import Trainable
 
 _OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD", "adagrad": "Adagrad"}
 
@@ -86,22 +87,26 @@ class Gradient:
         return _Descent(self, problem, progress).run()
 
 
+def _trainable(coin: Coin, state: FormState) -> Trainable:
+    """The form of a coin as something to train."""
+    made: Trainable | None = coin.form.trainable(state, coin.rows)
+    if made is None:
+        raise ModelError(
+            f"Gradient cannot train the form {coin.form!r} of '{coin.name}': it has no gradient. "
+            "Use EM, or a Torch, Logistic, Sum or Table form."
+        )
+    return made
+
+
 class _Descent:
     """One run of gradient descent."""
 
     def __init__(self, method: Gradient, problem: Problem, progress: Progress | None) -> None:
-        from gecasmo.estimation.trainable import trainable
-
         self.method, self.problem, self.progress = method, problem, progress
         # Components of a mixture that start alike would never part.
         is_random = problem.is_exchangeable and problem.given_start is None
         states = problem.begin(np.random.default_rng(method.seed) if is_random else None)
-        self.parts: list[Trainable] = [
-            trainable(
-                problem.coins[n].form, states[n], problem.coins[n].rows, problem.coins[n].name
-            )
-            for n, *_ in problem.ties
-        ]
+        self.parts = [_trainable(problem.coins[n], states[n]) for n, *_ in problem.ties]
         self.part_of = {n: number for number, tie in enumerate(problem.ties) for n in tie}
         self.optimizer = self._optimizer()
         self.history: list[Record] = []
@@ -109,7 +114,7 @@ class _Descent:
         self.began = time.perf_counter()
 
     def run(self) -> Solution:
-        from gecasmo.forms.networks.calling import own_randomness
+        from gecasmo.forms.networks import own_randomness
 
         # Dropout draws from PyTorch's own stream, which is put back afterwards.
         with own_randomness(self.method.seed, self._device()):
@@ -220,7 +225,7 @@ class _Descent:
 
     def _look(self, epoch: int) -> tuple[Evaluation, float]:
         """Evaluate where we are; the score is what epochs are judged by."""
-        states = self.problem.shared([part.state() for part in self.parts])
+        states = self.problem.spread([part.state() for part in self.parts])
         there = self.problem.evaluate(states)
         self.n_evaluations += 1
         score = there.objective

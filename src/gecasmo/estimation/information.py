@@ -8,15 +8,14 @@ Nothing is left out: flips that stay hidden widen the errors as they should.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.estimation.coins import Evaluation, as_weights
 from gecasmo.estimation.expectation import Counts
-from gecasmo.estimation.problem import Evaluation, Problem
+from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState
 from gecasmo.forms.logistic import MOST_WITH_ERRORS
 
@@ -30,14 +29,14 @@ _STEP = 1e-4
 _PROBES = 8
 
 
-def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
+def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
     """The end of a fit, with the covariance of coefficients where forms can hold one.
 
     All forms with a small vector vary together; larger tables are held at their estimates. EM
     stops when it gains little per page, which on a large log can be a standard error away from the
     optimum; with `polish`, one step of Newton's method goes the rest of the way.
     """
-    takers = [tie for tie in problem.ties if hasattr(problem.coins[tie[0]].form, "informed")]
+    takers = [tie for tie in problem.ties if problem.coins[tie[0]].form.has_errors]
     if not takers:
         return best
     small = small_ties(problem, best.states)
@@ -49,7 +48,7 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
             states = list(best.states)
         start = 0
         for tie in small:
-            form: Any = problem.coins[tie[0]].form
+            form = problem.coins[tie[0]].form
             size = len(form.vector(best.states[tie[0]]))
             if tie in takers:
                 own = slice(start, start + size)
@@ -61,18 +60,17 @@ def with_errors(problem: Problem, best: Evaluation, polish: bool) -> Evaluation:
     for tie in takers:
         form = problem.coins[tie[0]].form
         state = best.states[tie[0]]
-        is_large = hasattr(form, "information") and form.n_coefficients(state) > MOST_WITH_ERRORS
-        if tie in small or is_large or not hasattr(form, "information"):
+        if tie in small or form.n_coefficients(state) > MOST_WITH_ERRORS:
             continue
         rows = problem.coins[tie[0]].rows
         information = row_information(problem, best, tie)
         covariance, unknown, _ = _inverse(form.information(state, rows, information))
         _set(states, tie, form.informed(state, covariance, False, unknown))
-    return replace(best, states=states)
+    return best.with_forms(states)
 
 
 def _polished(
-    problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
+    problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
 ) -> Evaluation:
     """One Newton step for the forms that the covariance is of, if it is uphill."""
     step = covariance @ np.concatenate(
@@ -81,7 +79,7 @@ def _polished(
     states = list(best.states)
     start = 0
     for tie in ties:
-        form: Any = problem.coins[tie[0]].form
+        form = problem.coins[tie[0]].form
         vector = form.vector(states[tie[0]])
         own = slice(start, start + len(vector))
         _set(states, tie, form.from_vector(states[tie[0]], vector + step[own]))
@@ -90,7 +88,7 @@ def _polished(
     return there if there.is_possible and there.objective >= best.objective else best
 
 
-def row_information(problem: Problem, best: Evaluation, tie: tuple[int, ...]) -> Floats:
+def row_information(problem: Part, best: Evaluation, tie: tuple[int, ...]) -> Floats:
     """About how much the log says on the logit of each row of a form, others held fixed.
 
     The diagonal of a matrix that is only known through its products, by random signs
@@ -114,12 +112,10 @@ def row_information(problem: Problem, best: Evaluation, tie: tuple[int, ...]) ->
 
 
 def _row_slopes(
-    problem: Problem, states: list[FormState], tie: tuple[int, ...], moved: Floats
+    problem: Part, states: Sequence[FormState], tie: tuple[int, ...], moved: Floats
 ) -> Floats:
     """The derivative of the log-likelihood by each row's logit, at logits moved a little."""
     from scipy.special import expit, logit
-
-    from gecasmo.estimation.problem import as_weights
 
     coin = problem.coins[tie[0]]
     weights = problem.weights(states)
@@ -133,30 +129,29 @@ def _row_slopes(
     return slopes
 
 
-def tuned(problem: Problem, best: Evaluation) -> list[Any] | None:
+def tuned(problem: Part, best: Evaluation) -> list[FormState] | None:
     """The states with better priors, or None if all are content."""
     states = list(best.states)
     is_changed = False
     for tie in problem.ties:
         coin = problem.coins[tie[0]]
-        tune = getattr(coin.form, "tuned", None)
-        if tune is None:
+        if not coin.form.learns_prior:
             continue
         tails, heads = problem.counts(tie, best)
         information = row_information(problem, best, tie)
-        state = tune(best.states[tie[0]], coin.rows, heads, tails, information)
+        state = coin.form.tuned(best.states[tie[0]], coin.rows, heads, tails, information)
         is_changed |= state is not best.states[tie[0]]
         for number in tie:
             states[number] = state
     return states if is_changed else None
 
 
-def small_ties(problem: Problem, states: Sequence[FormState]) -> list[tuple[int, ...]]:
+def small_ties(problem: Part, states: Sequence[FormState]) -> list[tuple[int, ...]]:
     """The forms that can be differentiated, as many as stay below the limit, smallest first."""
     sizes = []
     for tie in problem.ties:
-        form: Any = problem.coins[tie[0]].form
-        if hasattr(form, "score") and hasattr(form, "from_vector"):
+        form = problem.coins[tie[0]].form
+        if form.has_score:
             sizes.append((len(form.vector(states[tie[0]])), tie))
     chosen, total = [], 0
     for size, tie in sorted(sizes):
@@ -166,12 +161,12 @@ def small_ties(problem: Problem, states: Sequence[FormState]) -> list[tuple[int,
     return chosen
 
 
-def _observed(problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> Floats:
+def _observed(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> Floats:
     """Minus the second derivative of the objective by the vectors of some forms."""
     n_buckets, factor = _sample(problem, best, ties)
     columns = []
     for tie in ties:
-        form: Any = problem.coins[tie[0]].form
+        form = problem.coins[tie[0]].form
         vector = form.vector(best.states[tie[0]])
         for place in range(len(vector)):
             sides = []
@@ -186,9 +181,7 @@ def _observed(problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]
     return (matrix + matrix.T) / 2
 
 
-def _sample(
-    problem: Problem, best: Evaluation, ties: Sequence[tuple[int, ...]]
-) -> tuple[int, float]:
+def _sample(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> tuple[int, float]:
     """How many buckets stand for all, and by which factor.
 
     Buckets hold whole queries, so what goes with some queries only may be rare in a part of them
@@ -199,21 +192,21 @@ def _sample(
         return n_buckets, factor
     part = problem.expectation.run(problem.weights(best.states), n_buckets)
     for tie in ties:
-        form: Any = problem.coins[tie[0]].form
+        form = problem.coins[tie[0]].form
         rows, state = problem.coins[tie[0]].rows, best.states[tie[0]]
         probability = form.predict(state, rows)
         known = []
         for tables, times in ((part.tables, factor), (best.counts.tables, 1.0)):
             flips = times * np.sum([tables[number] for number in tie], axis=0).sum(axis=0)
             weight = flips * probability * (1 - probability)
-            known.append(form.squares(state, rows, weight) if hasattr(form, "squares") else weight)
+            known.append(form.squares(state, rows, weight))
         if not np.all((known[0] > 0.7 * known[1]) & (known[0] < 1.5 * known[1]) | (known[1] == 0)):
             return N_BUCKETS, problem.expectation.scale
     return n_buckets, factor
 
 
 def _slopes(
-    problem: Problem,
+    problem: Part,
     states: list[FormState],
     ties: Sequence[tuple[int, ...]],
     n_buckets: int,
@@ -225,7 +218,7 @@ def _slopes(
 
 
 def score_of(
-    problem: Problem,
+    problem: Part,
     states: Sequence[FormState],
     tie: tuple[int, ...],
     counts: Counts,
@@ -233,7 +226,7 @@ def score_of(
 ) -> Floats:
     """The derivative of the objective by the vector of one form."""
     coin = problem.coins[tie[0]]
-    form: Any = coin.form
+    form = coin.form
     tails, heads = factor * np.sum([counts.tables[number] for number in tie], axis=0)
     score: Floats = form.score(states[tie[0]], coin.rows, heads, tails)
     return score

@@ -1,214 +1,161 @@
-"""A fit without its model: coins with forms and rows, and an E-step."""
+"""What a method of estimation climbs: coins, and the parts of a log that say how good they are.
+
+Coins whose rows all parts may have are global: their states are here. Rows of local coins live with
+the one part that has them, and are known here by the name of a point. In memory there is one part,
+and all rows are here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
-from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.coins import Coin, Coins, Evaluation, Lengths, Moves, States
+from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.minibatches import Batch, Batches
-from gecasmo.estimation.steps import (
-    Lengths,
-    Move,
-    extrapolated,
-    is_vector,
-    lengths_of,
-    move_of,
-    squared_distance,
-)
-from gecasmo.forms import Form, FormState
-from gecasmo.forms.protocol import columns_of
-
-Floats = NDArray[np.float64]
+from gecasmo.estimation.part import Part
+from gecasmo.estimation.runners import MemoryParts, Parts
+from gecasmo.estimation.tasks import Answer, PointName, Prior, Recipe, RowsOfParts, Task
+from gecasmo.forms import FormState
 
 
-@dataclass(frozen=True)
-class Coin:
-    """One coin of the problem."""
+class Problem(Coins):
+    """What a method of estimation works on; it never learns which model this is.
 
-    name: str
-    form: Form
-    rows: Rows
-
-    def predict(self, state: FormState) -> Floats:
-        """The probabilities of its rows; what forms of other people answer is looked at."""
-        answer = np.asarray(self.form.predict(state, self.rows), dtype=np.float64)
-        if type(self.form).__module__.startswith("gecasmo."):
-            return answer
-        if answer.shape != (len(self.rows),):
-            raise ModelError(
-                f"The form {self.form!r} of '{self.name}' answers {len(self.rows):,} rows with an "
-                f"array of shape {answer.shape}."
-            )
-        wrong = ~((answer >= 0) & (answer <= 1))
-        if wrong.any():
-            raise ModelError(
-                f"The form {self.form!r} of '{self.name}' answers {int(wrong.sum()):,} rows with "
-                f"something that is no probability (first: {answer[wrong][0]:g})."
-            )
-        return answer
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """States with everything that one E-step says about them."""
-
-    states: list[FormState]
-    counts: Counts
-    objective: float
-    log_likelihood: float
-
-    @property
-    def is_possible(self) -> bool:
-        return self.counts.n_impossible == 0
-
-
-class Problem:
-    """What a method of estimation works on; it never learns which model this is."""
+    Parameters
+    ----------
+    parts : who runs passes over the pages
+    coins : all coins; those that are local have no rows here
+    n_pages : total weight of the pages
+    is_exchangeable : whether equal starts would never separate states
+    local : numbers of the coins whose rows live with the parts
+    priors : what these begin with
+    begin : where forms begin, if that is given; local ones know it themselves
+    """
 
     def __init__(
         self,
+        parts: Parts,
         coins: Sequence[Coin],
-        expectation: Expectation,
         n_pages: float,
         is_exchangeable: bool,
-        constant: float = 0.0,
-        begin: list[FormState] | None = None,
+        local: Collection[int] = (),
+        priors: Mapping[int, Prior] | None = None,
+        begin: Sequence[Any] | None = None,
     ) -> None:
-        self.coins = list(coins)
-        self.ties = _ties(self.coins)
-        self.expectation = expectation
-        self.n_pages = n_pages
-        self.is_exchangeable = is_exchangeable
-        self.constant = constant  # log-likelihood of observations that were floored
-        self.given_start = begin
-        self.held_out: Problem | None = None  # pages that only judge
+        super().__init__(coins, local)
+        self.parts: Any = parts
+        self.n_pages, self.is_exchangeable = n_pages, is_exchangeable
+        self.local, self.priors = tuple(local), dict(priors or {})
+        self.given_start = None if begin is None else States(list(begin), self._begin_rows(None))
+        self.held_out: Part | None = None  # pages that only judge
+        self._forgotten: list[str] = []
+        self._n_points = 0
 
-    def begin(self, generator: np.random.Generator | None) -> list[FormState]:
+    @classmethod
+    def of(cls, part: Part, is_exchangeable: bool, begin: Sequence[Any] | None = None) -> Problem:
+        """The problem of a log that is one part, in memory."""
+        parts = MemoryParts(part)
+        return cls(parts, part.coins, part.n_pages, is_exchangeable, begin=begin)
+
+    # -- where to begin ------------------------------------------------------------------------
+    def begin(self, generator: np.random.Generator | None) -> States:
         """States to start from; random ones if a generator is given."""
         if self.given_start is not None:
-            return list(self.given_start)
-        # A stream for each, so that what one form draws does not depend on the rows of others.
-        streams = [None] * len(self.ties) if generator is None else generator.spawn(len(self.ties))
-        return self.shared(
-            [
-                self.coins[tie[0]].form.begin(self.coins[tie[0]].rows, stream)
-                for tie, stream in zip(self.ties, streams, strict=True)
-            ]
+            return self.given_start
+        return States(self.begun(generator), self._begin_rows(generator))
+
+    def _begin_rows(self, generator: np.random.Generator | None) -> RowsOfParts | None:
+        if not self.local:
+            return None
+        seed = None
+        if generator is not None:
+            sequence: Any = generator.bit_generator.seed_seq
+            seed = (sequence.entropy, *sequence.spawn_key)
+        return RowsOfParts(Recipe("begin", seed=seed), (), dict(self.priors))
+
+    # -- passes --------------------------------------------------------------------------------
+    def evaluate(
+        self, states: Sequence[FormState], ahead: bool = False, **options: Any
+    ) -> Evaluation:
+        """Run one pass at these states; `options` say what else parts are to do.
+
+        `ahead` says that an EM step from here will be measured.
+        """
+        states = states if isinstance(states, States) else States(list(states))
+        point = None
+        if self.local:
+            point = PointName(f"p{self._n_points}", self._forgotten)
+            self._n_points += 1
+        answer = self.run(states, point.name if point else "", ahead=ahead, **options)
+        if point is not None:
+            assert states.rows is not None
+            at = replace(states.rows, recipe=Recipe("same", of=point.name), needs=(point,))
+            states = replace(states, rows=at)
+        tables = [np.zeros((2, 0))] * len(self.coins)
+        for number, own in answer.counts.items():
+            tables[number] = own.table
+        log_likelihood = -math.inf if answer.n_impossible else answer.log_likelihood
+        return Evaluation(
+            states,
+            Counts(tables, answer.log_likelihood, answer.n_impossible),
+            log_likelihood + (answer.penalty + self.penalty(states)),
+            log_likelihood,
+            answer,
         )
 
-    def shared(self, by_tie: Sequence[FormState]) -> list[FormState]:
-        """One state per coin from one per form."""
-        states: list[FormState] = [None] * len(self.coins)
-        for tie, state in zip(self.ties, by_tie, strict=True):
-            for number in tie:
-                states[number] = state
-        return states
+    def run(self, states: States, name: str = "", **options: Any) -> Answer:
+        """Let the parts do something at these states."""
+        forget = tuple(self._forgotten)
+        answer: Answer = self.parts.run(self.task(states, name, forget=forget, **options))
+        del self._forgotten[: len(forget)]
+        return answer
 
-    def evaluate(self, states: list[FormState], ahead: bool = False) -> Evaluation:
-        """Run the E-step at these states.
+    def task(self, states: States, name: str = "", **options: Any) -> Task:
+        """A task at these states."""
+        rows = states.rows or _NOWHERE
+        weights = self.weights(states)
+        shared = {number: weights[number] for number in self.numbers}
+        return Task(rows.recipe, name, shared, rows.priors, **options)
 
-        `ahead` says that an EM step from here will be measured, which is nothing to prepare for
-        when everything is at hand.
-        """
-        counts = self.expectation.run(self.weights(states))
-        log_likelihood = counts.log_likelihood + self.constant
-        if counts.n_impossible:
-            log_likelihood = -np.inf
-        return Evaluation(states, counts, log_likelihood + self.penalty(states), log_likelihood)
+    # -- EM steps and their extrapolation ------------------------------------------------------
+    def maximise(self, at: Evaluation) -> States:
+        """The M-step. That of local coins has been made where they are."""
+        rows = at.states.rows
+        if rows is not None:
+            rows = replace(rows, recipe=Recipe("next", of=rows.recipe.of))
+        return States(self.fitted(at), rows)
 
-    def penalty(self, states: list[FormState]) -> float:
-        """The logarithm of the priors of all forms."""
-        return sum(self.coins[tie[0]].form.penalty(states[tie[0]]) for tie in self.ties)
-
-    def weights(self, states: list[FormState]) -> list[Floats]:
-        """Two weights per row: tails, heads."""
-        return [
-            as_weights(coin.predict(state)) for coin, state in zip(self.coins, states, strict=True)
-        ]
-
-    def maximise(self, at: Evaluation) -> list[FormState]:
-        """The M-step: each form gets the expected heads and tails of its own rows."""
-        return self.shared([self._fit(tie, at) for tie in self.ties])
-
-    def _fit(self, tie: tuple[int, ...], at: Evaluation) -> FormState:
-        coin = self.coins[tie[0]]
-        tails, heads = self.counts(tie, at)
-        return coin.form.fit(coin.rows, heads, tails, at.states[tie[0]])
-
-    def counts(self, tie: tuple[int, ...], at: Evaluation) -> Floats:
-        """Expected tails and heads of a form's rows, over all coins that share it."""
-        first, *others = tie
-        total = at.counts.tables[first]
-        for number in others:
-            total = total + at.counts.tables[number]
-        return total
-
-    # -- minibatches ---------------------------------------------------------------------------
-    @property
-    def max_length(self) -> int:
-        """Results of the longest page."""
-        return self.expectation.encoded.max_length
-
-    @property
-    def encoded_weight(self) -> float:
-        """What all pages weigh as they are encoded."""
-        return float(self.expectation.encoded.weight.sum())
-
-    def n_minibatches(self, size: int) -> int:
-        """How many batches of so many pages there are."""
-        return max(1, -(-self.expectation.encoded.n_pages // size))
-
-    def minibatches(self, size: int, generator: np.random.Generator) -> Iterator[Batch]:
-        """All pages in batches of about so many, drawn anew."""
-        batches = Batches(self.expectation.encoded, size)
-        for pages in batches.shuffled(generator):
-            yield batches.take(pages)._replace(of=self.expectation)
-
-    # -- acceleration --------------------------------------------------------------------------
     def distance(self, a: Evaluation, b: Evaluation) -> float:
         """How far the probabilities moved from `a` to `b`, in the Fisher norm per page."""
-        total = 0.0
-        for number, coin in enumerate(self.coins):
-            flips = b.counts.tables[number].sum(axis=0)
-            total += squared_distance(
-                coin.form, coin.rows, a.states[number], b.states[number], flips
-            )
-        return float(np.sqrt(total / max(self.n_pages, 1.0)))
+        assert b.answer is not None
+        total = self.squared_distance(a, b) + b.answer.squared_distance
+        return math.sqrt(total / max(self.n_pages, 1.0))
 
-    def move(self, start: Evaluation, once: Evaluation, twice: list[FormState]) -> Moves:
-        """How forms moved in two EM steps."""
-        moves = {}
-        step = bend = 0.0
-        for tie in self.ties:
-            coin = self.coins[tie[0]]
-            if not is_vector(coin.form):
-                continue
-            states = (start.states[tie[0]], once.states[tie[0]], twice[tie[0]])
-            moves[tie] = move_of(coin.form, states)
-            flips = self.counts(tie, once).sum(axis=0)
-            lengths = lengths_of(coin.form, coin.rows, states, moves[tie], flips)
-            step, bend = step + lengths.step, bend + lengths.bend
-        return Moves(twice, moves, Lengths(step, bend))
+    def move(self, start: Evaluation, once: Evaluation, twice: States) -> Moves:
+        """How coins moved in two EM steps."""
+        assert once.answer is not None
+        here, there = self.moves(start, once, twice), once.answer.lengths
+        lengths = Lengths(here.lengths.step + there.step, here.lengths.bend + there.bend)
+        return replace(here, lengths=lengths)
 
-    def extrapolated(self, move: Moves, length: float) -> list[FormState]:
-        """Where the moves of forms lead when they are gone on with."""
-        states = list(move.twice)
-        for tie, own in move.by_tie.items():
-            state = extrapolated(self.coins[tie[0]].form, states[tie[0]], own, length)
-            for number in tie:
-                states[number] = state
-        return states
+    def extrapolated(self, move: Moves, length: float) -> States:
+        """Where moves lead when they are followed further."""
+        rows, start = move.once.states.rows, move.start.states.rows
+        if rows is not None and start is not None:
+            recipe = Recipe("beyond", rows.recipe.of, start.recipe.of, length)
+            rows = replace(rows, recipe=recipe, needs=(*start.needs, *rows.needs))
+        return States(self.followed(move, length), rows)
 
-    # -- forms that cannot be moved -----------------------------------------------------------
+    # -- forms that cannot be moved ------------------------------------------------------------
     @property
     def _opaque(self) -> list[int]:
-        return [n for n, coin in enumerate(self.coins) if not is_vector(coin.form)]
+        return [n for n in self.numbers if not self.coins[n].form.has_vector]
 
     @property
     def has_opaque(self) -> bool:
@@ -219,44 +166,47 @@ class Problem:
     def is_all_opaque(self) -> bool:
         return len(self._opaque) == len(self.coins)
 
-    def without_opaque(self, states: list[FormState], start: Evaluation) -> list[FormState]:
+    def without_opaque(self, states: States, start: Evaluation) -> States:
         """These states, with forms that are fitted by other means left as they were."""
         kept = list(states)
         for number in self._opaque:
             kept[number] = start.states[number]
-        return kept
+        return replace(states, forms=kept)
+
+    # -- minibatches, for methods that move all parameters at once -----------------------------
+    @cached_property
+    def _sizes(self) -> list[tuple[int, float, int]]:
+        """Of each part its pages, what they weigh as they are encoded, and the longest."""
+        parts = map(self.parts.part, self.parts.numbers)
+        encoded = [part.expectation.encoded for part in parts]
+        return [(own.n_pages, float(own.weight.sum()), own.max_length) for own in encoded]
+
+    @property
+    def max_length(self) -> int:
+        """Results of the longest page."""
+        return max(longest for _, _, longest in self._sizes)
+
+    @property
+    def encoded_weight(self) -> float:
+        """What all pages weigh as they are encoded."""
+        return sum(weight for _, weight, _ in self._sizes)
+
+    def n_minibatches(self, size: int) -> int:
+        """How many batches of so many pages there are."""
+        return sum(max(1, -(-n // size)) for n, _, _ in self._sizes)
+
+    def minibatches(self, size: int, generator: np.random.Generator) -> Iterator[Batch]:
+        """All pages in batches, part after part; the order of parts and pages is drawn anew."""
+        for number in generator.permutation(list(self.parts.numbers)):
+            part: Part = self.parts.part(int(number))
+            batches = Batches(part.expectation.encoded, size)
+            for pages in batches.shuffled(generator):
+                batch = batches.take(pages)
+                used = [
+                    own if part.index.get(coin) is None else part.index[coin][own]
+                    for coin, own in enumerate(batch.used)
+                ]
+                yield Batch(batch.encoded, used, part.expectation)
 
 
-@dataclass(frozen=True)
-class Moves:
-    """How all forms that can be moved did so in two EM steps, which ended in `twice`."""
-
-    twice: list[FormState]
-    by_tie: dict[tuple[int, ...], Move]
-    lengths: Lengths
-
-
-def as_weights(probability: Floats) -> Floats:
-    """The weights of a coin, `[side, row]`: a side is read on its own more often than with the
-    other, so each stands together."""
-    weights = np.empty((2, len(probability)))
-    weights[1] = probability
-    np.subtract(1.0, probability, out=weights[0])
-    return weights
-
-
-def _ties(coins: Sequence[Coin]) -> list[tuple[int, ...]]:
-    """The coins by form. A form with weights has one state, whichever coins it stands behind; a
-    table is a way to keep a coin's own rows, so each coin has its own."""
-    ties: dict[int, list[int]] = {}
-    for number, coin in enumerate(coins):
-        is_shared = bool(columns_of(coin.form))
-        ties.setdefault(id(coin.form) if is_shared else -number - 1, []).append(number)
-    for first, *others in ties.values():
-        for other in others:
-            if coins[other].rows is not coins[first].rows:
-                raise ModelError(
-                    f"The coins '{coins[first].name}' and '{coins[other].name}' share a form but "
-                    "have rows by different keys; give the form a key=, or each coin its own form."
-                )
-    return [tuple(numbers) for numbers in ties.values()]
+_NOWHERE = RowsOfParts(Recipe("begin"), (), {})

@@ -2,7 +2,7 @@
 
 from gecasmo.evaluation.compare import compare
 from gecasmo.evaluation.comparison import Comparison, Setting
-from gecasmo.evaluation.evaluate import Evaluation, evaluate
+from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, evaluate, finished
 from gecasmo.evaluation.leaks import LeakTest, leak_test
 from gecasmo.evaluation.metrics import Calibration, Perplexity, calibration, perplexity
 
@@ -10,12 +10,14 @@ __all__ = [
     "Calibration",
     "Comparison",
     "Evaluation",
+    "EvaluationSums",
     "LeakTest",
     "Perplexity",
     "Setting",
     "calibration",
     "compare",
     "evaluate",
+    "finished",
     "leak_test",
     "perplexity",
 ]

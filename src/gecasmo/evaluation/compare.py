@@ -9,23 +9,33 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoError, ModelError, option
 from gecasmo.estimation import Method
 from gecasmo.evaluation.bootstrap import METRICS, clusters_of, interval, paired_differences
 from gecasmo.evaluation.comparison import Comparison, Setting
-from gecasmo.evaluation.contestants import Contestant, contestants, fit_contestant, rank_baseline
-from gecasmo.evaluation.metrics import top_pairs
-from gecasmo.evaluation.parts import groups, require_something, tell_unseen, train_and_test
+from gecasmo.evaluation.contestants import (
+    Contestant,
+    Score,
+    Trial,
+    contestants,
+    fit_contestant,
+    rank_baseline,
+    score,
+    without_impossible,
+)
+from gecasmo.evaluation.metrics import comparable, top_pairs
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, grades
-from gecasmo.evaluation.scoring import Score, Task, score, without_impossible
-from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
+from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.model.base import Impossible
+from gecasmo.model.streaming import is_stored
+from gecasmo.report import counted, percent
 
 Floats = NDArray[np.float64]
 Tell = Callable[[str, int, int], None]
 
 GAINS = ("conditional", "marginal")
+FEW_CLUSTERS = 20
 
 
 def compare(
@@ -115,7 +125,7 @@ def compare(
         tested, counts = without_impossible(entered, tested, notes)
     require_something(tested)
     group, over = groups(tested, over, bootstrap > 0, notes)
-    task = Task(
+    trial = Trial(
         test=tested,
         clusters=clusters_of(tested, group),
         pairs=top_pairs(train, tested),
@@ -129,7 +139,7 @@ def compare(
     for entry in entered:
         steps.next(f"scoring {entry.name}")
         try:
-            scores[entry.name] = score(entry, task, notes)
+            scores[entry.name] = score(entry, trial, notes)
         except GecasmoError as problem:
             raise type(problem)(f"{entry.name}: {problem}") from problem
         if entry.name in counts:
@@ -146,7 +156,7 @@ def compare(
         impossible=impossible,
         bootstrap=bootstrap,
         over=over,
-        n_clusters=task.clusters.n_clusters,
+        n_clusters=trial.clusters.n_clusters,
         level=level,
         baseline=rank_baseline(entered),
         best=max(scores, key=lambda name: scores[name].values["log_likelihood"]),
@@ -160,13 +170,134 @@ def compare(
 
 def _check(bootstrap: int, level: float, ndcg_at: int, impossible: str) -> None:
     if isinstance(bootstrap, bool) or not isinstance(bootstrap, int) or bootstrap < 0:
-        raise ModelError(f"compare(bootstrap={bootstrap!r}): a number of samples, 0 for none.")
+        raise ModelError(
+            f"{option('bootstrap', bootstrap, of='compare')}: a number of samples, 0 for none."
+        )
     if not 0 < level < 1:
-        raise ModelError(f"compare(level={level!r}): a level lies between 0 and 1.")
+        raise ModelError(f"{option('level', level, of='compare')}: a level lies between 0 and 1.")
     if isinstance(ndcg_at, bool) or not isinstance(ndcg_at, int) or ndcg_at < 1:
         raise ModelError(f"compare(ndcg_at={ndcg_at!r}): a rank, at least 1.")
     if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"compare(impossible={impossible!r}): 'raise', 'drop' or 'floor'.")
+        raise ModelError(
+            f"{option('impossible', impossible, of='compare')}: 'raise', 'drop' or 'floor'."
+        )
+
+
+def train_and_test(
+    log: ClickLog,
+    heldout: ClickLog | None,
+    *,
+    test: float,
+    by: str,
+    seed: int,
+    time: str | None,
+    notes: list[str],
+) -> tuple[ClickLog, ClickLog, str]:
+    """Both parts, and how they came about in words."""
+    for name, given in (("log", log), ("heldout", heldout)):
+        if is_stored(given):
+            raise ClickLogError(
+                f"compare({name}=...) works in memory. Give it some partitions of the stored log, "
+                "such as log.partition(0), which has all pages of some queries; or fit and "
+                "evaluate each model on stored logs."
+            )
+        if given is not None and not isinstance(given, ClickLog):
+            raise ClickLogError(
+                f"compare({name}=...) takes a ClickLog, not {type(given).__name__}: "
+                "read_log(source) makes one."
+            )
+    if heldout is not None:
+        if time is not None or by != "session":
+            raise ClickLogError(
+                "compare(heldout=...): a held-out log is the test part as it is; leave out by= "
+                "and time=."
+            )
+        _check_heldout(log, heldout, notes)
+        return log, heldout, "tested on a log of its own"
+    try:
+        train, tested = log.split(test=test, by=by, seed=seed, time=time)
+    except ClickLogError as problem:
+        words = str(problem)
+        if words.startswith("split("):
+            raise ClickLogError(f"compare({words.removeprefix('split(')}") from problem
+        flag = f"by={by!r}" if time is None else f"time={time!r}"
+        raise ClickLogError(f"compare({flag}): {words}") from problem
+    how = f"split by {by}, seed {seed}" if time is None else f"trained on the past by {time!r}"
+    return train, tested, how
+
+
+def _check_heldout(log: ClickLog, heldout: ClickLog, notes: list[str]) -> None:
+    if log.has_query and not heldout.has_query:
+        raise ClickLogError("compare(heldout=...): the held-out log has no column 'query'.")
+    both = set(log.sessions.to_list()) & set(heldout.sessions.to_list())
+    if both:
+        notes.append(
+            f"{counted(len(both), 'session id occurs', 'session ids occur')} in both logs: if "
+            "these are the same sessions, the "
+            "scores are too good."
+        )
+
+
+def require_something(log: ClickLog) -> None:
+    """Refuse a mean over nothing."""
+    if not log.n_results or not log.weight[log.page].sum() > 0:
+        raise ClickLogError(
+            "There is nothing to compare models on: the test part has no results, or all its "
+            "pages weigh 0."
+        )
+
+
+def groups(
+    log: ClickLog, over: str, has_bootstrap: bool, notes: list[str]
+) -> tuple[NDArray[np.int64], str]:
+    """The bootstrap's group of each session, and what it is a group by."""
+    told: list[str] = []
+    if over == "query" and not log.has_query:
+        told.append("The log has no queries, so intervals are over sessions.")
+        over = "session"
+    try:
+        values = log.session_column(over)
+    except ClickLogError as problem:
+        raise ClickLogError(f"{option('over', over, of='compare')}: {problem}") from problem
+    number = number_by_first_appearance(values)[0].astype(np.int64)
+    n_groups = len(np.unique(number[log.weight > 0]))
+    n_sessions = int((log.weight > 0).sum())
+    if n_groups < 2 and over != "session" and n_sessions > 1:
+        told.append(
+            f"The test part has one {over} only, so intervals are over sessions: they say nothing "
+            f"about another {over}."
+        )
+        number, over, n_groups = np.arange(log.n_sessions), "session", n_sessions
+    if n_groups < 2:
+        told.append("The test part has one session only, so there are no intervals.")
+    elif n_groups < FEW_CLUSTERS:
+        told.append(
+            f"The intervals rest on {n_groups} groups (by {over}) only: too few to trust their "
+            "width."
+        )
+    if has_bootstrap:
+        notes += told
+    return number, over
+
+
+def tell_unseen(train: ClickLog, test: ClickLog, notes: list[str]) -> None:
+    """Note which share of the test results shows what was never shown in training."""
+    weight = test.weight[test.page]
+    total = float(weight.sum())
+    for names, what in ((["doc"], "documents"), (["query", "doc"], "pairs of query and document")):
+        if not all(name in part.columns for name in names for part in (train, test)):
+            continue
+        here, there = comparable(test, train, names)
+        seen = here.join(
+            there.unique().with_columns(is_seen=True), on=names, how="left", maintain_order="left"
+        )["is_seen"].fill_null(False)
+        part = float(weight[~seen.to_numpy()].sum()) / total
+        if part > 0:
+            told = percent(part, decimals=1, in_words=True)
+            notes.append(
+                f"{told[0].upper()}{told[1:]} of the test results show {what} that were never in "
+                "training: for these a model can only answer from its prior."
+            )
 
 
 class _Steps:

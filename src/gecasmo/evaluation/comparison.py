@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import html
 import math
-import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
-from gecasmo.evaluation.words import counted
 from gecasmo.model.base import Model
+from gecasmo.report import Column, TextTable, counted, wrapped
 
-_NAME, _NARROW = 16, 8
 _UNDEFINED = "undefined"
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,21 @@ class Comparison:
         return self.setting.best
 
     def verdict(self, model: str, against: str, metric: str = "log_likelihood") -> str | None:
-        """The verdict on one model against one of the two references; None if it is the same."""
+        """Say whether one model is better than another.
+
+        Parameters
+        ----------
+        model, against : str
+            Names of the table; `against` is the best model or the click rate by rank.
+        metric : str
+            A column of the table.
+
+        Returns
+        -------
+        str or None
+            "better", "worse", "no clear difference" or "not tested"; None for a model against
+            itself.
+        """
         found = self.differences.filter(model=model, against=against, metric=metric)
         return None if found.is_empty() else str(found["verdict"][0])
 
@@ -115,59 +125,23 @@ def _records(frame: pl.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
-class Column(NamedTuple):
-    """The lines above a column, and what stands in it."""
-
-    heading: tuple[str, ...]
-    cell: Callable[[Row], str]
-
-
-class Block(NamedTuple):
-    """A table of some columns beside the models' names."""
-
-    title: str
-    columns: list[Column]
-
-
 def as_text(comparison: Comparison) -> str:
-    """Headline, tables and notes, in lines that fit the terminal, or 100 characters."""
-    width = _width()
-    lines = [part for words in _headline(comparison) for part in textwrap.wrap(words, width)]
-    rows = comparison.table.to_dicts()
-    for block in _blocks(comparison):
-        title = textwrap.wrap(block.title, width)
-        lines += ["", *title, *_grid(block, rows, width)]
+    """Lay out headline, tables and notes in lines that fit the terminal, or 100 characters."""
+    lines = [part for words in _headline(comparison) for part in wrapped(words)]
+    for table in _tables(comparison):
+        lines += ["", *table.lines()]
     told = [*_why(comparison), *comparison.notes]
     if told:
         lines += ["", "Notes"]
     for note in told:
-        words = " ".join(note.split())
-        lines += textwrap.wrap(
-            words, width, initial_indent="  - ", subsequent_indent="    ", break_on_hyphens=False
-        )
-    return "\n".join(line.rstrip() for line in lines)
+        lines += wrapped(note, "  - ", "    ")
+    return "\n".join(lines)
 
 
 def as_html(comparison: Comparison) -> str:
-    """The same for a notebook."""
-    rows = comparison.table.to_dicts()
+    """Lay out the same for a notebook."""
     parts = [f"<p>{html.escape(' '.join(_headline(comparison)))}</p>"]
-    for block in _blocks(comparison):
-        headings = ["model", *(" ".join(column.heading).strip() for column in block.columns)]
-        head = "".join(f"<th>{html.escape(words)}</th>" for words in headings)
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f"<td>{html.escape(text)}</td>"
-                for text in (row["model"], *(column.cell(row) for column in block.columns))
-            )
-            + "</tr>"
-            for row in rows
-        )
-        parts.append(
-            f"<table><caption>{html.escape(block.title)}</caption><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>"
-        )
+    parts += [table.html() for table in _tables(comparison)]
     told = [*_why(comparison), *comparison.notes]
     if told:
         notes = "".join(f"<li>{html.escape(note)}</li>" for note in told)
@@ -197,106 +171,70 @@ def has_intervals(comparison: Comparison) -> bool:
     return comparison.setting.bootstrap > 0 and comparison.setting.n_clusters > 1
 
 
-def _blocks(comparison: Comparison) -> list[Block]:
+def _tables(comparison: Comparison) -> Iterator[TextTable]:
     at = comparison.setting
-    between = f"{at.level:.0%} interval" if has_intervals(comparison) else ""
+    rows = comparison.table.to_dicts()
+    models = [row["model"] for row in rows]
+    name = Column("model", models, is_text=True, least=8, most=16, wraps=True)
 
-    def against(reference: str, itself: str) -> Callable[[Row], str]:
-        return lambda row: comparison.verdict(row["model"], reference) or itself
+    def numbers(heading: str, metric: str, write: Callable[[Any], str] = plain) -> Column:
+        return Column(heading, [write(row[metric]) for row in rows])
 
-    blocks = [
-        Block(
-            "Log-likelihood per session (natural logarithm; higher is better)",
-            [
-                Column(("log-", "likelihood"), _number("log_likelihood")),
-                Column(("", between), _interval("log_likelihood")),
-                Column(("than the", "highest"), against(at.best, "itself")),
-                Column(("than the click", "rate by rank"), against(at.baseline, "itself")),
-            ],
-        ),
-        Block(
-            "Perplexity (1 is perfect, 2 a coin; conditional: clicks above are known)",
-            [
-                Column((above, name), cell)
-                for kind in ("conditional", "marginal")
-                for above, name, cell in (
-                    (kind, "pooled", _number(f"{kind}_perplexity_pooled")),
-                    ("", between, _interval(f"{kind}_perplexity_pooled")),
-                    (kind, "arithmetic", _number(f"{kind}_perplexity_arithmetic")),
-                )
-            ],
-        ),
-        Block(
-            "Gain in pooled perplexity over the click rate by rank; errors (lower is better); cost",
-            [
-                Column(("gain,", "cond."), _percent("conditional_gain")),
-                Column(("gain,", "marg."), _percent("marginal_gain")),
-                Column(("CTR", "RMSE"), _number("ctr_rmse")),
-                Column(("", "Brier"), _number("brier")),
-                Column(("", between), _interval("brier")),
-                Column(("", "ECE"), _number("ece")),
-                Column(("impossible", "sessions"), lambda row: f"{row['n_impossible']:,}"),
-                Column(("seconds", "to fit"), _seconds),
-            ],
-        ),
+    def with_interval(heading: str, metric: str) -> list[Column]:
+        found = [numbers(heading, metric)]
+        if has_intervals(comparison):
+            ends = [_interval(row[f"{metric}_low"], row[f"{metric}_high"]) for row in rows]
+            found.append(Column(f"{at.level:.0%} interval", ends, belongs_left=True))
+        return found
+
+    def against(heading: str, reference: str) -> Column:
+        return Column(heading, [comparison.verdict(each, reference) or "itself" for each in models])
+
+    yield TextTable(
+        [
+            name,
+            *with_interval("log-\nlikelihood", "log_likelihood"),
+            against("than the\nhighest", at.best),
+            against("than the click\nrate by rank", at.baseline),
+        ],
+        "Log-likelihood per session (natural logarithm; higher is better)",
+    )
+    perplexities = [
+        column
+        for kind in ("conditional", "marginal")
+        for column in (
+            *with_interval(f"{kind}\npooled", f"{kind}_perplexity_pooled"),
+            numbers(f"{kind}\narithmetic", f"{kind}_perplexity_arithmetic"),
+        )
     ]
+    yield TextTable(
+        [name, *perplexities],
+        "Perplexity (1 is perfect, 2 a coin; conditional: clicks above are known)",
+    )
+    yield TextTable(
+        [
+            name,
+            numbers("gain,\ncond.", "conditional_gain", _gain),
+            numbers("gain,\nmarg.", "marginal_gain", _gain),
+            numbers("CTR\nRMSE", "ctr_rmse"),
+            *with_interval("Brier", "brier"),
+            numbers("ECE", "ece"),
+            numbers("impossible\nsessions", "n_impossible", "{:,}".format),
+            numbers("seconds\nto fit", "seconds", _seconds),
+        ],
+        "Gain in pooled perplexity over the click rate by rank; errors (lower is better); cost",
+    )
     if at.ndcg_at is not None:
         judged = counted(at.n_judged_queries or 0, "query", "queries")
-        blocks.append(
-            Block(
-                f"Against human judgments of {judged} (higher is better)",
-                [
-                    Column((f"nDCG@{at.ndcg_at}",), _number("ndcg")),
-                    Column(("AUC",), _number("auc")),
-                    Column(("Kendall's tau",), _number("kendall")),
-                ],
-            )
+        yield TextTable(
+            [
+                name,
+                numbers(f"nDCG@{at.ndcg_at}", "ndcg"),
+                numbers("AUC", "auc"),
+                numbers("Kendall's tau", "kendall"),
+            ],
+            f"Against human judgments of {judged} (higher is better)",
         )
-    return blocks
-
-
-def _width() -> int:
-    from gecasmo.judgments.printing import text_width  # from a layer above
-
-    return text_width()
-
-
-def _grid(block: Block, rows: list[Row], total: int) -> list[str]:
-    """The lines of a block; columns for which there is no room stand below the others."""
-    cells = [[column.cell(row) for row in rows] for column in block.columns]
-    widths = [
-        max(map(len, (*column.heading, *values)))
-        for column, values in zip(block.columns, cells, strict=True)
-    ]
-    named = max(5, *(len(row["model"]) for row in rows))
-    room = total - 2 - min(named, _NARROW)
-    fitting = max(1, sum(used <= room for used in accumulate(width + 2 for width in widths)))
-    # Several blocks share the columns evenly.
-    fitting = math.ceil(len(widths) / math.ceil(len(widths) / fitting))
-    if 1 < fitting < len(widths) and _is_interval(block.columns[fitting]):
-        fitting -= 1
-    left = total - 2 - sum(widths[:fitting]) - 2 * fitting
-    name_width = max(min(named, _NARROW), min(left, named, _NAME))
-
-    def line(name: str, values: Iterable[str]) -> str:
-        padded = (f"{value:>{width}}" for value, width in zip(values, widths, strict=False))
-        return "  " + "  ".join([f"{name:<{name_width}}", *padded])
-
-    shown = block.columns[:fitting]
-    headings = list(zip(*(column.heading for column in shown), strict=True))
-    lines = [line("", heading) for heading in headings[:-1]] + [line("model", headings[-1])]
-    for number, row in enumerate(rows):
-        first, *others = textwrap.wrap(row["model"], name_width) or [""]
-        lines.append(line(first, (values[number] for values in cells[:fitting])))
-        lines += [f"  {other}" for other in others]
-    if fitting < len(block.columns):
-        lines += ["", *_grid(Block(block.title, block.columns[fitting:]), rows, total)]
-    return lines
-
-
-def _is_interval(column: Column) -> bool:
-    """Whether a column belongs to the number on its left."""
-    return column.heading[0] == "" and column.heading[-1].endswith("interval")
 
 
 def _why(comparison: Comparison) -> list[str]:
@@ -316,33 +254,21 @@ def _why(comparison: Comparison) -> list[str]:
 
 
 def plain(value: float | None) -> str:
-    """A number in few characters."""
+    """Write a number in few characters."""
     if value is None:
         return _UNDEFINED
     return f"{value:.4f}" if abs(value) < 1000 else f"{value:.4g}"
 
 
-def _number(name: str) -> Callable[[Row], str]:
-    return lambda row: plain(row[name])
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"[{plain(low)}, {plain(high)}]"
 
 
-def _interval(name: str) -> Callable[[Row], str]:
-    def cell(row: Row) -> str:
-        low, high = row[f"{name}_low"], row[f"{name}_high"]
-        return "" if low is None or high is None else f"[{plain(low)}, {plain(high)}]"
-
-    return cell
+def _gain(value: float | None) -> str:
+    if value is None:
+        return _UNDEFINED
+    return f"{value:+.1%}" if abs(value) < 100 else f"{100 * value:+.2g}%"
 
 
-def _percent(name: str) -> Callable[[Row], str]:
-    def cell(row: Row) -> str:
-        value = row[name]
-        if value is None:
-            return _UNDEFINED
-        return f"{value:+.1%}" if abs(value) < 100 else f"{100 * value:+.2g}%"
-
-    return cell
-
-
-def _seconds(row: Row) -> str:
-    return "given" if row["seconds"] is None else f"{row['seconds']:.2f}"
+def _seconds(value: float | None) -> str:
+    return "given" if value is None else f"{value:.2f}"

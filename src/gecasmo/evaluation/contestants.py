@@ -1,4 +1,6 @@
-"""Who takes part in a comparison: names, classes and models become models with names.
+"""Who takes part in a comparison, and all that it wants to know of them once they are fitted.
+
+Names, classes and models become models with names.
 
 Models that tell more than clicks are scored by what they say of the clicks.
 """
@@ -9,22 +11,40 @@ import copy
 import time
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
 from gecasmo.compiler.hide import hide
 from gecasmo.encoding.observations import LAST_CLICK
-from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError
+from gecasmo.errors import GecasmoError, GecasmoWarning, ImpossibleSessionError, ModelError, option
 from gecasmo.estimation import Method
-from gecasmo.evaluation.words import counted
-from gecasmo.forms.protocol import columns_of
+from gecasmo.evaluation.bootstrap import (
+    Clusters,
+    cluster_sums,
+    metrics,
+    perplexity_by_rank,
+    resampled,
+)
+from gecasmo.evaluation.evaluate import Predictions, impossible_sessions, predictions
+from gecasmo.evaluation.leaks import leak_test
+from gecasmo.evaluation.metrics import TopPairs, calibration, ctr_rmse
+from gecasmo.evaluation.relevance import RELEVANCE_METRICS, Grades, relevance_metrics, relevance_of
+from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.fitting import FitReport
-from gecasmo.models import DCTR, RCTR, model_named
+from gecasmo.model.fit import FitReport
+from gecasmo.models import CATALOGUE, DCTR, RCTR, model_named
+from gecasmo.report import counted
+
+Floats = NDArray[np.float64]
+_LEAK_SESSIONS, _LEAK_PLACES = 50, 5
 
 
 @dataclass
@@ -107,7 +127,7 @@ def _do_without_query(entry: Contestant, notes: list[str]) -> None:
     told = []
     for coin, keys in model.keys.items():
         form = model.forms[coin]
-        if "query" not in keys or "query" in columns_of(form) or getattr(form, "fixed", None):
+        if "query" not in keys or "query" in form.columns or form.fixed:
             continue  # what cannot be helped is told by the fit
         rest = tuple(key for key in keys if key != "query")
         if (id(form), rest) not in replaced:  # coins that share a form go on sharing it
@@ -197,3 +217,160 @@ def clicks_only(model: Model) -> Model:
     twin._structures = (Structure(hide(counting.traced, (*others, LAST_CLICK))), counting)
     twin._libraries = {}
     return twin
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What every model is asked, the same for all."""
+
+    test: ClickLog
+    clusters: Clusters
+    pairs: TopPairs
+    impossible: Impossible
+    bootstrap: int
+    seed: int
+    judged: Grades | None
+    ndcg_at: int
+
+
+@dataclass
+class Score:
+    """The answers of one model: `values` and `samples` by metric, the rest of its table row."""
+
+    values: dict[str, float]
+    samples: dict[str, Floats]
+    by_rank: pl.DataFrame
+    ctr_by_rank: pl.DataFrame
+    calibration: pl.DataFrame
+    row: dict[str, Any]
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
+    """Ask one model everything."""
+    test = trial.test
+    said = predictions(entry.scored, test, "raise" if trial.impossible == "raise" else "floor")
+    sums = cluster_sums(test, trial.clusters, said)
+    weight = test.weight[test.page]
+    calibrated = calibration(test.click, said.marginal, weight)
+    row: dict[str, Any] = {
+        "ctr_rmse": ctr_rmse(trial.pairs, said.marginal),
+        "ece": calibrated.ece,
+        "n_impossible": int(said.is_impossible.sum()),
+        "seconds": entry.seconds,
+    }
+    reasons = {}
+    if row["ctr_rmse"] is None:
+        reasons["ctr_rmse"] = (
+            "nothing is shown at rank 1 in the test part and at another rank in training"
+        )
+    if entry.seconds is None:
+        reasons["seconds"] = "the model came with its probabilities"
+    if trial.judged is not None:
+        _judge(entry, trial, trial.judged, row, reasons)
+    _look_for_leaks(entry, test, notes)
+    # One cluster alone cannot say how much clusters differ.
+    n_samples = trial.bootstrap if trial.clusters.n_clusters > 1 else 0
+    return Score(
+        values={name: float(value[0]) for name, value in metrics(sums.sum(axis=0)[None]).items()},
+        samples=metrics(resampled(sums, n_samples, trial.seed)),
+        by_rank=_by_rank(trial.clusters, sums),
+        ctr_by_rank=_ctr_by_rank(test, trial.clusters, said),
+        calibration=calibrated.bins,
+        row=row,
+        reasons=reasons,
+    )
+
+
+def _judge(
+    entry: Contestant, trial: Trial, judged: Grades, row: dict[str, Any], reasons: dict[str, str]
+) -> None:
+    row.update(dict.fromkeys(RELEVANCE_METRICS))
+    relevance, reason = relevance_of(entry.model, judged.frame)
+    if relevance is None:
+        reasons.update(dict.fromkeys(RELEVANCE_METRICS, reason))
+        return
+    for name, (value, why) in relevance_metrics(
+        judged, relevance, trial.ndcg_at, trial.seed
+    ).items():
+        row[name] = value
+        if value is None:
+            reasons[name] = why
+
+
+def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None:
+    """A short leak test of all models but ours: users' own models and forms can get this wrong."""
+    if _is_ours(entry.model):
+        return
+    found = leak_test(entry.scored, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
+    if not found.passed:
+        notes.append(f"Do not trust the scores of {entry.name}, which foresees clicks. {found}")
+
+
+def _is_ours(model: Model) -> bool:
+    """Whether this is a model of the zoo with plain tables by what its class names.
+
+    Such cannot know clicks that it should foretell, and our tests see to that.
+    """
+    if type(model) not in CATALOGUE.values():
+        return False
+    return all(
+        type(form) in (Table, Fixed) and set(model.keys[coin]) <= set(model.declared_keys[coin])
+        for coin, form in model.forms.items()
+    )
+
+
+def _by_rank(clusters: Clusters, sums: Floats) -> pl.DataFrame:
+    results, conditional, marginal = perplexity_by_rank(sums)
+    used = results > 0
+    return pl.DataFrame(
+        {
+            "rank": clusters.ranks[used],
+            "results": results[used],
+            "conditional": conditional[used],
+            "marginal": marginal[used],
+        }
+    )
+
+
+def _ctr_by_rank(log: ClickLog, clusters: Clusters, said: Predictions) -> pl.DataFrame:
+    weight = log.weight[log.page]
+    n_ranks = len(clusters.ranks)
+    results, clicks, foretold = (
+        np.bincount(clusters.result_rank, weights=weight * values, minlength=n_ranks)
+        for values in (np.ones(log.n_results), log.click, said.marginal)
+    )
+    used = results > 0
+    return pl.DataFrame(
+        {
+            "rank": clusters.ranks[used],
+            "results": results[used],
+            "observed": clicks[used] / results[used],
+            "predicted": foretold[used] / results[used],
+        }
+    )
+
+
+def without_impossible(
+    entered: list[Contestant], test: ClickLog, notes: list[str]
+) -> tuple[ClickLog, dict[str, int]]:
+    """Leave out, for all models alike, the sessions that are impossible under any of them."""
+    kept = np.ones(test.n_sessions, bool)
+    counts = {}
+    for entry in entered:
+        found = impossible_sessions(entry.scored, test)
+        counts[entry.name] = int(found.sum())
+        kept &= ~found
+    n_left_out = int((~kept).sum())
+    if n_left_out:
+        notes.append(
+            f"{n_left_out:,} of {counted(test.n_sessions, 'test session')} "
+            f"{'is' if n_left_out == 1 else 'are'} impossible under at least one model and left "
+            "out for all."
+        )
+    if not kept.any():
+        raise ImpossibleSessionError(
+            f"{option('impossible', 'drop', of='compare')}: every test session is impossible under "
+            f"one of the models; leave that model out, or choose {option('impossible', 'floor')}."
+        )
+    return (test.take(kept) if n_left_out else test), counts

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +22,14 @@ from gecasmo.evaluation.metrics import (
     Perplexity,
     PerplexitySums,
 )
-from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
-from gecasmo.model.answers import marginal_clicks, per_session
+from gecasmo.model.answers import marginal_array, per_session
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
-from gecasmo.model.streaming import in_memory, is_stored, over_partitions
+from gecasmo.model.streaming import over_parts
+from gecasmo.report import Column, TextTable, counted
 
 if TYPE_CHECKING:
+    from gecasmo.logs.store import StoredLog
     from gecasmo.model.base import Impossible, Model
 
 Floats = NDArray[np.float64]
@@ -101,13 +104,8 @@ class Evaluation:
             f"  Brier score                 {self.brier:10.4f}",
             f"  calibration error (ECE)     {self.ece:10.4f}",
             "",
-            f"  {'perplexity':<12}{'marginal':>12}{'conditional':>14}",
+            *self._table().lines(),
         ]
-        for name in ("arithmetic", "pooled"):
-            marginal, conditional = getattr(self.marginal, name), getattr(self.conditional, name)
-            lines.append(f"  {name:<12}{marginal:>12.4f}{conditional:>14.4f}")
-        for rank, _, marginal, conditional in self.by_rank.rows():
-            lines.append(f"  rank {rank:<7}{marginal:>12.4f}{conditional:>14.4f}")
         for name, figures in (("marginal", self.marginal), ("conditional", self.conditional)):
             if figures.n_infinite:
                 lines.append(
@@ -118,24 +116,51 @@ class Evaluation:
 
     __repr__ = __str__
 
+    def _table(self) -> TextTable:
+        kinds = (self.marginal, self.conditional)
+        overall = [[each.arithmetic, each.pooled] for each in kinds]
+        ranks = self.by_rank
+        by_rank = [ranks[name].to_list() for name in ("marginal", "conditional")]
+        figures = [
+            [f"{value:.4f}" for value in (*both, *others)]
+            for both, others in zip(overall, by_rank, strict=True)
+        ]
+        names = ["arithmetic", "pooled", *(f"rank {rank}" for rank in ranks["rank"])]
+        return TextTable(
+            [
+                Column("perplexity", names, is_text=True),
+                Column("marginal", figures[0]),
+                Column("conditional", figures[1]),
+            ]
+        )
+
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def evaluate(model: Model, log: Any, impossible: Impossible = "raise") -> Evaluation:
-    """Log-likelihood and perplexities; pages of probability zero are treated as asked.
+def evaluate(
+    model: Model, log: ClickLog | StoredLog, impossible: Impossible = "raise"
+) -> Evaluation:
+    """Measure how well a fitted model foretells a log.
 
-    A stored log is evaluated partition by partition.
+    Parameters
+    ----------
+    model : fitted model
+    log : ClickLog or StoredLog
+        A stored log is evaluated partition by partition, one in memory as a single one.
+    impossible : "raise", "drop" or "floor"
+        What to do with pages of probability zero: refuse them, leave them out, or count the
+        impossible observation as 1e-8.
+
+    Returns
+    -------
+    Evaluation
+        Log-likelihood, perplexities and calibration; prints as a table.
     """
-    if not is_stored(log):
-        sums = EvaluationSums.of(model, in_memory(log), impossible)
-        return finished(sums, model.name, impossible)
-    parts = over_partitions(
-        model, log, lambda view, pages: EvaluationSums.of(view, pages, impossible)
+    total = reduce(
+        add,
+        over_parts(model, log, lambda view, pages: EvaluationSums.of(view, pages, impossible)),
     )
-    total = next(parts)
-    for part in parts:
-        total = total + part
     found = finished(total, model.name, impossible, is_folded(log))
     counts = counts_of_source(log, total.tally)
     if counts is None:
@@ -152,9 +177,17 @@ def is_folded(log: Any) -> bool:
 def finished(
     sums: EvaluationSums, name: str, impossible: str, is_folded: bool = False
 ) -> Evaluation:
-    """The evaluation of a model of this name from the sums over a log.
+    """Make an evaluation of the sums over all parts of a log.
 
-    With `is_folded` a page that occurred several times counts as so many sessions.
+    Parameters
+    ----------
+    sums : EvaluationSums
+    name : str
+        Of the model.
+    impossible : str
+        How pages of probability zero were treated.
+    is_folded : bool
+        Whether a page that occurred several times counts as so many sessions.
     """
     sums.tally.require_some(name)
     pages, results, bad = sums.weighed
@@ -191,11 +224,11 @@ class EvaluationSums:
 
     @classmethod
     def of(cls, model: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
-        """The sums of a log in memory."""
+        """Sum up what a model says of the pages of one part."""
         filtered = Filtered(model, log, impossible, warn=False)  # the table says what was left out
         kept = filtered.kept[log.page]
         weight = log.weight[log.page][kept]
-        marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
+        marginal = np.asarray(marginal_array(model, log, filtered.encoded))
         conditional = filtered.click
         if impossible == "floor":
             marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
@@ -250,7 +283,7 @@ class Predictions:
 def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -> Predictions:
     """Score every session; `impossible` is "raise" or "floor"."""
     filtered = Filtered(model, log, impossible, warn=False)
-    marginal = np.asarray(marginal_clicks(model, log, encoded=filtered.encoded))
+    marginal = np.asarray(marginal_array(model, log, filtered.encoded))
     return Predictions(
         log_likelihood=per_session(log, np.log(filtered.probability)),
         is_impossible=_sessions_with(filtered.is_impossible, log),

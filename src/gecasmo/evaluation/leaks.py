@@ -11,8 +11,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ModelError
-from gecasmo.evaluation.words import counted
 from gecasmo.logs import ClickLog
+from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.evaluation.parts import comparable
+from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
 
 Floats = NDArray[np.float64]
@@ -109,7 +109,24 @@ class PerplexitySums:
 def perplexity(
     click: NDArray[np.bool_], probability: Floats, rank: NDArray[np.integer], weight: Floats
 ) -> Perplexity:
-    """The perplexity of click probabilities, per shown result."""
+    """Measure by how much clicks surprise, per shown result.
+
+    Parameters
+    ----------
+    click : array of bool
+        Whether each result was clicked.
+    probability : array
+        What a model says of it.
+    rank : array of int
+        Where each stands, from 1.
+    weight : array
+        How often each counts.
+
+    Returns
+    -------
+    Perplexity
+        Overall, and by rank.
+    """
     return PerplexitySums.of(click, probability, rank, weight).finish()
 
 
@@ -178,7 +195,24 @@ class CalibrationSums:
 def calibration(
     click: NDArray[np.bool_], probability: Floats, weight: Floats, n_bins: int = N_BINS
 ) -> Calibration:
-    """How well click probabilities agree with clicks, per shown result."""
+    """Measure how well click probabilities agree with clicks, per shown result.
+
+    Parameters
+    ----------
+    click : array of bool
+        Whether each result was clicked.
+    probability : array
+        What a model says of it.
+    weight : array
+        How often each counts.
+    n_bins : int
+        Bins of equal width from 0 to 1.
+
+    Returns
+    -------
+    Calibration
+        Brier score, expected calibration error, and the bins.
+    """
     return CalibrationSums.of(click, probability, weight, n_bins).finish()
 
 
@@ -214,6 +248,27 @@ def top_pairs(train: ClickLog, test: ClickLog) -> TopPairs:
         click=test.click[rows].astype(np.float64),
         weight=test.weight[test.page[rows]],
     )
+
+
+def comparable(test: ClickLog, train: ClickLog, names: list[str]) -> tuple[pl.DataFrame, ...]:
+    """The id columns of both parts, in types that can be matched; test first."""
+    columns: tuple[list[pl.Series], list[pl.Series]] = ([], [])
+    for name in names:
+        here, there = (_plain(part.column(name)) for part in (test, train))
+        if here.dtype != there.dtype:
+            if not (here.dtype.is_integer() and there.dtype.is_integer()):
+                raise ClickLogError(
+                    f"compare(heldout=...): the column {name!r} is {here.dtype} there and "
+                    f"{there.dtype} in the log; make them alike."
+                )
+            here, there = here.cast(pl.Int64), there.cast(pl.Int64)
+        columns[0].append(here)
+        columns[1].append(there)
+    return pl.DataFrame(columns[0]), pl.DataFrame(columns[1])
+
+
+def _plain(ids: pl.Series) -> pl.Series:
+    return ids.cast(pl.String) if isinstance(ids.dtype, pl.Categorical | pl.Enum) else ids
 
 
 def ctr_rmse(pairs: TopPairs, marginal: Floats) -> float | None:

@@ -13,12 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, GecasmoError
-from gecasmo.evaluation.words import counted
-from gecasmo.forms.extras import extra
+from gecasmo.errors import ClickLogError, GecasmoError, extra, option
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 from gecasmo.model.structured import as_frame
+from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
 RELEVANCE_METRICS = ("ndcg", "auc", "kendall")
@@ -120,25 +119,27 @@ class Grades:
     n_skipped: int
 
 
+def _named(*given: str) -> str:
+    return option("judgments", *given, of="compare")
+
+
 def grades(given: Any, log: ClickLog, notes: list[str]) -> Grades:
     """Read and check judgments, with ids of the types that the log has."""
     if not log.has_query:
-        raise ClickLogError(
-            "compare(judgments=...): judgments are about queries, and the log has no queries."
-        )
+        raise ClickLogError(f"{_named()}: judgments are about queries, and the log has no queries.")
     frame = read_grades(given)
     lost = [name for name in _NEEDED if name not in frame.columns]
     if lost:
         raise ClickLogError(
-            f"compare(judgments=...): no column {' and no '.join(map(repr, lost))}. There is: "
+            f"{_named()}: no column {' and no '.join(map(repr, lost))}. There is: "
             f"{', '.join(frame.columns)}."
         )
     for name in _NEEDED:
         if frame[name].null_count():
             row = int(frame[name].is_null().arg_max() or 0)
-            raise ClickLogError(f"compare(judgments=...): row {row} has no {name}.")
+            raise ClickLogError(f"{_named()}: row {row} has no {name}.")
     if frame.is_empty():
-        raise ClickLogError("compare(judgments=...): there are no judgments.")
+        raise ClickLogError(f"{_named()}: there are no judgments.")
     frame = frame.with_columns(
         _as_in(log.column("query"), frame["query"]),
         _as_in(log.column("doc"), frame["doc"]),
@@ -148,7 +149,7 @@ def grades(given: Any, log: ClickLog, notes: list[str]) -> Grades:
     if twice.any():
         query, doc = frame.select("query", "doc").row(int(twice.arg_max() or 0))
         raise ClickLogError(
-            f"compare(judgments=...): the pair of query {query!r} and doc {doc!r} is judged twice."
+            f"{_named()}: the pair of query {query!r} and doc {doc!r} is judged twice."
         )
     n_all = frame["query"].n_unique()
     # Judges mark spam with negative grades; it gains nothing, as what is not relevant.
@@ -157,7 +158,7 @@ def grades(given: Any, log: ClickLog, notes: list[str]) -> Grades:
     )
     n_queries = frame["query"].n_unique()
     if not n_queries:
-        raise ClickLogError("compare(judgments=...): no judged query has a positive grade.")
+        raise ClickLogError(f"{_named()}: no judged query has a positive grade.")
     _tell(frame, log, n_all - n_queries, notes)
     return Grades(frame, n_queries, n_all - n_queries)
 
@@ -178,7 +179,7 @@ def read_grades(given: Any) -> pl.DataFrame:
         measures = extra("ir_measures", "Reading TREC qrels", INSTALL)
         lines = list(measures.read_trec_qrels(str(path)))
     except (OSError, pl.exceptions.PolarsError, ValueError, IndexError) as problem:
-        raise ClickLogError(f"compare(judgments={str(given)!r}): {problem}") from problem
+        raise ClickLogError(f"{_named(str(given))}: {problem}") from problem
     return pl.DataFrame(
         {
             "query": [line.query_id for line in lines],
@@ -196,7 +197,7 @@ def _as_in(own: pl.Series, given: pl.Series) -> pl.Series:
         return given.cast(dtype)
     except pl.exceptions.PolarsError:
         raise ClickLogError(
-            f"compare(judgments=...): ids of the column {given.name!r} are {given.dtype} there and "
+            f"{_named()}: ids of the column {given.name!r} are {given.dtype} there and "
             f"{own.dtype} in the log, and do not become that (first: {given[0]!r})."
         ) from None
 
@@ -208,13 +209,11 @@ def _whole(values: pl.Series) -> pl.Series:
     except pl.exceptions.PolarsError:
         is_whole = False
     if not is_whole:
-        raise ClickLogError(
-            "compare(judgments=...): grades are whole numbers, 0 for what is not relevant."
-        )
+        raise ClickLogError(f"{_named()}: grades are whole numbers, 0 for what is not relevant.")
     highest = int(whole.to_numpy().max())
     if highest > HIGHEST_GRADE:
         raise ClickLogError(
-            f"compare(judgments=...): there is a grade {highest}, and the gain of a grade is "
+            f"{_named()}: there is a grade {highest}, and the gain of a grade is "
             f"2^grade - 1; grades above {HIGHEST_GRADE} make no sense so."
         )
     return whole

@@ -5,11 +5,13 @@ A form knows nothing of clicks, only of rows, features and expected heads and ta
 
 from gecasmo.forms.estimator import Estimator
 from gecasmo.forms.fixed import Fixed
+from gecasmo.forms.form import Form, FormState, Posterior, form_named
 from gecasmo.forms.logistic import Logistic
+from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical
-from gecasmo.forms.protocol import Form, FormState, VectorForm
 from gecasmo.forms.sum import Sum
-from gecasmo.forms.table import Table, TableState
+from gecasmo.forms.table import Table
+from gecasmo.forms.table_state import TableState, beta_draws
 from gecasmo.forms.torch import Torch
 
 __all__ = [
@@ -19,9 +21,12 @@ __all__ = [
     "Form",
     "FormState",
     "Logistic",
+    "Memory",
+    "Posterior",
     "Sum",
     "Table",
     "TableState",
     "Torch",
-    "VectorForm",
+    "beta_draws",
+    "form_named",
 ]

@@ -10,14 +10,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.classifiers.inputs import Inputs, final_step, inputs_from, learn_inputs
-from gecasmo.forms.coding import ByRows, FeatureCoding, check_categorical
-from gecasmo.forms.extras import extra
-from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
+from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.forms.classifier_inputs import Inputs, final_step, inputs_from, learn_inputs
+from gecasmo.forms.features import ByRows, FeatureCoding, check_categorical
+from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
 
 # No answer is nearer to 0 or 1 than this: a forest is sure too early, and no page may become
 # impossible for that.
@@ -38,7 +36,7 @@ class EstimatorState:
     answers: ByRows = field(default_factory=ByRows)
 
 
-class Estimator:
+class Estimator(Form):
     """Any scikit-learn classifier on feature columns: boosting, forests, pipelines, LightGBM.
 
     In each M-step a fresh copy is fitted on two rows for each row of the coin: one of class 1 with
@@ -142,20 +140,16 @@ class Estimator:
         return best if value(best) >= value(previous) else previous
 
     def predict(self, state: EstimatorState, rows: Rows) -> Floats:
-        if state.fitted is None:
+        if state.fitted is None or not len(rows):
             return np.full(len(rows), state.constant)
         if rows not in state.answers:
             state.answers[rows] = self._ask(state.fitted, state.inputs.of(rows))
         answers: Floats = state.answers[rows]
         return answers
 
-    def known(self, state: EstimatorState, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there in the fit."""
+    def known(self, state: EstimatorState, rows: Rows) -> Bools:
+        """Tell of which rows every level was there in the fit."""
         return state.inputs.known(rows)
-
-    def penalty(self, state: EstimatorState) -> float:
-        """What keeps a classifier from overfitting is its own affair."""
-        return 0.0
 
     def remarks(self, state: EstimatorState, heads: Floats, tails: Floats) -> list[str]:
         remarks = [
@@ -171,7 +165,7 @@ class Estimator:
         return remarks
 
     def adopted(self, state: EstimatorState, rows: Rows) -> EstimatorState:
-        """An earlier state, which answers until the next fit; levels are learned anew."""
+        """Keep the state, which answers until the next fit; levels are learned anew."""
         begun = self.begin(rows, None)
         old, new = state.inputs.coding, begun.inputs.coding
         if old.numeric != new.numeric or list(old.levels) != list(new.levels):
@@ -180,7 +174,7 @@ class Estimator:
 
     # -- for people ----------------------------------------------------------------------------
     def to_frame(self, state: EstimatorState) -> pl.DataFrame:
-        """Importances or coefficients of what the classifier was given, if it has some."""
+        """Show importances or coefficients of what the classifier was given, if it has some."""
         last = final_step(state.fitted)
         importance = getattr(last, "feature_importances_", None)
         if importance is not None:
@@ -204,7 +198,7 @@ class Estimator:
 
     # -- keeping -------------------------------------------------------------------------------
     def to_data(self, state: EstimatorState) -> tuple[dict[str, Any], Parts]:
-        from gecasmo.forms.classifiers.files import write_classifier
+        from gecasmo.forms.classifier_files import write_classifier
 
         described, content = write_classifier(self.classifier, state.fitted)
         coding, frames = state.inputs.coding.to_data()
@@ -222,7 +216,7 @@ class Estimator:
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Estimator, EstimatorState]:
-        from gecasmo.forms.classifiers.files import read_classifier
+        from gecasmo.forms.classifier_files import read_classifier
 
         classifier, fitted = read_classifier(data["classifier"], parts["classifier"])
         form = cls(
@@ -242,7 +236,7 @@ class Estimator:
 
     # -- the parts -----------------------------------------------------------------------------
     def _fitted(self, inputs: Inputs, rows: Rows, heads: Floats, tails: Floats) -> Any:
-        """A classifier fitted on soft labels: a row of each class, with its weight."""
+        """Fit a classifier on soft labels: a row of each class, with its weight."""
         up, down = np.flatnonzero(heads > 0), np.flatnonzero(tails > 0)
         labels = np.repeat([1, 0], [len(up), len(down)])
         weights = np.concatenate([heads[up], tails[down]])
@@ -268,7 +262,7 @@ class Estimator:
 
 
 def _checked(classifier: Any) -> tuple[Any, str]:
-    """A copy of a classifier that can do what is needed, and what it calls its weights."""
+    """Copy a classifier that can do what is needed, and tell what it calls its weights."""
     base = extra("sklearn.base", "Estimator")
     validation = extra("sklearn.utils.validation", "Estimator")
     if isinstance(classifier, type):
@@ -308,7 +302,7 @@ def _hands_on(classifier: Any) -> bool:
 
 
 def _threads(n_rows: int) -> AbstractContextManager[Any]:
-    """One thread for few rows, else as many as the classifier likes."""
+    """Allow one thread for few rows, else as many as the classifier likes."""
     if n_rows > FEW_ROWS:
         return nullcontext()
     limits: AbstractContextManager[Any] = extra("threadpoolctl", "Estimator").threadpool_limits(1)
@@ -316,7 +310,7 @@ def _threads(n_rows: int) -> AbstractContextManager[Any]:
 
 
 def _terms(state: EstimatorState, n: int) -> list[str]:
-    """The names of what the last step of a classifier reads, as far as they can be known."""
+    """Name what the last step of a classifier reads, as far as that can be known."""
     names = state.inputs.terms()
     if hasattr(state.fitted, "steps") and len(state.fitted.steps) > 1:
         given = None if state.inputs.as_frame else names

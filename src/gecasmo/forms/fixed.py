@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.memory import Memory, Union
-from gecasmo.forms.protocol import Floats, as_key
+from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
+
+if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
 
 NUMBERS = (int, float, np.integer, np.floating)
 
 
-class Fixed:
+class Fixed(Form):
     """The same probability for every row, never changed by a fit: `Fixed(0.9)`.
 
     It has one row whatever key the model declares; with `key=`, expected heads and tails are
     counted per row of that key.
     """
 
-    is_constant = True
+    row_by_row = True
 
     def __init__(self, value: float, key: str | tuple[str, ...] | None = None) -> None:
         if isinstance(value, bool) or not isinstance(value, NUMBERS) or not 0 <= value <= 1:
@@ -38,6 +40,10 @@ class Fixed:
         key = self.key[0] if self.key is not None and len(self.key) == 1 else self.key
         return f"Fixed({self.value:g})" if key is None else f"Fixed({self.value:g}, key={key!r})"
 
+    @property
+    def constant(self) -> float:
+        return self.value
+
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> Rows:
         return rows
 
@@ -47,14 +53,17 @@ class Fixed:
     def predict(self, state: Rows, rows: Rows) -> Floats:
         return np.full(len(rows), self.value)
 
-    def known(self, state: Rows, rows: Rows) -> NDArray[np.bool_]:
+    def given_rows(self, rows: Rows) -> Bools:
         return np.ones(len(rows), bool)
 
-    def penalty(self, state: Rows) -> float:
-        return 0.0
+    def has_given(self, state: Rows) -> bool:
+        return True
 
-    def remarks(self, state: Rows, heads: Floats, tails: Floats) -> list[str]:
-        return []
+    def posterior(
+        self, state: Rows, rows: Rows, probability: Floats, counts: Floats | None
+    ) -> Posterior:
+        told = super().posterior(state, rows, probability, counts)
+        return replace(told, rests_on=np.full(len(rows), "given"))
 
     def vector(self, state: Rows) -> Floats:
         return np.zeros(0)
@@ -62,8 +71,14 @@ class Fixed:
     def from_vector(self, state: Rows, vector: Floats) -> Rows:
         return state
 
+    def trainable(self, state: Rows, rows: Rows) -> Any:
+        from gecasmo.forms.trainable import TrainableConstant
+
+        return TrainableConstant(self, state, rows)
+
     def memory(self, state: Rows, counts: Floats, decay: float) -> Memory:
-        """What an update goes on from: nothing but counts."""
+        from gecasmo.forms.memory import FixedMemory
+
         return FixedMemory(self, state, counts, decay)
 
     def to_frame(self, state: Rows) -> pl.DataFrame:
@@ -84,21 +99,3 @@ class Fixed:
         frame = frames["table"]
         keys = tuple(data["keys"])
         return form, Rows(keys, [frame[key] for key in keys], len(frame))
-
-
-class FixedMemory:
-    """The past of a probability that is given: how often it was flipped."""
-
-    is_learned = False
-
-    def __init__(self, form: Fixed, state: Rows, counts: Floats, decay: float) -> None:
-        self.form, self.before, self.counts = form, state, decay * counts
-
-    def begin(self, rows: Rows) -> Rows:
-        self.union = Union(self.before, rows)
-        return rows
-
-    def merged(self, state: Rows, counts: Floats) -> tuple[Rows, Floats]:
-        total: Floats = self.union.widened(self.counts, 0.0)
-        total[:, self.union.place] += counts
-        return self.union.rows(), total

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gecasmo.forms.design import Design
-from gecasmo.forms.protocol import Floats
+from gecasmo.forms.features import DesignMatrix
+from gecasmo.forms.form import Floats
 from gecasmo.kernels.running import default_threads
 
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
@@ -34,7 +34,7 @@ _FARTHEST = 36.0
 
 
 @dataclass(frozen=True)
-class Solution:
+class Optimum:
     """Where Newton's method ended."""
 
     coefficients: Floats
@@ -66,7 +66,7 @@ class _Point(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Past:
+class PastCoefficients:
     """What data that are gone say of coefficients, to second order around where they left them."""
 
     at: Floats
@@ -74,33 +74,33 @@ class Past:
     information: Floats
 
     def value(self, coefficients: Floats) -> float:
-        """How much better or worse than there."""
+        """Tell how much better or worse than there these coefficients are."""
         moved = coefficients - self.at
         return float(self.slope @ moved - 0.5 * moved @ self.information @ moved)
 
     def slope_at(self, coefficients: Floats) -> Floats:
-        """The derivative of that."""
+        """Differentiate that."""
         slope: Floats = self.slope - self.information @ (coefficients - self.at)
         return slope
 
 
 @dataclass(frozen=True)
-class Regression:
+class WeightedRegression:
     """Weighted logistic regression: heads and tails per row, a normal prior on coefficients.
 
     With `variance`, every row also has an offset of its own with a normal prior of that variance.
     The offsets are eliminated row by row, so they cost next to nothing.
     """
 
-    design: Design
+    design: DesignMatrix
     heads: Floats
     tails: Floats
     precision: Floats  # of the prior, per coefficient
     variance: float | None = None
-    past: Past | None = None
+    past: PastCoefficients | None = None
 
-    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Solution:
-        """Newton's method from a start, each step shortened until it is uphill."""
+    def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Optimum:
+        """Climb by Newton's method from a start, each step shortened until it is uphill."""
         here = self._at(coefficients, offsets, with_slope=True)
         is_separated = False
         total = self.heads + self.tails
@@ -129,7 +129,7 @@ class Regression:
             if gain < 1e-8 * (1 + abs(here.value)) and not moved.any():
                 break  # Newton's errors square themselves: the next step would be rounding
             here = self._at(here.coefficients, here.offsets, with_slope=True)
-        return Solution(here.coefficients, here.offsets, here.value, is_separated)
+        return Optimum(here.coefficients, here.offsets, here.value, is_separated)
 
     def _at(self, coefficients: Floats, offsets: Floats | None, with_slope: bool) -> _Point:
         if self.design.n_rows <= 2 * _PIECE or self.design.n_columns > _DENSE:
@@ -147,7 +147,7 @@ class Regression:
     def _pass_in_pieces(
         self, coefficients: Floats, offsets: Floats | None, with_slope: bool
     ) -> Pass:
-        def one(piece: tuple[slice, Design]) -> Pass:
+        def one(piece: tuple[slice, DesignMatrix]) -> Pass:
             place, design = piece
             part = replace(self, design=design, heads=self.heads[place], tails=self.tails[place])
             return part._pass(coefficients, None if offsets is None else offsets[place], with_slope)
@@ -203,7 +203,7 @@ class Regression:
     def _uphill(
         self, here: _Point, step: Floats, offset_step: Floats | None, gain: float
     ) -> _Point | None:
-        """The point along a direction that is better by Armijo's rule, but for rounding."""
+        """Find a point along a direction that is better by Armijo's rule, but for rounding."""
         size = 1.0
         while size > 1e-10:
             offsets = None
@@ -216,7 +216,7 @@ class Regression:
         return None
 
     def information(self, weight: Floats) -> Floats:
-        """The information on the coefficients, offsets integrated out, where the information on
+        """Tell the information on the coefficients, offsets integrated out, where that on
         a row's logit is `weight`."""
         if self.variance is not None:
             weight = weight / (1 + weight * self.variance)
@@ -236,7 +236,7 @@ class Regression:
         return bool(np.abs(moved[used]).max(initial=0.0) > _LONG)
 
     def _direction(self, here: _Point) -> tuple[Floats, Floats | None, float]:
-        """Newton's step, and the gain that it promises to first order."""
+        """Work out Newton's step, and the gain that it promises to first order."""
         penalty = self.precision * here.coefficients
         if self.past is not None:
             penalty = penalty - self.past.slope_at(here.coefficients)
@@ -297,7 +297,7 @@ class Regression:
 
 
 def probabilities(logits: Floats) -> Floats:
-    """Logits as probabilities, of which none is 0 or 1."""
+    """Turn logits into probabilities, of which none is 0 or 1."""
     from scipy.special import expit
 
     probability: Floats = expit(np.clip(logits, -_FARTHEST, _FARTHEST))
@@ -305,7 +305,7 @@ def probabilities(logits: Floats) -> Floats:
 
 
 def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> float:
-    """heads log p + tails log(1 - p), summed over rows."""
+    """Sum heads log p + tails log(1 - p) over rows."""
     value = heads @ np.logaddexp(0.0, -logits) + tails @ np.logaddexp(0.0, logits)
     return -float(value)
 
@@ -313,7 +313,7 @@ def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> flo
 def fit_offsets(
     heads: Floats, tails: Floats, logits: Floats, offsets: Floats, variance: float
 ) -> Floats:
-    """The best offsets around given logits, row by row, by Newton's method with halved steps."""
+    """Find the best offsets around given logits, row by row, by Newton's method."""
     from scipy.special import expit
 
     total = heads + tails

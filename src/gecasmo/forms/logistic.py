@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -13,18 +13,20 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.coding import (
+from gecasmo.forms.features import (
     ByRows,
+    DesignMatrix,
     FeatureCoding,
     check_categorical,
     check_missing,
+    collinear,
     learn_coding,
 )
-from gecasmo.forms.collinearity import collinear
-from gecasmo.forms.design import Design
-from gecasmo.forms.linear import Past, Regression, Solution, probabilities
-from gecasmo.forms.memory import Memory
-from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
+from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
+from gecasmo.forms.linear import Optimum, PastCoefficients, WeightedRegression, probabilities
+
+if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
 
 # The covariance of more coefficients than this is not worked out.
 MOST_WITH_ERRORS = 1000
@@ -40,11 +42,11 @@ class LogisticState:
     is_exact: bool = True  # whether the covariance knows that flips are hidden
     is_known: NDArray[np.bool_] | None = None  # of which coefficients the data say something
     is_separated: bool = False
-    past: Past | None = None  # only during an update: what earlier logs say
+    past: PastCoefficients | None = None  # only during an update: what earlier logs say
     designs: ByRows = field(default_factory=ByRows)
 
 
-class Logistic:
+class Logistic(Form):
     """A logistic regression on feature columns.
 
     Numbers are standardised inside; texts get one coefficient per level, as deviations from the
@@ -127,7 +129,7 @@ class Logistic:
         solution = self.regression(rows, heads, tails, previous).maximise(previous.coefficients)
         return self._moved(previous, solution)
 
-    def _moved(self, previous: LogisticState, solution: Solution) -> LogisticState:
+    def _moved(self, previous: LogisticState, solution: Optimum) -> LogisticState:
         coefficients = solution.coefficients
         if self.intercept:
             # What all levels have in common belongs to the intercept: no prediction changes but
@@ -154,7 +156,6 @@ class Logistic:
         offsets: Floats,
         variance: float,
     ) -> tuple[LogisticState, Floats]:
-        """The M-step of a sum: coefficients and an offset per row with a prior variance."""
         regression = self.regression(rows, heads, tails, previous, variance)
         solution = regression.maximise(previous.coefficients, offsets)
         assert solution.offsets is not None
@@ -163,8 +164,8 @@ class Logistic:
     def predict(self, state: LogisticState, rows: Rows) -> Floats:
         return probabilities(self.logits(state, rows))
 
-    def known(self, state: LogisticState, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there in the fit."""
+    def known(self, state: LogisticState, rows: Rows) -> Bools:
+        """Tell of which rows every level was there in the fit."""
         return state.coding.known(rows)
 
     def penalty(self, state: LogisticState) -> float:
@@ -224,11 +225,9 @@ class Logistic:
         return replace(state, coefficients=vector, covariance=None, is_known=None)
 
     def logits(self, state: LogisticState, rows: Rows) -> Floats:
-        """The logit of every row."""
         return self.design(state, rows).times(state.coefficients)
 
     def score(self, state: LogisticState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
-        """The derivative of the M-step's objective by the coefficients."""
         residual = heads - (heads + tails) * self.predict(state, rows)
         precision = self.precision(len(state.coefficients))
         slope = self.design(state, rows).transposed_times(residual)
@@ -242,8 +241,6 @@ class Logistic:
         is_exact: bool = True,
         unknown: Floats | None = None,
     ) -> LogisticState:
-        """The state with the covariance of its coefficients; `unknown` has a column for each
-        direction in which the data do not tell them."""
         is_known = None
         if unknown is not None and unknown.size:
             change = self._to_units(state)
@@ -252,20 +249,17 @@ class Logistic:
         return replace(state, covariance=covariance, is_exact=is_exact, is_known=is_known)
 
     def squares(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
-        """The information on each coefficient by itself, prior left out."""
         return self.design(state, rows).squares(weight)
 
     def n_coefficients(self, state: LogisticState) -> int:
-        """How many coefficients there are."""
         return len(state.coefficients)
 
     def information(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
-        """The information on the coefficients if that on the logit of each row is `weight`."""
         nothing = np.zeros(len(rows))
         return self.regression(rows, nothing, nothing, state).information(weight)
 
     def adopted(self, state: LogisticState, rows: Rows) -> LogisticState:
-        """An earlier state with the same effects; scales and levels are learned anew."""
+        """Make a state with the same effects; scales and levels are learned anew."""
         begun = self.begin(rows, None)
         old, new = state.coding, begun.coding
         n = int(self.intercept) + len(new.numeric)
@@ -288,19 +282,22 @@ class Logistic:
             parts.append(effects[old.level_numbers(values, name)])
         return replace(begun, coefficients=np.concatenate(parts))
 
+    def trainable(self, state: LogisticState, rows: Rows) -> Any:
+        from gecasmo.forms.trainable import TrainableLogistic
+
+        return TrainableLogistic(self, state, rows)
+
     def memory(self, state: LogisticState, counts: Floats, decay: float) -> Memory:
-        """What an update goes on from."""
-        from gecasmo.forms.logistic_memory import LogisticMemory
+        from gecasmo.forms.memory import LogisticMemory
 
         return LogisticMemory(self, state, decay)
 
     def summary(self, state: LogisticState) -> str:
-        """A few words on what was learned."""
         return f"{len(state.coefficients):,} coefficients"
 
     # -- for people ----------------------------------------------------------------------------
     def coefficients(self, state: LogisticState) -> pl.DataFrame:
-        """Coefficients in the units of the columns, with standard errors and odds ratios."""
+        """Show coefficients in the units of the columns, with standard errors and odds ratios."""
         values = self._in_units(state)
         error = np.full(len(values), np.nan)
         if state.covariance is not None:
@@ -324,7 +321,7 @@ class Logistic:
     to_frame = coefficients
 
     def terms(self, state: LogisticState) -> list[str]:
-        """The names of the coefficients."""
+        """Name the coefficients."""
         terms = ["intercept"] if self.intercept else []
         terms += state.coding.numeric
         for name, levels in state.coding.levels.items():
@@ -332,7 +329,7 @@ class Logistic:
         return terms
 
     def _in_units(self, state: LogisticState) -> Floats:
-        """The coefficients of the columns, from those of the standardised features."""
+        """Turn coefficients of the standardised features into those of the columns."""
         coding, first = state.coding, int(self.intercept)
         values = state.coefficients.copy()
         slopes = values[first : first + len(coding.numeric)]
@@ -346,7 +343,7 @@ class Logistic:
         return values
 
     def _to_units(self, state: LogisticState) -> Floats:
-        """The matrix by which `_in_units` turns coefficients into those of the columns.
+        """Make the matrix by which `_in_units` turns coefficients into those of the columns.
 
         The common part of a category's effects belongs to the intercept; only that makes the
         errors of the levels those of deviations from the average level.
@@ -367,7 +364,7 @@ class Logistic:
         return change
 
     def _idle(self, state: LogisticState) -> list[int]:
-        """Where the coefficients of constant columns stand, which an intercept makes idle."""
+        """Tell where the coefficients of constant columns stand, which an intercept makes idle."""
         names = state.coding.numeric
         if not self.intercept:
             return []
@@ -391,7 +388,7 @@ class Logistic:
         return data, parts
 
     def options(self) -> dict[str, Any]:
-        """What the form was made with, for JSON."""
+        """Describe what the form was made with, for JSON."""
         return {
             "columns": list(self.columns),
             "l2": self.l2,
@@ -403,7 +400,7 @@ class Logistic:
 
     @classmethod
     def from_options(cls, data: dict[str, Any]) -> Logistic:
-        """A form from what `options` wrote."""
+        """Make a form from what `options` wrote."""
         return cls(
             *data["columns"],
             l2=data["l2"],
@@ -436,13 +433,13 @@ class Logistic:
         return form, state
 
     # -- the mathematics -----------------------------------------------------------------------
-    def design(self, state: LogisticState, rows: Rows) -> Design:
-        """The design matrix of some rows; kept for as long as the rows are."""
+    def design(self, state: LogisticState, rows: Rows) -> DesignMatrix:
+        """Make the design matrix of some rows; kept for as long as the rows are."""
         if rows not in state.designs:
             features = state.coding.apply(rows)
             sizes = list(state.coding.n_levels.values())
-            state.designs[rows] = Design(features, sizes, self.intercept)
-        design: Design = state.designs[rows]
+            state.designs[rows] = DesignMatrix(features, sizes, self.intercept)
+        design: DesignMatrix = state.designs[rows]
         return design
 
     def precision(self, n: int) -> Floats:
@@ -458,15 +455,15 @@ class Logistic:
         tails: Floats,
         state: LogisticState,
         variance: float | None = None,
-    ) -> Regression:
-        """The M-step as a regression."""
+    ) -> WeightedRegression:
+        """Write the M-step as a regression."""
         design = self.design(state, rows)
         precision = self.precision(design.n_columns)
-        return Regression(design, heads, tails, precision, variance, state.past)
+        return WeightedRegression(design, heads, tails, precision, variance, state.past)
 
 
 def state_blocks(state: LogisticState) -> list[slice]:
-    """Where the coefficients of each categorical column stand: last, one after the other."""
+    """Tell where the coefficients of each categorical column stand: last, one after the other."""
     sizes = list(state.coding.n_levels.values())
     ends = len(state.coefficients) - sum(sizes) + np.cumsum([0, *sizes])
     return [slice(int(a), int(b)) for a, b in pairwise(ends)]

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms.form import Floats
 from gecasmo.forms.parted_files import (
     FolderSource,
     PartFile,
@@ -27,9 +28,9 @@ from gecasmo.forms.parted_files import (
     read_frame,
     write_frame,
 )
-from gecasmo.forms.protocol import Floats
-from gecasmo.forms.table import Table, TableState
+from gecasmo.forms.table import Table
 from gecasmo.forms.table_file import from_data, to_data
+from gecasmo.forms.table_state import TableState
 from gecasmo.hashing import hash_values
 
 Integers = NDArray[np.int64]

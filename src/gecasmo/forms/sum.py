@@ -13,9 +13,8 @@ from gecasmo.encoding.matching import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.fixed import NUMBERS
+from gecasmo.forms.form import Bools, Floats, Form, FormState, Parts, as_key, form_named
 from gecasmo.forms.linear import fit_offsets, probabilities
-from gecasmo.forms.logistic import Logistic
-from gecasmo.forms.protocol import Floats, FormState, Parts, as_key
 
 START_SPREAD = 1.0
 _SPREADS = (1e-3, 1e3)
@@ -34,7 +33,7 @@ class SumState:
     spread: float
 
 
-class Sum:
+class Sum(Form):
     """A table on top of covariates: logit = what the features say + an offset of the row's own.
 
     Offsets are shrunk to zero by a normal prior. A row with many flips follows its own data, a
@@ -70,7 +69,7 @@ class Sum:
         spread: float | None = None,
         key: str | tuple[str, ...] | None = None,
     ) -> None:
-        if not hasattr(covariates, "fit_around") or isinstance(covariates, type):
+        if not (isinstance(covariates, Form) and covariates.takes_offsets):
             raise ModelError(
                 f"Sum({covariates!r}): the covariates are a form that takes offsets, "
                 'such as Sum(Logistic("price")) or Sum(Torch(module, "price")).'
@@ -86,11 +85,6 @@ class Sum:
         self.key = as_key(key) if key is not None else covariates.key
         self.columns: tuple[str, ...] = covariates.columns
         self.missing: str = covariates.missing
-        if isinstance(covariates, Logistic):
-            # Only a form that is linear in all it learns can be extrapolated.
-            self.vector, self.from_vector = self._vector, self._from_vector
-            self.logits = self._logits
-            self.informed, self.information = self._informed, self._information
 
     def __repr__(self) -> str:
         parts = [repr(self.covariates)]
@@ -99,6 +93,15 @@ class Sum:
         if self.key is not None and self.covariates.key is None:
             parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
         return f"Sum({', '.join(parts)})"
+
+    @property
+    def has_vector(self) -> bool:
+        # Only a form that is linear in all it learns can be extrapolated.
+        return self.covariates.has_vector
+
+    @property
+    def has_errors(self) -> bool:
+        return self.covariates.has_errors
 
     # -- the protocol --------------------------------------------------------------------------
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> SumState:
@@ -112,10 +115,10 @@ class Sum:
         return replace(previous, inner=inner, offsets=offsets)
 
     def predict(self, state: SumState, rows: Rows) -> Floats:
-        return probabilities(self._logits(state, rows))
+        return probabilities(self.logits(state, rows))
 
-    def known(self, state: SumState, rows: Rows) -> NDArray[np.bool_]:
-        """Rows with an offset of their own."""
+    def known(self, state: SumState, rows: Rows) -> Bools:
+        """Tell which rows have an offset of their own."""
         if self._is_elsewhere(state, rows):
             return np.zeros(len(rows), bool)
         return self._find(state, rows) >= 0
@@ -127,16 +130,12 @@ class Sum:
         return around + float(self.covariates.penalty(state.inner))
 
     def remarks(self, state: SumState, heads: Floats, tails: Floats) -> list[str]:
-        inner = state.inner
-        if hasattr(inner, "is_exact"):
-            inner = replace(inner, is_exact=True)  # errors of a sum are documented as they are
-        remarks: list[str] = self.covariates.remarks(inner, heads, tails)
-        return remarks
+        return self.covariates.remarks(state.inner, heads, tails)
 
     def tuned(
         self, state: SumState, rows: Rows, heads: Floats, tails: Floats, information: Floats
     ) -> SumState:
-        """The state with the spread under which its rows are most likely, offsets integrated out.
+        """Find the spread under which the rows are most likely, offsets integrated out.
 
         What the log says about the logit of a row is summed up by heads and tails that have the
         slope and the information found at the offset; with nothing hidden these are the very
@@ -150,7 +149,7 @@ class Sum:
         logits = self.covariates.logits(state.inner, rows)[chosen]
         offsets = state.offsets[chosen]
         p = probabilities(logits + offsets)
-        slope = (heads - (heads + tails) * probabilities(self._logits(state, rows)))[chosen]
+        slope = (heads - (heads + tails) * probabilities(self.logits(state, rows)))[chosen]
         flips = information[chosen] / (p * (1 - p))
         flips = np.maximum(flips, np.maximum(-slope / p, slope / (1 - p)))
         like = flips * p + slope, flips * (1 - p) - slope
@@ -166,48 +165,48 @@ class Sum:
         return replace(state, spread=better)
 
     def coefficients(self, state: SumState) -> pl.DataFrame:
-        """The coefficients of the covariates, if they have some."""
-        frame: pl.DataFrame = self.covariates.to_frame(state.inner)
-        return frame
+        """Show what the covariates have learned, as coefficients if they have some."""
+        return self.covariates.to_frame(state.inner)
 
-    def _informed(
+    def informed(
         self, state: SumState, covariance: Floats, is_exact: bool, unknown: Floats
     ) -> SumState:
-        """The state with the covariance of the covariates' coefficients."""
-        inner = self.covariates.informed(state.inner, covariance, is_exact, unknown)
+        # As exact as they get: that errors of a sum are approximate is documented.
+        inner = self.covariates.informed(state.inner, covariance, True, unknown)
         return replace(state, inner=inner)
 
     def n_coefficients(self, state: SumState) -> int:
-        """How many coefficients the covariates have."""
-        return len(state.inner.coefficients)
+        return self.covariates.n_coefficients(state.inner)
 
-    def _information(self, state: SumState, rows: Rows, weight: Floats) -> Floats:
-        """The information on the coefficients, offsets integrated out."""
-        nothing = np.zeros(len(rows))
-        regression = self.covariates.regression(
-            rows, nothing, nothing, state.inner, state.spread**2
-        )
-        information: Floats = regression.information(weight)
-        return information
+    def information(self, state: SumState, rows: Rows, weight: Floats) -> Floats:
+        """Tell the information on the coefficients, offsets integrated out."""
+        weight = weight / (1 + weight * state.spread**2)
+        return self.covariates.information(state.inner, rows, weight)
 
     def adopted(self, state: SumState, rows: Rows) -> SumState:
-        """An earlier state on other rows: offsets go with their keys."""
-        begun = self.begin(rows, None)
-        inner = begun.inner
-        if hasattr(self.covariates, "adopted"):
-            inner = self.covariates.adopted(state.inner, rows)
+        """Bring an earlier state to other rows: offsets go with their keys."""
+        inner = self.covariates.adopted(state.inner, rows)
+        if inner is None:
+            inner = self.covariates.begin(rows, None)
         spread = state.spread if self.spread is None else self.spread
         return SumState(rows, inner, self._offsets(state, rows), spread)
 
+    def trainable(self, state: SumState, rows: Rows) -> Any:
+        inner = self.covariates.trainable(state.inner, rows)
+        if inner is None:
+            return None
+        from gecasmo.forms.trainable import TrainableSum
+
+        return TrainableSum(self, state, inner)
+
     def summary(self, state: SumState) -> str:
-        """A few words on what was learned."""
         return f"{len(state.offsets):,} rows, spread {state.spread:.2g} around their features"
 
     def to_frame(self, state: SumState) -> pl.DataFrame:
         from scipy.special import expit
 
         rows = state.rows
-        logits = self._logits(state, rows)
+        logits = self.logits(state, rows)
         return pl.DataFrame(
             [
                 *rows.frame.get_columns(),
@@ -226,7 +225,7 @@ class Sum:
             [*rows.frame.get_columns(), pl.Series("*offset*", state.offsets), *attached]
         )
         described = {
-            "covariates": type(self.covariates).__name__,
+            "covariates": self.covariates.name_in_files,
             "inner": data,
             "given_spread": self.spread,
             "spread": state.spread,
@@ -238,8 +237,6 @@ class Sum:
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any, **given: Any) -> tuple[Sum, SumState]:
-        from gecasmo.forms.registry import form_named
-
         inner_parts = {k.removeprefix("inner_"): v for k, v in parts.items() if k != "offsets"}
         covariates, inner = form_named(data["covariates"]).from_data(
             data["inner"], inner_parts, **given
@@ -256,8 +253,8 @@ class Sum:
         return form, SumState(rows, inner, offsets, spread)
 
     # -- the parts -----------------------------------------------------------------------------
-    def _logits(self, state: SumState, rows: Rows) -> Floats:
-        logits: Floats = self.covariates.logits(state.inner, rows)
+    def logits(self, state: SumState, rows: Rows) -> Floats:
+        logits = self.covariates.logits(state.inner, rows)
         if self._is_elsewhere(state, rows):
             return logits
         return logits + (state.offsets if rows is state.rows else self._offsets(state, rows))
@@ -278,17 +275,17 @@ class Sum:
             return np.zeros(len(rows), np.int64)
         return match(rows.frame, state.rows.frame, rows.keys)
 
-    def _vector(self, state: SumState) -> Floats:
-        return np.concatenate([state.inner.coefficients, state.offsets])
+    def vector(self, state: SumState) -> Floats:
+        return np.concatenate([self.covariates.vector(state.inner), state.offsets])
 
-    def _from_vector(self, state: SumState, vector: Floats) -> SumState:
-        n = len(state.inner.coefficients)
+    def from_vector(self, state: SumState, vector: Floats) -> SumState:
+        n = len(vector) - len(state.offsets)
         inner = self.covariates.from_vector(state.inner, vector[:n])
         return replace(state, inner=inner, offsets=vector[n:])
 
 
 def _spread_likelihood(spread: float, heads: Floats, tails: Floats, logits: Floats) -> float:
-    """The log-likelihood of rows around given logits, their offsets integrated out.
+    """Tell the log-likelihood of rows around given logits, their offsets integrated out.
 
     Gauss-Hermite quadrature around the best offset of each row.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,44 +14,28 @@ from gecasmo.encoding.matching import match, values_by_key
 from gecasmo.encoding.row_hashes import key_hashes
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
-from gecasmo.forms.evidence import believed_evidence
 from gecasmo.forms.fixed import NUMBERS
-from gecasmo.forms.memory import Memory
+from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
 from gecasmo.forms.priors import Empirical, Priors
-from gecasmo.forms.protocol import Floats, as_key
+from gecasmo.forms.table_state import (
+    TableState,
+    beta_draws,
+    posterior_evidence,
+    told_of_prior,
+)
 from gecasmo.kernels.static import row_sweeps
 
 if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
     from gecasmo.forms.parted_table import PartedTable
 
-
-@dataclass(frozen=True)
-class TableState:
-    """A probability per row; `otherwise` is the answer for rows that are not there.
-
-    `pseudo` are the heads and tails added to every row, or, `[heads or tails, row]`, to each: those
-    that `priors` are worth, if they were learned. `typical` is what these depend on. `centre` and
-    `spread` are each row's posterior mean and standard deviation; with a learned prior the mean is
-    the probability itself. `evidence` is what the log said of each row, shared coins held, in heads
-    and tails beyond the pseudo-counts. `leans` is by how many heads in place of tails that would
-    differ if shared coins did: by coin, `[its row, row]`, for each logit.
-    """
-
-    rows: Rows
-    probability: Floats
-    otherwise: float
-    is_fixed: NDArray[np.bool_] | None = None
-    is_constant: bool = False  # `otherwise` is meant for every row there is
-    pseudo: Floats | tuple[float, float] = (1.0, 1.0)
-    priors: Priors | None = None
-    typical: Mapping[str, Floats] | None = None
-    spread: Floats | None = None
-    centre: Floats | None = None
-    evidence: Floats | None = None
-    leans: Mapping[str, Floats] | None = None
+NOT_IDENTIFIED = "not identified"
+# The deviation of a probability of which hardly anything is known; that of one which may be
+# anything between 0 and 1 is 0.29.
+_ANYTHING = 0.24
 
 
-class Table:
+class Table(Form):
     """One free probability per row, drawn towards what is usual for rows like it.
 
     Parameters
@@ -69,6 +53,9 @@ class Table:
     key : str or tuple of str
         Other key columns than those that the model declares.
     """
+
+    row_by_row = True
+    has_posterior = True
 
     def __init__(
         self,
@@ -111,7 +98,6 @@ class Table:
         return a / (a + b) if a + b > 0 else self.start
 
     def learned_prior(self, keys: Sequence[str]) -> Empirical | None:
-        """The prior to be learned for rows by these keys, if one is."""
         if self.is_default and ("query" in keys or "doc" in keys):
             return Empirical()
         return self.prior
@@ -144,7 +130,7 @@ class Table:
         return self.moved_to(previous, probability)
 
     def moved_to(self, state: TableState, probability: Floats) -> TableState:
-        """The state with other probabilities; what was believed of the old ones is gone."""
+        """Give rows other probabilities; the posteriors of the old ones are gone."""
         return replace(state, probability=probability, spread=None, centre=None)
 
     def predict(self, state: TableState | PartedTable, rows: Rows) -> Floats:
@@ -163,7 +149,7 @@ class Table:
             answer = np.where(is_fixed & ~seen, given, answer)
         return answer
 
-    def known(self, state: TableState | PartedTable, rows: Rows) -> NDArray[np.bool_]:
+    def known(self, state: TableState | PartedTable, rows: Rows) -> Bools:
         if not isinstance(state, TableState):
             return state.known(rows)
         if rows is state.rows or state.is_constant:
@@ -185,30 +171,34 @@ class Table:
         return total
 
     def with_prior(self, state: TableState, priors: Priors, pseudo: Floats) -> TableState:
-        """The state under learned priors, which are worth these heads and tails of each row."""
+        """Give the state learned priors, which are worth these heads and tails of each row."""
         mean = pseudo[0] / pseudo.sum(axis=0)
         otherwise = float(mean.mean()) if len(mean) else self.otherwise
         return replace(state, priors=priors, pseudo=pseudo, otherwise=otherwise, spread=None)
 
-    def with_beliefs(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
-        """The state with posterior means and standard deviations of its rows."""
+    def with_posterior(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
+        """Give the state posterior means and standard deviations of its rows."""
         if state.is_fixed is not None:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)
         probability = state.probability if state.priors is None else mean
         state = replace(state, probability=probability, centre=mean, spread=spread)
-        return replace(state, evidence=believed_evidence(state, mean, spread))
+        return replace(state, evidence=posterior_evidence(state, mean, spread))
+
+    def trainable(self, state: TableState, rows: Rows) -> Any:
+        from gecasmo.forms.trainable import TrainableTable
+
+        return TrainableTable(self, state)
 
     def memory(self, state: TableState, counts: Floats, decay: float) -> Memory:
-        """What an update goes on from."""
-        from gecasmo.forms.table_memory import TableMemory
+        from gecasmo.forms.memory import TableMemory
 
         return TableMemory(self, state, counts, decay)
 
     def unseen(
         self, state: TableState | PartedTable, rows: Rows
     ) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
-        """What is believed of rows that the fit had no part of: mean, spread, and what that rests
+        """Tell the prior of rows that the fit had no part of: mean, spread, and what that rests
         on."""
         if not isinstance(state, TableState):
             return state.unseen(rows)
@@ -223,7 +213,6 @@ class Table:
         return mean, spread, np.full(len(rows), "prior")
 
     def summary(self, state: TableState | PartedTable) -> str:
-        """A few words for `print(model)`."""
         if not isinstance(state, TableState):
             return state.summary()
         n_rows = len(state.probability)
@@ -236,8 +225,9 @@ class Table:
             return words
         return f"{words}; {told_of_prior(np.asarray(state.pseudo))}"
 
-    def remarks(self, state: TableState, heads: Floats, tails: Floats) -> list[str]:
-        """What a user should know about a finished fit."""
+    def remarks(self, state: TableState | PartedTable, heads: Floats, tails: Floats) -> list[str]:
+        if not isinstance(state, TableState):
+            return state.remarks()
         if np.any(np.add(*state.pseudo) > 0):
             return []
         idle = (heads + tails) <= 0
@@ -260,7 +250,6 @@ class Table:
         return logits
 
     def score(self, state: TableState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
-        """The derivative of the M-step's objective by the logits."""
         a, b = state.pseudo
         slope: Floats = heads + a - (heads + tails + a + b) * state.probability
         return slope if state.is_fixed is None else np.where(state.is_fixed, 0.0, slope)
@@ -290,8 +279,72 @@ class Table:
 
         return from_data(cls, data, frames)
 
+    @property
+    def is_split(self) -> bool:
+        # What derives from a table may look at all rows.
+        return type(self) is Table
+
+    def in_files(self, state: TableState | PartedTable) -> PartedTable | None:
+        return None if isinstance(state, TableState) else state
+
+    def whole(self, state: TableState | PartedTable) -> TableState:
+        return state if isinstance(state, TableState) else state.whole()[0]
+
+    def starting_at(self, state: TableState, rows: Rows, probability: Floats) -> TableState:
+        if state.is_fixed is not None:
+            probability = np.where(state.is_fixed, state.probability, probability)
+        return replace(state, probability=probability)
+
+    def is_swept(self, *states: TableState) -> bool:
+        # What derives from a table may have a vector of its own.
+        return type(self) is Table and all(
+            isinstance(state, TableState) and row_sweeps.is_large(len(state.probability))
+            for state in states
+        )
+
+    def posterior(
+        self, state: TableState, rows: Rows, probability: Floats, counts: Floats | None
+    ) -> Posterior:
+        """Tell how sure it is of rows, also of those that no fit has seen."""
+        n, keys = len(rows), rows.keys
+        found = self._find(state, rows) if keys else np.zeros(n, np.int64)
+        seen = found >= 0
+        trials, spread, centre = np.zeros(n), np.full(n, np.nan), probability.copy()
+        if counts is not None:
+            trials[seen] = counts.sum(axis=0)[found[seen]]
+        if state.is_constant:
+            return Posterior(trials, centre, spread, np.full(n, "given"))
+        if state.spread is not None and state.centre is not None:
+            spread[seen] = state.spread[found[seen]]
+            centre[seen] = state.centre[found[seen]]
+        _, unseen_spread, rests_on = self.unseen(state, rows)
+        if unseen_spread is not None:
+            spread[~seen] = unseen_spread[~seen]
+        is_fixed = np.zeros(n, bool)
+        if state.is_fixed is not None:
+            is_fixed[seen] = state.is_fixed[found[seen]]
+        is_fixed |= self.given_rows(rows)  # also of rows that the log never showed
+        spread[is_fixed] = 0.0
+        told = np.where(trials > 0, ", ".join(keys) or "all", rests_on)
+        if state.spread is not None:
+            # Flipped, and still nothing tells how it came up.
+            told = np.where((trials > 0) & is_open(keys, spread), NOT_IDENTIFIED, told)
+        if counts is None:  # the user's own numbers
+            is_fixed |= seen
+            spread[seen] = np.nan
+        return Posterior(trials, centre, spread, np.where(is_fixed, "given", told))
+
+    def drawn(self, state: TableState, rng: np.random.Generator) -> TableState:
+        if state.spread is None:
+            return state
+        spread = np.nan_to_num(state.spread)
+        return replace(state, probability=beta_draws(state.probability, spread, rng))
+
+    def prior_strength(self, state: TableState) -> float:
+        # A learned prior has its own for each row, all of about the same strength.
+        return float(np.mean(np.sum(np.asarray(state.pseudo, float), axis=0)))
+
     def given(self, values: Any, keys: tuple[str, ...], coin: str) -> TableState:
-        """A state from numbers that the user knows: one for all rows, or by key."""
         keys = self.key if self.key is not None else keys
         if isinstance(values, NUMBERS) and not isinstance(values, bool):
             if not 0 <= values <= 1:
@@ -312,8 +365,12 @@ class Table:
             return np.full(len(rows), -1, np.int64)
         return match(rows.frame, state.rows.frame, rows.keys)
 
-    def is_given(self, rows: Rows) -> NDArray[np.bool_]:
-        """Which rows the user has fixed."""
+    def has_given(self, state: TableState | PartedTable) -> bool:
+        if not isinstance(state, TableState):
+            return state.n_given > 0
+        return state.is_constant or (state.is_fixed is not None and bool(state.is_fixed.any()))
+
+    def given_rows(self, rows: Rows) -> Bools:
         if not self.fixed or not rows.keys:
             return np.zeros(len(rows), bool)
         return self._fixed_rows(rows)[1]
@@ -327,17 +384,14 @@ class Table:
         return np.where(found >= 0, values[found], 0.5), found >= 0
 
 
-def told_of_prior(pseudo: Floats) -> str:
-    """In words what a learned prior says of rows."""
-    strength = pseudo.sum(axis=0)
-    mean, worth = pseudo[0] / strength, float(np.exp(np.log(strength).mean()))
-    low, middle, high = np.quantile(mean, (0.05, 0.5, 0.95))
-    usual = f"{middle:.3f}" if high - low < 0.002 else f"{middle:.3f} ({low:.3f} to {high:.3f})"
-    return f"prior mean {usual}, worth {worth:.3g} flips"
+def is_open(keys: Sequence[str], spread: Floats) -> NDArray[np.bool_]:
+    """Which rows of a coin that all pages share may be nearly anything."""
+    is_global = not {"query", "doc"} & set(keys)
+    return np.full(spread.shape, is_global) & ~(spread < _ANYTHING)
 
 
 def _noise(rows: Rows, salt: int) -> Floats:
-    """A normal number for every row, which depends on its key and not on its place."""
+    """Draw a normal number for every row, which depends on its key and not on its place."""
     from scipy.special import ndtri  # not at the top: importing gecasmo stays light
 
     frame = rows.frame if rows.keys else pl.DataFrame({"": np.arange(len(rows))})
@@ -347,7 +401,7 @@ def _noise(rows: Rows, salt: int) -> Floats:
 
 
 def as_pseudo_counts(given: Any) -> tuple[float, float]:
-    """Heads and tails as two numbers, or a clear refusal."""
+    """Check that heads and tails are two numbers."""
     if given is None:
         return (1.0, 1.0)
     try:

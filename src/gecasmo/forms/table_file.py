@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,8 +11,10 @@ import polars as pl
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.priors import Effect, Empirical, Priors, Smooth, Unseen
-from gecasmo.forms.table import Table, TableState, as_pseudo_counts
+from gecasmo.forms.priors import Effect, Empirical, Priors, Unseen
+from gecasmo.forms.table import Table, as_pseudo_counts
+from gecasmo.forms.table_state import TableState
+from gecasmo.forms.typical import SmoothFunction
 
 # Columns of rows with learned priors.
 _HEADS, _TAILS, _TYPICAL = "*prior heads*", "*prior tails*", "*typical*"
@@ -181,7 +184,7 @@ def _priors_to_data(priors: Priors) -> tuple[dict[str, Any], dict[str, pl.DataFr
 
 def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> Priors:
     smooths = tuple(
-        Smooth(
+        SmoothFunction(
             str(one["name"]),
             np.array(one["knots"], float),
             np.array(one["centre"], float),
@@ -229,7 +232,7 @@ def _priors_from_data(data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> 
     return priors
 
 
-def _as_items(fixed: dict[Any, float]) -> list[tuple[list[Any], float]]:
+def _as_items(fixed: Mapping[Any, float]) -> list[tuple[list[Any], float]]:
     """Keys as lists of plain values, which JSON can hold."""
     items = []
     for key, value in fixed.items():

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError
-from gecasmo.forms.coding import (
+from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.forms.features import (
     ByRows,
     FeatureCoding,
     check_categorical,
     check_missing,
     learn_coding,
 )
-from gecasmo.forms.extras import extra
-from gecasmo.forms.networks.calling import (
+from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
+from gecasmo.forms.network_files import describe, load_weights, rebuild, weights_to_bytes
+from gecasmo.forms.networks import (
+    Trained,
+    Training,
+    TrainingRecipe,
     answers,
     as_device,
     at_hand,
@@ -31,14 +34,11 @@ from gecasmo.forms.networks.calling import (
     shake,
     squares,
 )
-from gecasmo.forms.networks.files import describe, load_weights, rebuild, weights_to_bytes
-from gecasmo.forms.networks.training import Recipe, Trained, Training
-from gecasmo.forms.protocol import Floats, Parts, as_columns, as_key
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from gecasmo.forms.networks.calling import Inputs
+    from gecasmo.forms.networks import Inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class TorchState:
     inputs: ByRows = field(default_factory=ByRows)
 
 
-class Torch:
+class Torch(Form):
     """A PyTorch network behind a coin.
 
     The module gets standardised numbers as a float tensor (rows, numeric columns) and texts as an
@@ -128,7 +128,7 @@ class Torch:
         self.module = module
         self.columns = as_columns(columns, "Torch")
         self.categorical = check_categorical(categorical, self.columns, "Torch")
-        self.recipe = Recipe(
+        self.recipe = TrainingRecipe(
             int(epochs), float(lr), int(batch_size), float(weight_decay), int(seed)
         )
         self.device_name = str(device)
@@ -170,7 +170,6 @@ class Torch:
         offsets: Floats,
         variance: float,
     ) -> tuple[TorchState, Floats]:
-        """The M-step of a sum: a network, and an offset per row with a prior variance."""
         inputs = self._inputs(previous, rows)
         training = Training(inputs, heads, tails, self.recipe, variance)
         trained = self._improve(training, previous, offsets)
@@ -184,7 +183,6 @@ class Torch:
         return probability
 
     def logits(self, state: TorchState, rows: Rows) -> Floats:
-        """The logit of every row."""
         logits = answers(state.network, self._inputs(state, rows))
         broken = ~np.isfinite(logits)
         if broken.any():
@@ -195,8 +193,8 @@ class Torch:
             )
         return logits
 
-    def known(self, state: TorchState, rows: Rows) -> NDArray[np.bool_]:
-        """Rows of which every level was there in the fit."""
+    def known(self, state: TorchState, rows: Rows) -> Bools:
+        """Tell of which rows every level was there in the fit."""
         return state.coding.known(rows)
 
     def penalty(self, state: TorchState) -> float:
@@ -209,7 +207,7 @@ class Torch:
         return [*remarks, state.note] if state.note else remarks
 
     def adopted(self, state: TorchState, rows: Rows) -> TorchState:
-        """An earlier state, if its weights mean the same; new levels come after the old ones."""
+        """Keep the weights if they mean the same; new levels come after the old ones."""
         begun = self.begin(rows, None)
         old, new = state.coding, begun.coding
         if old.numeric != new.numeric or list(old.levels) != list(new.levels):
@@ -226,18 +224,16 @@ class Torch:
         return adopted if extend(network, state.network) else begun
 
     def trainable(self, state: TorchState, rows: Rows) -> Any:
-        """The network as gradient descent moves it."""
-        from gecasmo.forms.networks.descent import TrainableNetwork
+        from gecasmo.forms.trainable import TrainableNetwork
 
         return TrainableNetwork(self, state, self._inputs(state, rows))
 
     def summary(self, state: TorchState) -> str:
-        """A few words on what was learned."""
         return f"{sum(weight.numel() for weight in state.network.parameters()):,} weights"
 
     # -- for people, and for files ---------------------------------------------------------------
     def to_frame(self, state: TorchState) -> pl.DataFrame:
-        """The weights by name, with their shapes."""
+        """Show the weights by name, with their shapes."""
         weights = dict(state.network.named_parameters())
         return pl.DataFrame(
             {

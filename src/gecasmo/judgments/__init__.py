@@ -1,23 +1,27 @@
 """Judgments from a fitted model: grades with intervals, files for ranking stacks, propensities."""
 
 from gecasmo.judgments.formats import FORMATS, JudgmentFormat, Written
-from gecasmo.judgments.grading import RULES, Grading, JudgmentsError
-from gecasmo.judgments.judge import PartedJudgments, judge
+from gecasmo.judgments.grades import FIXED_CUTS, RULES, Grading, JudgmentsError
+from gecasmo.judgments.judge import PairParts, Question, judge
 from gecasmo.judgments.judged import Judgments
+from gecasmo.judgments.pairs import relevance_frame
 from gecasmo.judgments.propensity import propensities, write_propensities
 from gecasmo.judgments.worth import WorthJudging
 
 __all__ = [
+    "FIXED_CUTS",
     "FORMATS",
     "RULES",
     "Grading",
     "JudgmentFormat",
     "Judgments",
     "JudgmentsError",
-    "PartedJudgments",
+    "PairParts",
+    "Question",
     "WorthJudging",
     "Written",
     "judge",
     "propensities",
+    "relevance_frame",
     "write_propensities",
 ]

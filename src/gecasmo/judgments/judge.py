@@ -1,33 +1,47 @@
-"""`judge`: graded judgments from a fitted model.
+"""`judge`: graded judgments from a fitted model, part by part.
 
-More pairs than memory holds are graded part by part, and kept in files until written.
+A part of the pairs has all that is shown for its queries; in memory there is one. Two passes go
+over the parts. The first works out relevances, and what cut points are found by; the second grades
+by these. Each is a pure function of a part and of what all parts share, so that a cluster can run
+it, too.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from gecasmo.forms import Table
-from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
-from gecasmo.judgments.judged import Counted, Judgments, Told
-from gecasmo.judgments.pairs import relevance_frame
-from gecasmo.judgments.question import Question
-from gecasmo.logs.clicklog import joined
-from gecasmo.model.streaming import is_stored, overlap, part_view, parted_coins
+from gecasmo.errors import option
+from gecasmo.judgments.grades import (
+    FIXED_CUTS,
+    INSUFFICIENT,
+    JUDGED,
+    ORDERED,
+    BetaBeliefs,
+    Crowd,
+    Grading,
+    JudgmentsError,
+    Relevances,
+    cells,
+    check_rule,
+    grading_of,
+)
+from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
+from gecasmo.judgments.order import order_of
+from gecasmo.judgments.pairs import relevance_coins, relevance_frame
+from gecasmo.judgments.propensity import scale_remark
+from gecasmo.model.streaming import is_stored, part_view, parted_coins
+from gecasmo.report import printable
 
 if TYPE_CHECKING:
-    from gecasmo.judgments.formats import Written
-    from gecasmo.judgments.worth import WorthJudging
     from gecasmo.model.base import Model
+
+_SLACK = 1e-9  # so that a probability that equals what is asked for is enough
 
 
 def judge(
@@ -42,7 +56,7 @@ def judge(
     min_probability: float = 0.5,
     min_order: float = 0.8,
     pairs: Any = None,
-) -> Judgments | PartedJudgments:
+) -> Judgments:
     """Grade every pair of query and document that a fitted model knows.
 
     Parameters
@@ -85,180 +99,23 @@ def judge(
     Returns
     -------
     Judgments
-        Its `frame` is sorted by query, the most relevant document first. For a stored log, or a
-        model whose rows are in files, these are `PartedJudgments`, which do the same with bounded
-        memory.
+        Its `frame` is sorted by query, the most relevant document first. Of a stored log, or a
+        model whose rows are in files, graded pairs are kept in temporary files, and sorted within
+        each part; writing them takes no more memory than the largest part.
     """
     question = Question(
         *(rule, grades, thresholds, level),
         *(max_width, min_examinations, min_probability, min_order),
     )
-    sources = in_parts(model, pairs)
-    if sources is not None:
-        return judge_parts(model, sources, question)
-    frame = relevance_frame(model, pairs, level)
-    return question.judgments(model, frame, question.cuts([question.seen(frame)]))
+    parts = PairParts.of(model, pairs)
+    rows = KeptFrames(parts.in_files)
+    numbers: list[int] = []
 
-
-class Scratch:
-    """A temporary folder that is gone with this object."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="gecasmo-judgments-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What is to be judged, by the number of the part; all pairs of a query are in one."""
-
-    model: Model
-    pairs: Any  # a stored log, or None for the rows of the fit
-    n_parts: int
-
-    def __iter__(self) -> Iterator[tuple[int, Model, Any]]:
-        for number in range(self.n_parts):
-            if self.pairs is not None:
-                pages = self.pairs.partition(number)
-                if pages.n_results:
-                    yield number, part_view(self.model, number, self.n_parts), pages
-                continue
-            view = part_view(self.model, number, self.n_parts)
-            states = view.states(whole=False)
-            own = set(parted_coins(self.model)) & set(self.model.relevance)
-            if any(len(states[coin].rows) for coin in own):
-                yield number, view, None
-
-
-def in_parts(model: Model, pairs: Any) -> Sources | None:
-    """The parts in which pairs have to be judged, or None where it can be done at once."""
-    if is_stored(pairs):
-        return Sources(model, pairs, pairs.n_partitions)
-    if pairs is not None:
-        return None
-    own = {coin: table for coin, table in parted_coins(model).items() if coin in model.relevance}
-    if not own:
-        return None
-    by_query = [
-        coin
-        for coin in model.relevance
-        if isinstance(model.forms[coin], Table) and "query" in model.keys[coin]
-    ]
-    if set(by_query) != set(own):  # others have all their rows in memory anyway
-        return None
-    return Sources(model, None, max(table.n_parts for table in own.values()))
-
-
-@dataclass(frozen=True, repr=False)
-class PartedJudgments(Told):
-    """What `judge` found, in files: graded pairs, all of a query together, sorted within a part.
-
-    Attributes are those of `Judgments`; `frame` reads everything into memory, and `parts()` one
-    part after the other. Cut points of "quantile" are exact for up to 10 million pairs, and right
-    to a millionth beyond. The files are temporary, and gone with this object.
-    """
-
-    model: str
-    relevance_is: str
-    grading: Grading
-    level: float
-    max_width: float | None
-    min_examinations: float
-    min_probability: float
-    min_order: float
-    why_no_interval: str
-    n_given: int
-    n_undecided: int
-    remarks: tuple[str, ...]
-    totals: Counted
-    numbers: tuple[int, ...]  # of the parts that have pairs
-    n_parts: int
-    folder: Scratch = field(compare=False)
-
-    @property
-    def counted(self) -> Counted:
-        return self.totals
-
-    def parts(self) -> Iterator[Judgments]:
-        """The judgments of each part, as judgments in memory."""
-        for number in self.numbers:
-            frame = pl.read_parquet(_graded(self.folder, number))
-            cuts = _cuts(self.folder, number)
-            by_query = pl.read_parquet(cuts) if cuts.exists() else None
-            yield Judgments(
-                frame,
-                self.model,
-                self.relevance_is,
-                replace(self.grading, by_query=by_query),
-                self.level,
-                self.max_width,
-                self.min_examinations,
-                self.min_probability,
-                self.min_order,
-                self.why_no_interval,
-                remarks=self.remarks,
-            )
-
-    @cached_property
-    def frame(self) -> pl.DataFrame:
-        """All pairs in memory, which costs what they take."""
-        return pl.concat([part.frame for part in self.parts()])
-
-    @property
-    def judged(self) -> pl.DataFrame:
-        """All pairs that have a grade, in memory."""
-        return pl.concat([part.frame.filter(pl.col("verdict") == JUDGED) for part in self.parts()])
-
-    def write(
-        self,
-        path: Any,
-        format: str | None = None,
-        *,
-        features: Any = None,
-        query: str | None = None,
-        ids: str = "refuse",
-        name: str | None = None,
-        ratings: str = "grade",
-        include: str = "judged",
-    ) -> Written:
-        """Write the judgments for those who read them, as `Judgments.write` does."""
-        from gecasmo.judgments.formats import Options, write_parted
-
-        options = Options(features, query, ids, name, ratings, include)
-        return write_parted(self, path, format, options)
-
-    def worth_judging(self, n: int = 20, *, log: Any = None) -> WorthJudging:
-        """The pairs and queries most worth judging by hand, as `Judgments.worth_judging` does.
-
-        The log that tells the traffic may be a stored one.
-        """
-        from gecasmo.judgments.worth import most_worthy, worth_judging
-
-        found = []
-        for number, part in zip(self.numbers, self.parts(), strict=True):
-            pages = log
-            if is_stored(log):
-                near = range(*overlap(number, number + 1, self.n_parts, log.n_partitions))
-                pages = joined([log.partition(each) for each in near])
-            found.append(worth_judging(part, n, pages))
-        return most_worthy(found, n)
-
-    def to_dict(self, rows: bool = False) -> dict[str, Any]:
-        """The summary, ready for JSON; with `rows=True` also every pair."""
-        summary = self.summary()
-        return {**summary, "judgments": self.frame.to_dicts()} if rows else summary
-
-
-def judge_parts(model: Model, sources: Sources, question: Question) -> PartedJudgments:
-    """Judge part by part: first the relevance of all pairs, then, with the cut points, grades."""
-    folder = Scratch()
-    numbers = list[int]()
-
-    def seen() -> Iterator[Any]:
-        for number, view, pairs in sources:
-            frame = relevance_frame(view, pairs, question.level)
+    def seen() -> Iterator[NDArray[Any]]:
+        for number, view, asked in parts:
+            frame = relevance_frame(view, asked, level)
             numbers.append(number)
-            frame.write_parquet(_graded(folder, number))
+            rows[pairs_name(number)] = frame
             yield question.seen(frame)
 
     cuts = question.cuts(seen())
@@ -266,53 +123,239 @@ def judge_parts(model: Model, sources: Sources, question: Question) -> PartedJud
         raise JudgmentsError(
             f"{model.name} has no pairs to be judged: its tables and the log are empty."
         )
-    total: Judgments | None = None
-    counted = Counted()
+    counted = GradeCounts()
     for number in numbers:
-        frame = pl.read_parquet(_graded(folder, number))
-        part = question.judgments(model, frame, cuts)
-        part.frame.write_parquet(_graded(folder, number))
+        part = question.graded(rows[pairs_name(number)], cuts)
+        rows[pairs_name(number)] = part.frame
         if part.grading.by_query is not None:
-            part.grading.by_query.write_parquet(_cuts(folder, number))
+            rows[cuts_name(number)] = part.grading.by_query
         counted += part.counted
-        total = part if total is None else _together(total, part)
-    assert total is not None
-    return PartedJudgments(
-        total.model,
-        total.relevance_is,
-        replace(total.grading, by_query=None),
-        total.level,
-        total.max_width,
-        total.min_examinations,
-        total.min_probability,
-        total.min_order,
-        total.why_no_interval,
-        total.n_given,
-        total.n_undecided,
-        total.remarks,
-        counted,
-        tuple(numbers),
-        sources.n_parts,
-        folder,
+    return Judgments(
+        rows=rows,
+        numbers=tuple(numbers),
+        n_parts=parts.n_parts,
+        # Names may come from a file, and go into comments of others.
+        model=printable(model.name),
+        relevance_is=printable(" x ".join(relevance_coins(model))),
+        grading=part.grading if len(numbers) == 1 else replace(part.grading, by_query=None),
+        level=level,
+        max_width=max_width,
+        min_examinations=min_examinations,
+        min_probability=min_probability,
+        min_order=min_order,
+        counted=counted,
+        why_no_interval=_why_no_interval(model, counted),
+        remarks=tuple(filter(None, [scale_remark(model)])),
     )
 
 
-def _together(one: Judgments, other: Judgments) -> Judgments:
-    """What is told of two parts; the frame is that of one."""
-    reasons = [why for why in (one.why_no_interval, other.why_no_interval) if why]
-    # That forms on features have none is only the reason if it is so for all pairs.
-    reasons.sort(key=lambda why: "features" in why)
-    return replace(
-        one,
-        why_no_interval=reasons[0] if reasons else "",
-        n_given=one.n_given + other.n_given,
-        n_undecided=one.n_undecided + other.n_undecided,
+@dataclass(frozen=True)
+class PairParts:
+    """The pairs to be judged, by the number of the part; all pairs of a query are in one.
+
+    Iterating gives the number, the model with the rows that this part can meet, and its pairs.
+    """
+
+    model: Model
+    pairs: Any  # None for the rows of the fit
+    n_parts: int = 1
+    in_files: bool = False  # if not, they are one part in memory
+
+    @classmethod
+    def of(cls, model: Model, pairs: Any) -> PairParts:
+        """Find out how pairs come: from a stored log, from rows in files, or all at once."""
+        if is_stored(pairs):
+            return cls(model, pairs, pairs.n_partitions, in_files=True)
+        parted = parted_coins(model)
+        own = [parted[coin] for coin in model.relevance if coin in parted]
+        by_query = [
+            coin
+            for coin in model.relevance
+            if model.forms[coin].has_posterior and "query" in model.keys[coin]
+        ]
+        # If one of them has all its rows in memory anyway, there is nothing to be spared.
+        if pairs is not None or not own or len(own) < len(by_query):
+            return cls(model, pairs)
+        return cls(model, None, max(table.n_parts for table in own), in_files=True)
+
+    def __iter__(self) -> Iterator[tuple[int, Model, Any]]:
+        if not self.in_files:
+            yield 0, self.model, self.pairs
+            return
+        for number in range(self.n_parts):
+            view = part_view(self.model, number, self.n_parts)
+            if self.pairs is not None:
+                pages = self.pairs.partition(number)
+                if pages.n_results:
+                    yield number, view, pages
+            elif self._has_rows(view):
+                yield number, view, None
+
+    def _has_rows(self, view: Model) -> bool:
+        states = view.states(whole=False)
+        own = set(parted_coins(self.model)) & set(self.model.relevance)
+        return any(len(states[coin].rows) for coin in own)
+
+
+class GradedPart(NamedTuple):
+    """The graded pairs of a part, its cut points, and what is counted over all parts."""
+
+    frame: pl.DataFrame
+    grading: Grading
+    counted: GradeCounts
+
+
+@dataclass(frozen=True)
+class Question:
+    """The options of `judge`, checked when they are given."""
+
+    rule: str
+    grades: int
+    thresholds: Sequence[float] | None
+    level: float
+    max_width: float | None
+    min_examinations: float
+    min_probability: float
+    min_order: float
+
+    def __post_init__(self) -> None:
+        check_rule(self.rule, self.grades, self.thresholds)
+        for name, most in (
+            *(("max_width", None), ("min_examinations", None)),
+            *(("min_probability", 1), ("min_order", 1)),
+        ):
+            value = getattr(self, name)
+            if value is None and name == "max_width":
+                continue
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
+                wanted = "a number that is not negative is wanted"
+                raise JudgmentsError(f"{option(name, value)}: {wanted}.")
+            if most is not None and value > most:
+                wanted = "a probability from 0 to 1 is wanted"
+                raise JudgmentsError(f"{option(name, value)}: {wanted}.")
+
+    def seen(self, frame: pl.DataFrame) -> NDArray[Any]:
+        """What cut points are found by, of some pairs; `cuts` takes it of all, in any order."""
+        if self.rule in FIXED_CUTS:
+            return np.zeros(0)
+        enough = self.has_enough(frame)
+        if self.rule != "informative":
+            return frame.filter(enough)["relevance"].to_numpy()
+        # What is judged without an interval is judged as if it were certain.
+        sure = pl.when(enough & frame["low"].is_null()).then(0.0).otherwise(_spread(frame))
+        return cells(BetaBeliefs.of(frame.with_columns(spread=sure)))
+
+    def cuts(self, seen: Iterable[NDArray[Any]]) -> Sequence[float] | None:
+        """The cut points over all pairs; None for equal steps."""
+        known = Crowd() if self.rule == "informative" else Relevances()
+        for some in seen:
+            known.add(some)
+        if self.rule in FIXED_CUTS:
+            return self.thresholds
+        return known.cuts(self.grades).tolist() if known.n else None
+
+    def has_enough(self, frame: pl.DataFrame) -> pl.Series:
+        """Which pairs there is enough data for."""
+        too_few = (frame["examinations"] < self.min_examinations) & ~frame["is_given"]
+        return ~(_too_wide(frame, self.max_width, self.rule) | too_few)
+
+    def graded(self, frame: pl.DataFrame, cuts: Sequence[float] | None) -> GradedPart:
+        """Grade the pairs of a part, sorted; `cuts` are the cut points over all pairs."""
+        keys = [name for name in ("query", "relevance", "doc") if name in frame.columns]
+        frame = frame.sort(keys, descending=[name == "relevance" for name in keys])
+        frame = frame.with_columns(spread=_spread(frame))
+        enough = self.has_enough(frame)
+        grading = grading_of(self.rule, self.grades, cuts, frame.filter(enough))
+        grades = _grades(grading, frame)
+        chances, likely = grading.chances(frame), grades["by_relevance"].to_numpy()
+        chance = np.take_along_axis(chances, likely[:, None], axis=1)[:, 0]
+        # Where no interval is known, and none is asked for, there is nothing to be doubted.
+        decided = pl.Series(~(chance < self.min_probability - _SLACK), dtype=pl.Boolean)
+        is_judged = enough & decided
+        order, above = order_of(frame, is_judged)
+        is_ordered = ~is_judged & (order >= self.min_order - _SLACK).fill_null(False)
+        if self.rule == "interval":  # what it claims is that the truth reaches the grade
+            reached = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
+            given = grades["grade"].to_numpy()
+            chance = np.take_along_axis(reached, given[:, None], axis=1)[:, 0].clip(0, 1)
+        grade, rating = pl.col("grade"), pl.col("rating")
+        graded = frame.with_columns(
+            grades["grade"],
+            pl.Series("rating", chances @ np.arange(self.grades)).fill_nan(None),
+            pl.Series("grade_probability", chance).fill_nan(None),
+            order,
+            above,
+            *(grades[name] for name in ("grade_low", "grade_high")),
+            is_judged.alias("*judged*"),
+            is_ordered.alias("*ordered*"),
+        ).with_columns(
+            pl.when("*judged*").then(grade).alias("grade"),
+            pl.when("*judged*").then(rating.fill_null(grade)).otherwise(rating).alias("rating"),
+            pl.when("*judged*")
+            .then(pl.lit(JUDGED))
+            .when("*ordered*")
+            .then(pl.lit(ORDERED))
+            .otherwise(pl.lit(INSUFFICIENT))
+            .alias("verdict"),
+        )
+        names = [
+            *(name for name in ("query", "doc") if name in graded.columns),
+            *("relevance", "low", "high", "examinations", "grade", "rating", "verdict"),
+            *("rests_on", "grade_probability", "order", "above"),
+            *("grade_low", "grade_high", "spread"),
+        ]
+        counted = GradeCounts.of(
+            graded,
+            unexplained=int((frame["low"].is_null() & ~frame["lacks_by_features"]).sum()),
+            given=int(frame["is_given"].sum()),
+            undecided=int((enough & ~decided).sum()),
+        )
+        return GradedPart(graded.select(names), grading, counted)
+
+
+def _spread(frame: pl.DataFrame) -> pl.Series:
+    """Spreads of the pairs whose interval is known."""
+    known = pl.when(pl.col("low").is_not_null()).then(pl.col("spread").fill_nan(None))
+    return frame.select(spread=known)["spread"]
+
+
+def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Series:
+    """Which intervals are too wide; nobody knows how wide an unknown one is."""
+    unknown = frame["low"].is_null()
+    if max_width is not None:
+        return unknown | (frame["high"] - frame["low"] > max_width).fill_null(True)
+    return unknown if rule == "interval" else unknown & ~frame["lacks_by_features"]
+
+
+def _why_no_interval(model: Model, counted: GradeCounts) -> str:
+    """Why pairs have no interval, if some have none."""
+    report = model.report_
+    if not counted.without_interval:
+        return ""
+    if not counted.unexplained:
+        return "forms on features have no intervals"
+    if report is None:
+        return "given values have no intervals"
+    if report.interrupted:
+        return "the fit was interrupted, so there are no intervals"
+    if not report.converged:
+        return "the fit did not converge, so there are no intervals"
+    return "this fit worked out no intervals, which takes EM and intervals=True"
+
+
+def _grades(grading: Grading, frame: pl.DataFrame) -> pl.DataFrame:
+    """The grade of each pair by the rule, that of its relevance, and those of its interval."""
+    sources = {
+        "grade": "low" if grading.rule == "interval" else "relevance",
+        "by_relevance": "relevance",
+        "grade_low": "low",
+        "grade_high": "high",
+    }
+    columns = []
+    for name, source in sources.items():
+        grade = grading.grade(frame[source].fill_null(0.0).to_numpy(), frame)
+        columns.append(pl.Series(name, grade, dtype=pl.Int64))
+    known = {"grade_low": frame["low"].is_not_null(), "grade_high": frame["high"].is_not_null()}
+    return pl.DataFrame(columns).with_columns(
+        pl.when(is_known).then(pl.col(name)).alias(name) for name, is_known in known.items()
     )
-
-
-def _graded(folder: Scratch, number: int) -> Path:
-    return folder.path / f"part-{number:05d}.parquet"
-
-
-def _cuts(folder: Scratch, number: int) -> Path:
-    return folder.path / f"cuts-{number:05d}.parquet"

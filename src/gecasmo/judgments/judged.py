@@ -7,22 +7,31 @@ terminal they are never wider than it is, nor than 100 columns.
 from __future__ import annotations
 
 import html
-import textwrap
-from dataclasses import dataclass, field
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from gecasmo.judgments.grading import INSUFFICIENT, JUDGED, ORDERED, Grading
-from gecasmo.judgments.printing import fitted, printable, text_width
+from gecasmo.judgments.grades import INSUFFICIENT, JUDGED, ORDERED, Grading
+from gecasmo.report import Column, TextTable, counted, percent, printable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.judgments.formats import Written
     from gecasmo.judgments.worth import WorthJudging
     from gecasmo.logs import ClickLog
+    from gecasmo.logs.store import StoredLog
 
 MOST_EXAMINED = 8
+_LEGEND = (
+    "right: mean probability that the grade is right; order: that the order against the judged "
+    "pairs of the query is"
+)
 
 
 @dataclass(frozen=True)
@@ -51,17 +60,25 @@ class GradeSums:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """Numbers of judgments, by grade or else by verdict."""
+class GradeCounts:
+    """Numbers of judgments, by grade or else by verdict; those of several parts add up.
+
+    `unexplained` pairs lack an interval for another reason than that forms on features have none;
+    `given` ones were not estimated; `undecided` ones have no grade for doubt alone. `top` has the
+    pairs that are examined most.
+    """
 
     pairs: int = 0
     without_interval: int = 0
+    unexplained: int = 0
+    given: int = 0
+    undecided: int = 0
     groups: dict[int | str, GradeSums] = field(default_factory=dict)
     top: pl.DataFrame | None = None
 
     @classmethod
-    def of(cls, frame: pl.DataFrame) -> Counted:
-        """The numbers of a frame of judgments."""
+    def of(cls, frame: pl.DataFrame, unexplained: int, given: int, undecided: int) -> GradeCounts:
+        """Count a frame of judgments."""
         found = frame.group_by("grade", "verdict").agg(
             pl.len(),
             pl.sum("examinations"),
@@ -74,13 +91,17 @@ class Counted:
             verdict if grade is None else grade: GradeSums(*numbers)
             for grade, verdict, *numbers in found.rows()
         }
-        return cls(len(frame), frame["low"].null_count(), groups, _top(frame))
+        numbers = (len(frame), frame["low"].null_count(), unexplained, given, undecided)
+        return cls(*numbers, groups, _top(frame))
 
-    def __add__(self, other: Counted) -> Counted:
+    def __add__(self, other: GradeCounts) -> GradeCounts:
         tops = [frame for frame in (self.top, other.top) if frame is not None]
-        return Counted(
+        return GradeCounts(
             self.pairs + other.pairs,
             self.without_interval + other.without_interval,
+            self.unexplained + other.unexplained,
+            self.given + other.given,
+            self.undecided + other.undecided,
             {name: self[name] + other[name] for name in {**self.groups, **other.groups}},
             _top(pl.concat(tops)) if tops else None,
         )
@@ -104,9 +125,80 @@ def _top(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort("examinations", descending=True, maintain_order=True).head(MOST_EXAMINED)
 
 
-class Told:
-    """What judgments tell of themselves, whether or not they are in memory."""
+class KeptFrames:
+    """Data frames by name: in memory, or in temporary files that are gone with this object."""
 
+    def __init__(self, in_files: bool) -> None:
+        self.path: Path | None = None
+        self._frames: dict[str, pl.DataFrame] = {}
+        if in_files:
+            self.path = Path(tempfile.mkdtemp(prefix="gecasmo-judgments-"))
+            weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def __setitem__(self, name: str, frame: pl.DataFrame) -> None:
+        if self.path is None:
+            self._frames[name] = frame
+        else:
+            frame.write_parquet(self.path / f"{name}.parquet")
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        if self.path is None:
+            return self._frames[name]
+        return pl.read_parquet(self.path / f"{name}.parquet")
+
+    def __contains__(self, name: str) -> bool:
+        if self.path is None:
+            return name in self._frames
+        return (self.path / f"{name}.parquet").exists()
+
+
+def pairs_name(number: int) -> str:
+    """The name under which the pairs of a part are kept."""
+    return f"part-{number:05d}"
+
+
+def cuts_name(number: int) -> str:
+    """The name of the cut points of queries that have their own."""
+    return f"cuts-{number:05d}"
+
+
+class JudgedPart(NamedTuple):
+    """The judgments of a part: its number, its pairs, and the cut points of their grades."""
+
+    number: int
+    frame: pl.DataFrame
+    grading: Grading
+
+
+@dataclass(frozen=True, repr=False)
+class Judgments:
+    """What `judge(model)` found: graded pairs, in memory or in temporary files.
+
+    Attributes
+    ----------
+    frame : pl.DataFrame
+        All pairs, read into memory: a row per pair with `query` (unless the model knows none),
+        `doc`, `relevance`, its interval from `low` to `high`, `examinations` (expected number
+        behind it), `grade` (null where the data do not suffice), `rating` (the expected grade, a
+        number from 0 to the highest grade),
+        `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
+        the truth lies in the grade of the relevance), `order` (the mean probability, over the
+        other judged pairs of the query, that the order by relevance is right), `above` (the
+        probability that the truth is above that of the query's next pair), the grades at the ends
+        of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
+    model : name of the model
+    relevance_is : which coins relevance is the product of
+    grading : the rule with its cut points. Those of "quantile" are exact for up to 10 million
+        pairs, and right to a millionth beyond.
+    level, max_width, min_examinations, min_probability, min_order : as they were asked for
+    counted : numbers of pairs, by grade and by verdict
+    why_no_interval : why some pairs have no interval; empty if all have one
+    remarks : what a reader of the grades should know, in sentences
+    """
+
+    rows: KeptFrames = field(compare=False)
+    numbers: tuple[int, ...]  # of the parts that have pairs
+    n_parts: int
     model: str
     relevance_is: str
     grading: Grading
@@ -115,14 +207,27 @@ class Told:
     min_examinations: float
     min_probability: float
     min_order: float
-    why_no_interval: str
-    n_given: int
-    n_undecided: int
-    remarks: tuple[str, ...]
+    counted: GradeCounts
+    why_no_interval: str = ""
+    remarks: tuple[str, ...] = ()
+
+    def parts(self) -> Iterator[JudgedPart]:
+        """Read one part after the other; all pairs of a query are in one."""
+        for number in self.numbers:
+            grading, own = self.grading, cuts_name(number)
+            if own in self.rows:
+                grading = replace(grading, by_query=self.rows[own])
+            yield JudgedPart(number, self.rows[pairs_name(number)], grading)
+
+    @cached_property
+    def frame(self) -> pl.DataFrame:
+        """All pairs in memory, which costs what they take."""
+        return pl.concat([part.frame for part in self.parts()])
 
     @property
-    def counted(self) -> Counted:
-        raise NotImplementedError
+    def judged(self) -> pl.DataFrame:
+        """The pairs that have a grade."""
+        return pl.concat([part.frame.filter(pl.col("verdict") == JUDGED) for part in self.parts()])
 
     @property
     def n_judged(self) -> int:
@@ -147,7 +252,18 @@ class Told:
 
     @property
     def n_without_interval(self) -> int:
+        """Pairs whose interval is not known."""
         return self.counted.without_interval
+
+    @property
+    def n_given(self) -> int:
+        """Pairs whose relevance was given, not estimated; it counts as certain."""
+        return self.counted.given
+
+    @property
+    def n_undecided(self) -> int:
+        """Pairs without a grade for the one reason that it would not be probable enough."""
+        return self.counted.undecided
 
     @property
     def by_grade(self) -> dict[int, int]:
@@ -178,67 +294,6 @@ class Told:
             "by_grade": {str(grade): count for grade, count in self.by_grade.items()},
             "remarks": list(self.remarks),
         }
-
-    def __len__(self) -> int:
-        return self.counted.pairs
-
-    def __str__(self) -> str:
-        return as_text(self)
-
-    __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
-
-
-@dataclass(frozen=True, repr=False)
-class Judgments(Told):
-    """What `judge(model)` found.
-
-    Attributes
-    ----------
-    frame : pl.DataFrame
-        A row per pair: `query` (unless the model knows none), `doc`, `relevance`, its interval
-        from `low` to `high`, `examinations` (expected number behind it), `grade` (null where the
-        data do not suffice), `rating` (the expected grade, a number from 0 to the highest grade),
-        `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
-        the truth lies in the grade of the relevance), `order` (the mean probability, over the
-        other judged pairs of the query, that the order by relevance is right), `above` (the
-        probability that the truth is above that of the query's next pair), the grades at the ends
-        of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
-    model : name of the model
-    relevance_is : which coins relevance is the product of
-    grading : the rule with its cut points
-    level, max_width, min_examinations, min_probability, min_order : as they were asked for
-    why_no_interval : why some pairs have no interval; empty if all have one
-    n_given : pairs whose relevance was given, not estimated; it counts as certain
-    n_undecided : pairs without a grade for the one reason that it would not be probable enough
-    remarks : what a reader of the grades should know, in sentences
-    """
-
-    frame: pl.DataFrame
-    model: str
-    relevance_is: str
-    grading: Grading
-    level: float
-    max_width: float | None
-    min_examinations: float
-    min_probability: float
-    min_order: float
-    why_no_interval: str = ""
-    n_given: int = 0
-    n_undecided: int = 0
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def judged(self) -> pl.DataFrame:
-        """The pairs that have a grade."""
-        return self.frame.filter(pl.col("verdict") == JUDGED)
-
-    @cached_property
-    def counted(self) -> Counted:
-        """Numbers of pairs, by grade."""
-        return Counted.of(self.frame)
 
     def write(
         self,
@@ -284,13 +339,14 @@ class Judgments(Told):
         Written
             How many judgments were written, how many pairs were left out, and remarks.
         """
-        from gecasmo.judgments.formats import Options, write_judgments
+        from gecasmo.judgments.formats import WriteOptions, write_judgments
 
-        return write_judgments(
-            self, path, format, Options(features, query, ids, name, ratings, include)
-        )
+        options = WriteOptions(features, query, ids, name, ratings, include)
+        return write_judgments(self, path, format, options)
 
-    def worth_judging(self, n: int = 20, *, log: ClickLog | None = None) -> WorthJudging:
+    def worth_judging(
+        self, n: int = 20, *, log: ClickLog | StoredLog | None = None
+    ) -> WorthJudging:
         """The pairs and queries most worth judging by hand.
 
         The worth of a pair is its traffic times the probability that its grade is another than its
@@ -298,6 +354,13 @@ class Judgments(Told):
         expected number of views under a wrong grade. Traffic is the expected number of
         examinations, or with a `log` how often the pair is shown there. The worth of a query is the
         sum over its pairs. Pairs without an interval have no worth (null) and come last.
+
+        Parameters
+        ----------
+        n : int
+            How many pairs and queries to name.
+        log : ClickLog or StoredLog, optional
+            Where traffic is counted.
 
         Returns
         -------
@@ -313,9 +376,20 @@ class Judgments(Told):
         summary = self.summary()
         return {**summary, "judgments": self.frame.to_dicts()} if rows else summary
 
+    def __len__(self) -> int:
+        return self.counted.pairs
 
-def as_text(judgments: Told) -> str:
-    """Counts per grade and verdict, how sure they are, the rule, and the most examined pairs."""
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def as_text(judgments: Judgments) -> str:
+    """Tell counts per grade and verdict, how sure they are, the rule, and the most examined."""
     lines = [
         f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
@@ -324,67 +398,23 @@ def as_text(judgments: Told) -> str:
         f"right with a probability of at least {judgments.min_order:g}, on average",
     ]
     if judgments.n_undecided:
-        lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided)}")
+        lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided, 'pair')}")
     if judgments.why_no_interval:
-        lines.append(
-            f"no interval: {counted(judgments.n_without_interval)}; {judgments.why_no_interval}"
-        )
+        unknown = counted(judgments.n_without_interval, "pair")
+        lines.append(f"no interval: {unknown}; {judgments.why_no_interval}")
     if judgments.n_given:
-        lines.append(f"given, not estimated: {counted(judgments.n_given)}; counted as certain")
+        given = counted(judgments.n_given, "pair")
+        lines.append(f"given, not estimated: {given}; counted as certain")
     lines += [f"note: {remark}" for remark in judgments.remarks]
-    lines = list(map(printable, lines))
-    lines = [
-        part for line in lines for part in textwrap.wrap(line, text_width(), subsequent_indent="  ")
-    ]
-    lines += ["", *_groups(judgments)]
+    lines = [part for line in lines for part in wrapped(printable(line), later="  ")]
+    lines += ["", *_groups(judgments).lines(), *wrapped(_LEGEND, "  ", "  ")]
     top = judgments.counted.top
     if top is not None and len(top):
-        lines += ["", "most examined", *_table(top)]
+        lines += ["", *_most_examined(top).lines()]
     return "\n".join(lines)
 
 
-def _groups(judgments: Told) -> list[str]:
-    """A line for each grade and each other verdict."""
-    every = judgments.counted.all
-    head = f"  {'grade':<14}{'pairs':>10}{'of pairs':>10}{'of examinations':>17}"
-    lines = [f"{head}{'right':>8}{'order':>8}"]
-    names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
-    for name in names:
-        group = judgments.counted[name]
-        pairs = percent(group.pairs / max(every.pairs, 1))
-        seen = percent(group.examinations / max(every.examinations, 1e-300))
-        right = group.mean_right if isinstance(name, int) else None
-        sure = "".join(f"{_chance(chance):>8}" for chance in (right, group.mean_order))
-        lines.append(f"  {name:<14}{group.pairs:>10,}{pairs:>10}{seen:>17}{sure}")
-    legend = (
-        "right: mean probability that the grade is right; order: that the order against the judged "
-        "pairs of the query is"
-    )
-    return [
-        *lines,
-        *textwrap.wrap(legend, text_width() - 2, initial_indent="  ", subsequent_indent="  "),
-    ]
-
-
-def _chance(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def counted(number: int) -> str:
-    """A number of pairs."""
-    return f"{number:,} {'pair' if number == 1 else 'pairs'}"
-
-
-def percent(share: float) -> str:
-    """A share that is neither none nor all does not look as if it were."""
-    if 0 < share < 0.0005:
-        return "< 0.1 %"
-    if 0.9995 < share < 1:
-        return "> 99.9 %"
-    return f"{100 * share:.1f} %"
-
-
-def _limits(judgments: Told) -> str:
+def _limits(judgments: Judgments) -> str:
     doubt = f"a grade right with a probability below {judgments.min_probability:g}"
     few = f"fewer than {judgments.min_examinations:g} examinations"
     if judgments.max_width is None:
@@ -395,21 +425,59 @@ def _limits(judgments: Told) -> str:
     )
 
 
-def _table(frame: pl.DataFrame) -> list[str]:
-    names = [name for name in ("query", "doc") if name in frame.columns]
-    room = min(24, (text_width() - 43) // len(names) - 2)
-    head = "".join(f"  {fitted(name, room)}" for name in names)
-    lines = [f"{head}{'relevance':>11}{'interval':>15}{'examined':>10}  grade"]
-    for row in frame.rows(named=True):
-        ids = "".join(f"  {fitted(row[name], room)}" for name in names)
-        interval = "unknown" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
-        lines.append(
-            f"{ids}{row['relevance']:>11.3f}{interval:>15}{short(row['examinations']):>10}"
-            f"  {'-' if row['grade'] is None else row['grade']}"
-        )
-    return lines
+def _groups(judgments: Judgments) -> TextTable:
+    """A line for each grade and each other verdict."""
+    every = judgments.counted.all
+    names: list[int | str] = [*judgments.by_grade, ORDERED, INSUFFICIENT]
+    groups = [judgments.counted[name] for name in names]
+    of_pairs = [percent(group.pairs, every.pairs, decimals=1) for group in groups]
+    seen = [percent(group.examinations, every.examinations, decimals=1) for group in groups]
+    right = [
+        group.mean_right if isinstance(name, int) else None
+        for name, group in zip(names, groups, strict=True)
+    ]
+    return TextTable(
+        [
+            Column("grade", list(map(str, names)), is_text=True),
+            Column("pairs", [f"{group.pairs:,}" for group in groups]),
+            Column("of pairs", of_pairs),
+            Column("of examinations", seen),
+            Column("right", list(map(_chance, right))),
+            Column("order", [_chance(group.mean_order) for group in groups]),
+        ]
+    )
+
+
+def _chance(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _most_examined(frame: pl.DataFrame) -> TextTable:
+    ends = frame.select("low", "high").rows()
+    return TextTable(
+        [
+            *id_columns(frame),
+            Column("relevance", [f"{value:.3f}" for value in frame["relevance"]]),
+            Column(
+                "interval",
+                ["unknown" if low is None else f"{low:.3f}-{high:.3f}" for low, high in ends],
+            ),
+            Column("examined", [short(value) for value in frame["examinations"]]),
+            Column("grade", ["-" if grade is None else str(grade) for grade in frame["grade"]]),
+        ],
+        "most examined",
+    )
+
+
+def id_columns(frame: pl.DataFrame) -> list[Column]:
+    """The columns that say which pairs a table is about."""
+    return [
+        Column(name, list(map(printable, frame[name])), is_text=True, least=8, most=24)
+        for name in ("query", "doc")
+        if name in frame.columns
+    ]
 
 
 def short(number: float, digits: int = 1) -> str:
-    """A number of at most ten characters."""
+    """Write a number in at most ten characters."""
     return f"{number:,.{digits}f}" if number < 1e5 else f"{number:.4g}"

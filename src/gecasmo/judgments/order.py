@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.grading import BetaBeliefs
+from gecasmo.judgments.grades import BetaBeliefs
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

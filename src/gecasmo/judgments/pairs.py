@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.forms.protocol import columns_of
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.estimates import beta_interval
 from gecasmo.model.structured import as_frame
@@ -37,12 +36,22 @@ def relevance_coins(model: Model) -> tuple[str, ...]:
 
 
 def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
-    """Per pair: relevance, spread, low, high, examinations, rests_on; and whether it is given, and
-    whether nothing but features keeps it from having an interval.
+    """Work out the relevance of pairs, and how sure it is.
+
+    Per pair: relevance, spread, low, high, examinations, rests_on; whether it is given, and whether
+    nothing but features keeps it from having an interval.
 
     A product of independent estimates has the product of their means as mean, and the product of
     their second moments as second moment; its interval is that of the Beta distribution with this
     mean and standard deviation. Spread, low and high are null where a form does not tell.
+
+    Parameters
+    ----------
+    model : fitted model
+    pairs : data frame or ClickLog, optional
+        By default all rows of the fit.
+    level : float
+        The level of the intervals.
     """
     coins = relevance_coins(model)
     model.states(whole=False)
@@ -177,7 +186,7 @@ def _given_pairs(model: Model, coins: tuple[str, ...], pairs: Any) -> pl.DataFra
     frame = pairs.to_frame() if isinstance(pairs, ClickLog) else as_frame(pairs, "pairs")
     wanted = set(PAIR)
     for coin in coins:
-        wanted |= {*model.keys[coin], *columns_of(model.forms[coin])}
+        wanted |= {*model.keys[coin], *model.forms[coin].columns}
     needed = {name for coin in coins for name in model.keys[coin]} | {"doc"}
     lost = sorted(needed - set(frame.columns))
     if lost:

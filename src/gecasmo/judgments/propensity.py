@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,16 +14,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, option
 from gecasmo.files import whole_file
-from gecasmo.forms import Fixed
-from gecasmo.forms.parted_table import PartedTable
-from gecasmo.forms.table import TableState
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.forms import beta_draws
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
 from gecasmo.model.stories import unfolded
-from gecasmo.model.streaming import Partitioned, is_stored, over_partitions, some_partitions
+from gecasmo.model.streaming import Partitioned, is_stored, over_parts, some_partitions
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -85,7 +82,7 @@ def propensities(
         When only products of examination and attraction are observed and neither is anchored.
     """
     if not 0 < level < 1:
-        raise JudgmentsError(f"level={level!r}: an interval's level lies between 0 and 1.")
+        raise JudgmentsError(f"{option('level', level)}: an interval's level lies between 0 and 1.")
     if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0 or repeats == 1:
         raise JudgmentsError(f"repeats={repeats!r}: 0, or a whole number above 1, is wanted.")
     model.states(whole=False)
@@ -110,12 +107,8 @@ def propensities(
     if log is None:
         assert own is not None
         return _from_estimates(model.estimates(own, level=level).sort("rank"), level, rng)
-    if isinstance(log, ClickLog):
-        ranks, total = np.unique(log.rank).astype(np.int64), float(log.weight.sum())
-        mean = examined(model, required.relevance, log, ranks)
-    else:
-        ranks, sums, total = stored_looks(model, required.relevance, log)
-        mean = mean_looks(sums, ranks)
+    ranks, sums, total = all_looks(model, required.relevance, log)
+    mean = mean_looks(sums, ranks)
     relative = _relative(mean, ranks)
     ends: tuple[Ends, Ends] = _nothing(len(ranks)), _nothing(len(ranks))
     if model.report_ is None:
@@ -178,7 +171,7 @@ def _from_estimates(frame: pl.DataFrame, level: float, rng: np.random.Generator)
     spread = frame["spread"].fill_null(0.0).to_numpy()
     ranks = frame["rank"].to_numpy()
     _relative(mean, ranks)
-    values = np.stack([drawn(mean, spread, rng) for _ in range(_DRAWS)])
+    values = np.stack([beta_draws(mean, spread, rng) for _ in range(_DRAWS)])
     ratios = values / np.maximum(values[:, :1], _LEAST)
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return _frame(ranks, mean, (frame["low"], frame["high"]), (low, high))
@@ -213,7 +206,15 @@ def _frame(ranks: NDArray[Any], mean: Floats, ends: Ends, relative_ends: Ends) -
 
 
 def write_propensities(frame: pl.DataFrame, path: Any) -> None:
-    """Write what `propensities` returned as a small file: .csv, or .json (a list by rank)."""
+    """Write propensities to a small file.
+
+    Parameters
+    ----------
+    frame : data frame
+        What `propensities` returned.
+    path : where to
+        A name that ends in .csv or .json (a list by rank).
+    """
     end = Path(path).suffix.lower()
     if end not in (".csv", ".json"):
         raise JudgmentsError(f"{path}: propensities are written as .csv or .json.")
@@ -266,7 +267,7 @@ def is_anchored(model: Model, required: Required) -> bool:
         return True
     states = model.states(whole=False)
     return any(
-        isinstance(model.forms[coin], Fixed) or _has_given_rows(states[coin])
+        model.forms[coin].has_given(states[coin])
         for coin in (*required.relevance, *required.others)
     )
 
@@ -300,14 +301,6 @@ def scale_remark(model: Model) -> str:
     )
 
 
-def _has_given_rows(state: Any) -> bool:
-    if isinstance(state, PartedTable):
-        return state.n_given > 0
-    is_fixed = getattr(state, "is_fixed", None)  # only tables have it
-    is_constant = getattr(state, "is_constant", False)
-    return bool(is_constant or (is_fixed is not None and np.any(is_fixed)))
-
-
 def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
     """Mean over pages of the probability that each of these ranks is looked at."""
     return mean_looks(looks_by_rank(model, coins, log), ranks)
@@ -329,12 +322,12 @@ def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats
     return np.stack(sums)
 
 
-def stored_looks(
-    model: Model, coins: tuple[str, ...], log: Partitioned
+def all_looks(
+    model: Model, coins: tuple[str, ...], log: ClickLog | Partitioned
 ) -> tuple[NDArray[np.int64], Floats, float]:
-    """The ranks of a stored log, `looks_by_rank` of all its pages, and their weight."""
+    """The ranks of a log, `looks_by_rank` of all its pages, and their weight; part by part."""
     ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
-    for part, shown, own in over_partitions(
+    for part, shown, own in over_parts(
         model,
         log,
         lambda view, pages: (
@@ -405,28 +398,11 @@ class Draws:
         self.twin = model.copy()
         self.rng = rng
         self.states = dict(model.states())
-        self.spreads: dict[str, Floats] = {}
-        for coin, state in self.states.items():
-            if isinstance(state, TableState) and state.spread is not None:
-                self.spreads[coin] = np.nan_to_num(state.spread)
 
     def draw(self) -> Model:
         """The model with new probabilities; the next draw changes it again."""
-        self.twin.states_ = self.states | {
-            coin: replace(
-                self.states[coin],
-                probability=drawn(self.states[coin].probability, spread, self.rng),
-            )
-            for coin, spread in self.spreads.items()
+        self.twin.states_ = {
+            coin: self.twin.forms[coin].drawn(state, self.rng)
+            for coin, state in self.states.items()
         }
         return self.twin
-
-
-def drawn(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats:
-    """Independent draws from the Beta distributions with these means and standard deviations."""
-    unsure = (spread > 0) & (mean > 0) & (mean < 1)
-    values = np.array(mean, dtype=np.float64)
-    p, s = values[unsure], spread[unsure]
-    strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
-    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
-    return values

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.grading import JUDGED, Grading, JudgmentsError
-from gecasmo.judgments.judged import Judgments, short
-from gecasmo.judgments.printing import fitted, text_width
-from gecasmo.model.streaming import all_pieces, is_stored
+from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError
+from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
+from gecasmo.model.streaming import in_memory, is_stored, overlap
+from gecasmo.report import Column, TextTable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs import ClickLog
+    from gecasmo.logs.store import StoredLog
 
 Floats = NDArray[np.float64]
 
@@ -25,6 +25,8 @@ _LEGEND = (
     "number of its pairs to be expected with another); worth: traffic x wrong, the views to be "
     "expected under a wrong grade."
 )
+_NAMES = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
+_NAMES |= {"without_grade": "no grade"}
 _DIGITS = {"relevance": 3, "chance_wrong": 2, "likely_wrong": 1, "traffic": 0, "worth": 1}
 
 
@@ -43,22 +45,34 @@ class WorthJudging(NamedTuple):
         return self.text()
 
     def text(self, most: int | None = None) -> str:
-        """Both tables with a legend; with `most` only so many lines of each."""
-        blocks = [_text("pairs most worth judging by hand", self.pairs, most)]
+        """Lay out both tables with a legend; with `most` only so many lines of each."""
+        blocks = [str(_table("pairs most worth judging by hand", self.pairs, most))]
         if self.queries is not None:
-            blocks.append(_text("queries most worth judging by hand", self.queries, most))
-        legend = textwrap.wrap(_LEGEND, text_width(), break_on_hyphens=False)
-        return "\n\n".join([*blocks, "\n".join(legend)])
+            blocks.append(str(_table("queries most worth judging by hand", self.queries, most)))
+        return "\n\n".join([*blocks, "\n".join(wrapped(_LEGEND))])
 
 
-def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJudging:
+def worth_judging(judgments: Judgments, n: int, log: ClickLog | StoredLog | None) -> WorthJudging:
     """See `Judgments.worth_judging`."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise JudgmentsError(f"n={n!r}: how many pairs to name, at least 1.")
-    frame = judgments.frame
+    found = [
+        _of_part(part, n, None if log is None else _pages(log, part.number, judgments.n_parts))
+        for part in judgments.parts()
+    ]
+    # No query is in two parts.
+    pairs = pl.concat([part.pairs for part in found])
+    keys: list[str] = [name for name in ("query", "doc") if name in pairs.columns]
+    by_query = [part.queries for part in found if part.queries is not None]
+    queries = _first(pl.concat(by_query), ["query"], n) if by_query else None
+    return WorthJudging(_first(pairs, keys, n), queries)
+
+
+def _of_part(part: JudgedPart, n: int, pages: Iterable[ClickLog] | None) -> WorthJudging:
+    frame = part.frame
     keys: list[str] = [name for name in ("query", "doc") if name in frame.columns]
-    traffic = frame["examinations"] if log is None else _shown(frame, keys, log)
-    likely, wrong = chance_wrong(judgments.grading, frame)
+    traffic = frame["examinations"] if pages is None else _shown(frame, keys, pages)
+    likely, wrong = chance_wrong(part.grading, frame)
     pairs = frame.select(*keys, "relevance", "low", "high", "verdict").with_columns(
         pl.Series("likely_grade", likely),
         pl.Series("chance_wrong", wrong).fill_nan(None),
@@ -78,13 +92,13 @@ def worth_judging(judgments: Judgments, n: int, log: ClickLog | None) -> WorthJu
     return WorthJudging(_first(pairs, keys, n), queries)
 
 
-def most_worthy(found: Sequence[WorthJudging], n: int) -> WorthJudging:
-    """The most worthy of several parts that have no query in common."""
-    pairs = pl.concat([part.pairs for part in found])
-    keys: list[str] = [name for name in ("query", "doc") if name in pairs.columns]
-    by_query = [part.queries for part in found if part.queries is not None]
-    queries = _first(pl.concat(by_query), ["query"], n) if by_query else None
-    return WorthJudging(_first(pairs, keys, n), queries)
+def _pages(log: ClickLog | StoredLog, number: int, n_parts: int) -> Iterator[ClickLog]:
+    """The pages on which pairs of a part can be shown, some at a time."""
+    if not is_stored(log):
+        yield in_memory(log)
+        return
+    for near in range(*overlap(number, number + 1, n_parts, log.n_partitions)):
+        yield log.partition(near)
 
 
 def chance_wrong(grading: Grading, frame: pl.DataFrame) -> tuple[NDArray[np.int64], Floats]:
@@ -100,57 +114,41 @@ def _first(frame: pl.DataFrame, keys: list[str], n: int) -> pl.DataFrame:
     return frame.sort(["worth", *keys], descending=descending, nulls_last=True).head(n)
 
 
-def _shown(frame: pl.DataFrame, keys: list[str], log: ClickLog) -> pl.Series:
-    """How often each pair is shown in a log; sessions count with their weight."""
-    if is_stored(log):
-        total = pl.Series("shown", np.zeros(len(frame)))
-        for _, pages in all_pieces(log):
-            total = total + _shown(frame, keys, pages)
-        return total
-    lost = [key for key in keys if key not in log.columns]
-    if lost:
-        raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")
-    shown = pl.DataFrame([log.column(key) for key in keys])
-    counts = (
-        shown.with_columns(shown=pl.Series(log.weight[log.page]))
-        .group_by(keys)
-        .agg(pl.sum("shown"))
-    )
-    for key in keys:
-        if counts[key].dtype != frame[key].dtype:
-            raise JudgmentsError(
-                f"'{key}' holds {counts[key].dtype} in the log and {frame[key].dtype} in the "
-                "judgments; read the log with the same type of ids."
-            )
-    found = frame.select(keys).join(counts, on=keys, how="left", maintain_order="left")
-    return found["shown"].fill_null(0.0)
+def _shown(frame: pl.DataFrame, keys: list[str], logs: Iterable[ClickLog]) -> pl.Series:
+    """How often each pair is shown in logs; sessions count with their weight."""
+    total = pl.Series("shown", np.zeros(len(frame)))
+    for log in logs:
+        lost = [key for key in keys if key not in log.columns]
+        if lost:
+            raise JudgmentsError(f"The log lacks {', '.join(lost)}, so traffic cannot be counted.")
+        shown = pl.DataFrame([log.column(key) for key in keys])
+        counts = (
+            shown.with_columns(shown=pl.Series(log.weight[log.page]))
+            .group_by(keys)
+            .agg(pl.sum("shown"))
+        )
+        for key in keys:
+            if counts[key].dtype != frame[key].dtype:
+                raise JudgmentsError(
+                    f"'{key}' holds {counts[key].dtype} in the log and {frame[key].dtype} in the "
+                    "judgments; read the log with the same type of ids."
+                )
+        found = frame.select(keys).join(counts, on=keys, how="left", maintain_order="left")
+        total = total + found["shown"].fill_null(0.0)
+    return total
 
 
-def _text(title: str, frame: pl.DataFrame, most: int | None) -> str:
-    names = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
-    names |= {"without_grade": "no grade"}
-    shown = [name for name in frame.columns if name not in ("low", "high", "verdict")]
-    n_ids = sum(name in ("query", "doc") for name in shown)
-    room = (text_width() - 2 - 10 * (len(shown) - n_ids)) // n_ids - 1
-    widths = {name: min(20, room) if name in ("query", "doc") else 10 for name in shown}
-    lines = [title, _line([names.get(name, name) for name in shown], widths)]
-    for row in frame.select(shown).head(most or len(frame)).rows():
-        cells = [_cell(value, name) for value, name in zip(row, shown, strict=True)]
-        lines.append(_line(cells, widths))
-    if most is not None and len(frame) > most:
-        lines.append(f"  ... and {len(frame) - most:,} more")
-    return "\n".join(lines)
+def _table(title: str, frame: pl.DataFrame, most: int | None) -> TextTable:
+    rows = frame.head(most or len(frame))
+    others = [
+        Column(_NAMES.get(name, name), [_cell(value, name) for value in rows[name]])
+        for name in rows.columns
+        if name not in ("query", "doc", "low", "high", "verdict")
+    ]
+    return TextTable([*id_columns(rows), *others], title, len(frame) - len(rows))
 
 
 def _cell(value: object, name: str) -> str:
     if value is None:
         return "unknown"
     return short(value, _DIGITS.get(name, 3)) if isinstance(value, float) else str(value)
-
-
-def _line(cells: list[str], widths: dict[str, int]) -> str:
-    parts = []
-    for cell, (name, width) in zip(cells, widths.items(), strict=True):
-        is_id = name in ("query", "doc")
-        parts.append(fitted(cell, width) + " " if is_id else f"{cell:>{width}}")
-    return ("  " + "".join(parts)).rstrip()

@@ -1,24 +1,46 @@
-"""The files behind a log: globs, folders, standard input, compressed or not."""
+"""The files behind a log: paths, globs, folders and standard input; packed or not; and as lines.
+
+A file is told to be packed by its first bytes, and read to the very end of what is packed in it.
+"""
 
 from __future__ import annotations
 
 import glob
+import gzip
 import io
+import json
 import mmap
+import re
 import sys
-from collections.abc import Sequence
+import zipfile
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
-from gecasmo.logs.compression import compression_of, refuse_archive, unpacked
+from gecasmo.errors import ClickLogError, option
+from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
 MAX_LINE = 64 << 20
 HEAD = 1 << 16
+CHUNK = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+GZIP = b"\x1f\x8b"
+ZSTD = b"\x28\xb5\x2f\xfd"
+ZIP = b"PK\x03\x04"
+LARGEST_WINDOW = 1 << 31
+
+PairsHook = Callable[[list[tuple[str, Any]]], Any]
+
+# Two of these, such as \ud83d\ude00, are a character; one alone is in JSON, but not in UTF-8.
+HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Input:
@@ -54,21 +76,28 @@ class Input:
     def compression(self) -> str | None:
         """How it is packed: "gz", "zst" or None."""
         with self.open() as file:
-            return compression_of(file.read(4))
+            start = file.read(4)
+        if start.startswith(GZIP):
+            return "gz"
+        return "zst" if start.startswith(ZSTD) else None
+
+    def pieces(self, size: int | None = None) -> Iterator[bytes]:
+        """Read it piece by piece, unpacked; `size` is that of pieces of a file that is not."""
+        with self.open() as file:
+            yield from unpacked(file, self.compression, self.name, size)
 
     @cached_property
     def head(self) -> bytes:
         """The first bytes, unpacked; fewer where the file is cut off."""
         found = b""
-        with self.open() as file:
-            try:
-                for piece in unpacked(file, self.compression, self.name):
-                    found += piece
-                    if len(found) >= HEAD:
-                        break
-            except ClickLogError:
-                # Whoever reads all of it will tell; a glance need not.
-                pass
+        try:
+            for piece in self.pieces():
+                found += piece
+                if len(found) >= HEAD:
+                    break
+        except ClickLogError:
+            # Whoever reads all of it will tell; a glance need not.
+            pass
         return found[:HEAD]
 
     @property
@@ -77,13 +106,20 @@ class Input:
         return self.head.startswith(b"PAR1")
 
     def for_parquet(self) -> str | IO[bytes]:
-        """The file in a form that readers of Parquet take."""
+        """Return the file in a form that readers of Parquet take."""
         return io.BytesIO(self._raw) if self.path is None else str(self.path)
 
     def parquet_schema(self) -> dict[str, pl.DataType]:
-        """The columns of a Parquet file; a name such as a[1].parquet is a name, and no pattern."""
+        """Return the columns of a Parquet file; a[1].parquet is a name here, and no pattern."""
         scan = pl.scan_parquet(self.for_parquet(), glob=False, hive_partitioning=False)
         return dict(scan.collect_schema())
+
+    def read_parquet(self) -> pl.DataFrame:
+        """Read a Parquet file into memory."""
+        try:
+            return pl.read_parquet(self.for_parquet(), glob=False)
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise ClickLogError(f"{self.name} cannot be read: {first_line(error)}") from error
 
     @property
     def plain_path(self) -> str | None:
@@ -91,31 +127,16 @@ class Input:
         return str(self.path) if self.path is not None and self.compression is None else None
 
     def content(self, max_line: int | None = None) -> bytes:
-        """Return all of it, unpacked.
-
-        Parameters
-        ----------
-        max_line
-            The longest line allowed, in bytes; None for what is not text.
-
-        Returns
-        -------
-        bytes
-
-        Raises
-        ------
-        ClickLogError
-            When it cannot be read or unpacked, or a line is too long.
-        """
+        """Return all of it, unpacked; an error names a line of more than `max_line` bytes."""
         pieces, unended = [], 0
-        with self.open() as file:
-            for piece in unpacked(file, self.compression, self.name):
-                pieces.append(piece)
-                end = piece.rfind(b"\n")
-                unended = unended + len(piece) if end < 0 else len(piece) - end - 1
-                if max_line is not None and unended > max_line:
-                    # A small packed file can unpack to one line larger than the memory.
-                    break
+        # What is not packed is one piece, which spares a copy of it all.
+        for piece in self.pieces(CHUNK if self.compression else -1):
+            pieces.append(piece)
+            end = piece.rfind(b"\n")
+            unended = unended + len(piece) if end < 0 else len(piece) - end - 1
+            if max_line is not None and unended > max_line:
+                # A small packed file can unpack to one line larger than the memory.
+                break
         data = b"".join(pieces)
         if max_line is not None:
             check_lines(data, max_line, self.name)
@@ -131,22 +152,7 @@ class Input:
 
 
 def check_lines(data: bytes | mmap.mmap, max_line: int, name: str) -> None:
-    """Refuse text with a line above the limit.
-
-    Parameters
-    ----------
-    data
-        The text.
-    max_line
-        The longest line allowed, in bytes.
-    name
-        How messages call the text.
-
-    Raises
-    ------
-    ClickLogError
-        Naming the line.
-    """
+    """Refuse text with a line of more than `max_line` bytes, naming the line."""
     start, size = 0, len(data)
     while size - start > max_line:
         # The last line end within reach: every line up to it is short enough.
@@ -154,10 +160,102 @@ def check_lines(data: bytes | mmap.mmap, max_line: int, name: str) -> None:
         if end < 0:
             number = data[:start].count(b"\n") + 1
             raise ClickLogError(
-                f"{name}, line {number}: the line is longer than max_line={max_line:,} bytes; is "
+                f"{name}, line {number}: the line is longer than "
+                f"{option('max_line', max_line, shown=f'{max_line:,}')} bytes; is "
                 "this a text file with one record a line? If so, raise max_line."
             )
         start = end + 1
+
+
+def check_utf8(data: bytes, name: str) -> None:
+    """Refuse text that is not UTF-8, naming the first line and byte that is not."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        start = data.rfind(b"\n", 0, error.start) + 1
+        near = data[max(start, error.start - 20) : error.start + 20].split(b"\n")[0]
+        raise ClickLogError(
+            f"{name}, line {line}: the text is not UTF-8; byte {error.start + 1} of the file is "
+            f"0x{data[error.start]:02x}, near {near!r}. Convert it first, as in: "
+            "iconv -f latin1 -t utf-8"
+        ) from None
+
+
+def unpacked(
+    file: IO[bytes], kind: str | None, name: str, size: int | None = None
+) -> Iterator[bytes]:
+    """Read an open file piece by piece, unpacking it.
+
+    Parameters
+    ----------
+    file
+        The file, at its start.
+    kind
+        "gz", "zst" or None.
+    name
+        How messages call the file.
+    size
+        How much to read of a file that is not packed at a time, in bytes; -1 for all.
+
+    Yields
+    ------
+    bytes
+
+    Raises
+    ------
+    ClickLogError
+        When the compressed file is cut off or damaged.
+    """
+    try:
+        if kind is None:
+            yield from iter(lambda: file.read(size or CHUNK), b"")
+        elif kind == "gz":
+            with gzip.GzipFile(fileobj=file, mode="rb") as unzipped:
+                # read1 hands out what there is before it meets the end of a file that was cut off.
+                yield from iter(lambda: unzipped.read1(CHUNK), b"")
+        else:
+            yield from _unpacked_zstd(file, name)
+    except EOFError:
+        raise _cut_off(name) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise _damaged(name, "gzip", error) from error
+    except OSError as error:
+        raise ClickLogError(f"{name} cannot be read: {error.strerror or error}.") from error
+
+
+def _unpacked_zstd(file: IO[bytes], name: str) -> Iterator[bytes]:
+    import zstandard
+
+    # Readers that hide the frames end quietly in the middle of one; a frame at a time tells.
+    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
+    frame, begun = decompressor.decompressobj(), False
+    try:
+        for piece in iter(lambda: file.read(CHUNK), b""):
+            while piece:
+                begun = True
+                yield frame.decompress(piece)
+                if not frame.eof:
+                    break
+                piece = frame.unused_data
+                frame, begun = decompressor.decompressobj(), False
+    except zstandard.ZstdError as error:
+        raise _damaged(name, "zstd", error) from error
+    if begun:
+        raise _cut_off(name)
+
+
+def _damaged(name: str, kind: str, error: Exception) -> ClickLogError:
+    return ClickLogError(
+        f"{name} cannot be read: the {kind} file is damaged ({error}); copy or make it again."
+    )
+
+
+def _cut_off(name: str) -> ClickLogError:
+    return ClickLogError(
+        f"{name} cannot be read: the compressed file ends too early; it was cut off, perhaps "
+        "while it was copied or still being written. Copy or make it again."
+    )
 
 
 class Opened(Sequence[Input]):
@@ -208,16 +306,15 @@ def open_inputs(source: str | Path | Opened, folders: bool = False) -> Opened:
         pattern = "standard input"
         inputs = [Input(pattern, raw=_standard_input())]
     else:
-        inputs = [Input(name, Path(name)) for name in matching_files(pattern, folders)]
+        inputs = [Input(name, Path(name)) for name in _matching_files(pattern, folders)]
     for file in inputs:
         # What comes out of a named pipe can be read only once, and not for a glance.
         if file.path is None or file.path.is_file():
-            with file.open() as content:
-                refuse_archive(content, file.name)
+            _refuse_archive(file)
     return Opened(pattern, inputs)
 
 
-def matching_files(pattern: str, folders: bool = False) -> list[str]:
+def _matching_files(pattern: str, folders: bool) -> list[str]:
     """Find the files that a path or glob names, in order."""
     path = Path(pattern).expanduser()
     if path.is_dir():
@@ -247,9 +344,10 @@ def _folder(pattern: str, path: Path) -> ClickLogError:
     from gecasmo.logs.formats import FORMATS
 
     names = [name for name in FORMATS if name != "table"]
+    such = option("format", shown=f'"{names[0]}"')
     return ClickLogError(
         f"{pattern} is a folder; name its files, such as {str(path / '*.parquet')!r}. If its files "
-        f'are one log of another format, say which, such as format="{names[0]}": '
+        f"are one log of another format, say which, such as {such}: "
         f"{', '.join(names[:-1])} and {names[-1]} are read from a folder."
     )
 
@@ -261,3 +359,144 @@ def _standard_input() -> bytes:
     if not data:
         raise ClickLogError("standard input is empty: nothing came through the pipe.")
     return data
+
+
+def _refuse_archive(file: Input) -> None:
+    """Refuse ZIP archives, of which saved fits are one kind."""
+    with file.open() as content:
+        if content.read(len(ZIP)) != ZIP:
+            return
+        try:
+            is_fit = "manifest.json" in zipfile.ZipFile(content).namelist()
+        except (zipfile.BadZipFile, OSError):
+            is_fit = False
+    if is_fit:
+        raise ClickLogError(
+            f"{file.name} is a fit that gecasmo saved, not a log. Give the log here; gecasmo.load "
+            "reads the fit."
+        )
+    raise ClickLogError(
+        f"{file.name} is a ZIP archive. Unpack it first; only .gz and .zst are read packed."
+    )
+
+
+class Lines:
+    """All lines of the files of a log, which know where they stand.
+
+    Parameters
+    ----------
+    texts
+        What is in each file, by how messages call it.
+    """
+
+    def __init__(self, texts: Sequence[tuple[str, bytes]]) -> None:
+        self._texts = texts
+
+    @cached_property
+    def _of_files(self) -> list[pl.Series]:
+        return [_lines_of(data, name) for name, data in self._texts]
+
+    @cached_property
+    def text(self) -> pl.Series:
+        """The lines; an error names the one that is not UTF-8."""
+        return pl.concat(self._of_files)
+
+    def place(self, row: int) -> str:
+        """Say where a line is: `clicks.tsv, line 17`."""
+        starts = list(accumulate(map(len, self._of_files[:-1]), initial=0))
+        file = bisect_right(starts, row) - 1
+        return f"{self._texts[file][0]}, line {row - starts[file] + 1}"
+
+    def error(self, row: int, what: str) -> ClickLogError:
+        """Make the error for a line that cannot be read, with the line as an example."""
+        return ClickLogError(
+            f"{self.place(row)}: {what}. The line is {shortened(repr(self.text[row]), 80)}."
+        )
+
+    def refuse_blank(self, label: str) -> None:
+        """Raise the error for files without a line that says anything."""
+        if not self.text.str.contains(r"\S").any():
+            raise ClickLogError(f"{label} is empty: there are no pages in it.")
+
+    def refuse(self, wrong: pl.Series, what: str) -> None:
+        """Raise the error for the first line of those that are wrong, if there is any."""
+        if wrong.any():
+            raise self.error(int(wrong.arg_true()[0]), what)
+
+    def records(
+        self, rows: pl.Series | None = None, hook: PairsHook | None = None
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Read lines as JSON objects, each with its row; all lines, or some; blank ones are none.
+
+        `hook` is what `json.loads` calls `object_pairs_hook`.
+
+        Raises
+        ------
+        ClickLogError
+            Naming the line that is not a JSON object.
+        """
+        texts = self.text if rows is None else self.text.gather(rows)
+        for row, text in zip(range(len(texts)) if rows is None else rows, texts, strict=True):
+            if not text or text.isspace():
+                continue
+            try:
+                record = whole_json(text, hook)
+            except HalfCharacterError as error:
+                raise self.error(row, str(error)) from None
+            except ValueError as error:
+                raise self.error(row, f"not valid JSON ({error})") from None
+            except RecursionError:
+                raise self.error(row, "JSON nested too deeply") from None
+            if not isinstance(record, dict):
+                raise self.error(row, "a JSON object was expected, one a line")
+            yield row, record
+
+
+class HalfCharacterError(ValueError):
+    """A text in JSON has half of a character, which no UTF-8 can hold."""
+
+
+def whole_json(text: str, hook: PairsHook | None = None) -> Any:
+    """Read JSON; the error for half a character is a ValueError, like that for what is no JSON."""
+    value = json.loads(text, object_pairs_hook=hook)
+    if HALF_A_CHARACTER.search(text):
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise HalfCharacterError(
+                "a text has half a character (half of a pair of \\u)"
+            ) from None
+    return value
+
+
+def read_lines(inputs: Opened, max_line: int) -> Lines:
+    """Read the lines of text files.
+
+    Raises
+    ------
+    ClickLogError
+        When a file cannot be read, is empty, is no UTF-8, or has a line of more than `max_line`
+        bytes.
+    """
+    texts = []
+    for file in inputs:
+        if file.is_parquet:
+            raise ClickLogError(f"{file.name} is a Parquet file, and text was expected.")
+        texts.append((file.name, file.content(max_line).removeprefix(BYTE_ORDER_MARK)))
+    lines = Lines(texts)
+    lines.refuse_blank(inputs.label)
+    return lines
+
+
+def _lines_of(data: bytes, name: str) -> pl.Series:
+    try:
+        return pl.read_lines(data)["line"] if data else pl.Series(dtype=pl.String)
+    except pl.exceptions.PolarsError:
+        check_utf8(data, name)
+        raise
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of what an error says."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -6,11 +6,15 @@ one at a time would take a run over gigabytes for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
+
+import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.report import counted, listed
 
 EXAMPLES = 3
 TOLD_IN_FULL = 3
@@ -43,27 +47,32 @@ class Note:
 
 @dataclass
 class Notebook:
-    """The notes taken while one log is read."""
+    """The notes taken while one log is read.
+
+    Attributes
+    ----------
+    notes
+        What was noted so far.
+    place
+        Says in words where a row of the source is.
+    """
 
     notes: list[Note] = field(default_factory=list)
+    place: Callable[[int], str] = "row {}".format
 
     def add(self, kind: str, count: int, done: str, examples: Iterable[str] = ()) -> None:
         """Note that something was met `count` times; nothing is noted for a count of 0.
 
-        Parameters
-        ----------
-        kind
-            What was met, in the plural.
-        count
-            How often.
-        done
-            What was done about it, without a full stop.
-        examples
-            Where it was met; the first few are kept.
+        `kind` says what was met, in the plural, and `done` what was done about it, without a full
+        stop. Of the examples, which say where, the first few are kept.
         """
         if count:
-            first = tuple(example for example, _ in zip(examples, range(EXAMPLES), strict=False))
+            first = tuple(islice(examples, EXAMPLES))
             self.notes.append(Note(kind, int(count), f"{kind}: {count:,} ({done}).", first))
+
+    def add_rows(self, kind: str, rows: Collection[int] | pl.Series, done: str) -> None:
+        """Note what was met in some rows of the source; the first few are told as examples."""
+        self.add(kind, len(rows), done, map(self.place, rows))
 
     def tell(self, kind: str, count: int, what: str) -> None:
         """Note something that has a sentence of its own."""
@@ -71,19 +80,7 @@ class Notebook:
 
 
 def in_one_message(label: str, notes: Iterable[Note]) -> str:
-    """Put the notes on one log into one message.
-
-    Parameters
-    ----------
-    label
-        How the log is called.
-    notes
-        At least one note.
-
-    Returns
-    -------
-    str
-    """
+    """Put the notes on the log called `label` into one message."""
     notes = list(notes)
     if len(notes) <= TOLD_IN_FULL:
         return f"{label}: " + " ".join(note.what for note in notes)
@@ -116,6 +113,13 @@ class Faults:
         """Note one fault, in words."""
         self._lines.append(fault)
 
+    def add_missing(self, title: str, missing: pl.Series, noun: str = "value") -> None:
+        """Note the values of a column that are missing, if there are any."""
+        count = int(missing.sum())
+        if count:
+            first = self.row(missing.arg_true()[0])
+            self.add(f"{title}: {counted_are(count, noun)} missing (null), first: {first}")
+
     @contextmanager
     def naming_rows(self, row_of: Callable[[int], int]) -> Iterator[None]:
         """Within this block, name the row `row_of(index)` of the source for an index."""
@@ -136,35 +140,23 @@ class Faults:
         """Raise one error with all faults, if there is any."""
         if not self:
             return
-        listed = [f"  - {line}" for line in self._lines]
+        faults = [f"  - {line}" for line in self._lines]
         amount = counted(len(self._lines), "fault")
         if not self._missing:
             head = [f"{_capital(self.label)} cannot be read as a click log; {amount}:"]
-            raise ClickLogError("\n".join(head + listed))
-        names = in_words([repr(name) for name in self._missing])
+            raise ClickLogError("\n".join(head + faults))
+        names = listed(map(repr, self._missing))
         noun = "column" if len(self._missing) == 1 else "columns"
         head = [f"{_capital(self.label)} lacks the {noun} {names}."]
         head += [f"  {line}" for line in self._advice]
-        if listed:
+        if faults:
             head.append(f"  And what is there has {amount}:")
-        raise ClickLogError("\n".join(head + listed))
-
-
-def counted(count: int, noun: str) -> str:
-    """Say `3 values` or `1 value`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+        raise ClickLogError("\n".join(head + faults))
 
 
 def counted_are(count: int, noun: str) -> str:
     """Say `3 values are` or `1 value is`."""
     return f"{counted(count, noun)} {'is' if count == 1 else 'are'}"
-
-
-def in_words(names: Sequence[str]) -> str:
-    """Say `a`, `a and b` or `a, b and c`."""
-    if len(names) < 2:
-        return "".join(names)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _capital(label: str) -> str:

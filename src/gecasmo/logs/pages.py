@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -12,24 +10,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.logs.notes import Faults, counted, counted_are
-from gecasmo.logs.roles import Roles
+from gecasmo.logs.notes import Faults
+from gecasmo.logs.roles import Roles, is_list
+from gecasmo.report import counted
 
 PageOf = NDArray[np.uint32]
 Ranks = NDArray[np.int32]
 Rows = NDArray[np.int64]
 
 _BLOCK = 1 << 18
+_WORTH_THREADS = 5
 _N_THREADS = min(4, os.cpu_count() or 1)
 
 
 def number_by_first_appearance(values: pl.Series) -> tuple[PageOf, Rows]:
-    """Give each distinct value of a series a number, in order of first appearance.
-
-    Parameters
-    ----------
-    values
-        Values of any data type; nulls are equal to each other.
+    """Give each distinct value a number, in order of first appearance; nulls are equal.
 
     Returns
     -------
@@ -51,19 +46,7 @@ def number_by_first_appearance(values: pl.Series) -> tuple[PageOf, Rows]:
 
 
 def first_rows(page: PageOf, n_pages: int) -> Rows:
-    """Find the first row of each page, or -1 for a page without results.
-
-    Parameters
-    ----------
-    page
-        The page of each row.
-    n_pages
-        How many pages there are.
-
-    Returns
-    -------
-    ndarray of int64
-    """
+    """Find the first row of each page, or -1 for a page without results."""
     firsts = np.full(n_pages, -1, np.int64)
     # From the last row to the first: of several rows of a page, the one written last stays.
     firsts[page[::-1]] = np.arange(len(page) - 1, -1, -1)
@@ -71,21 +54,7 @@ def first_rows(page: PageOf, n_pages: int) -> Rows:
 
 
 def rows_that_differ(values: pl.Series, page: PageOf, firsts: Rows) -> Rows:
-    """Find the rows whose value is not that of the first row of their page.
-
-    Parameters
-    ----------
-    values
-        A value a row.
-    page
-        The page of each row.
-    firsts
-        The first row of each page.
-
-    Returns
-    -------
-    ndarray of int64
-    """
+    """Find the rows whose value is not that of the first row of their page."""
     if len(values) == 0:
         return np.zeros(0, np.int64)
     differs = values.ne_missing(values.gather(firsts[page]))
@@ -114,12 +83,7 @@ def pages_in_order(session: pl.Series, rank: pl.Series, query: pl.Series | None)
     """Find where pages start in a log in the best of orders.
 
     That is: page by page, and rank by rank from 1 on with none twice, with one query a page. Most
-    logs are; one look at each value is enough for them.
-
-    Parameters
-    ----------
-    session, rank, query
-        Columns without missing values; ranks are integers.
+    logs are; one look at each value is enough for them. The columns have no missing values.
 
     Returns
     -------
@@ -141,37 +105,19 @@ def pages_in_order(session: pl.Series, rank: pl.Series, query: pl.Series | None)
 
     if rank[0] < 1:
         return None
-    found = _on_threads(look, range(1, len(session), _BLOCK))
-    if found is None:
+    blocks = range(1, len(session), _BLOCK)
+    if len(blocks) < _WORTH_THREADS:
+        found = list(map(look, blocks))
+    else:
+        with ThreadPoolExecutor(_N_THREADS) as pool:
+            found = list(pool.map(look, blocks))
+    starts = [here for here in found if here is not None]
+    if len(starts) < len(found):
         return None
-    heads = np.concatenate([np.zeros(1, np.int64), *found])
+    heads = np.concatenate([np.zeros(1, np.int64), *starts])
     if not _are_distinct(session.gather(pl.Series(heads))):
         return None
     return np.append(heads, len(session))
-
-
-def _on_threads(look: Callable[[int], Rows | None], blocks: range) -> list[Rows] | None:
-    """Look at blocks, some on each thread, until one gives None."""
-    is_over = threading.Event()
-
-    def look_on(part: range) -> list[Rows]:
-        found = []
-        for first in part:
-            here = None if is_over.is_set() else look(first)
-            if here is None:
-                is_over.set()
-                break
-            found.append(here)
-        return found
-
-    size = -(-len(blocks) // _N_THREADS) if len(blocks) > 4 else len(blocks)
-    parts = [blocks[first : first + size] for first in range(0, len(blocks), max(size, 1))]
-    if len(parts) < 2:
-        found = [look_on(part) for part in parts]
-    else:
-        with ThreadPoolExecutor(len(parts)) as pool:
-            found = list(pool.map(look_on, parts))
-    return None if is_over.is_set() else [starts for part in found for starts in part]
 
 
 def _changes(values: pl.Series, first: int) -> NDArray[np.bool_]:
@@ -192,20 +138,7 @@ def _are_distinct(values: pl.Series) -> bool:
 
 
 def chain_order(page: PageOf, rank: Ranks) -> Rows:
-    """Sort rows by page, then by rank.
-
-    Parameters
-    ----------
-    page
-        The page of each row.
-    rank
-        The rank of each row, not negative.
-
-    Returns
-    -------
-    ndarray of int64
-        Row indices; 0, 1, 2, ... when the rows are in order already.
-    """
+    """Sort rows by page, then by rank; 0, 1, 2, ... when they are in order already."""
     if is_chain(page, rank):
         return np.arange(len(page), dtype=np.int64)
     key = (page.astype(np.int64) << 32) | rank
@@ -268,20 +201,9 @@ class Unrolled:
 
 
 def unroll(frame: pl.DataFrame, faults: Faults) -> Unrolled:
-    """Lay out the lists of a nested log.
+    """Lay out the lists of a nested log, which has at least one column of them.
 
     Pages whose lists do not fit are noted and left out, so that the rest can still be checked.
-
-    Parameters
-    ----------
-    frame
-        One row a page, with at least one list column.
-    faults
-        Where faults are noted.
-
-    Returns
-    -------
-    Unrolled
     """
     lists = [_as_list(column) for column in frame.iter_columns() if is_list(column.dtype)]
     sound = _with_equal_lengths(lists, faults)
@@ -302,17 +224,7 @@ def unroll(frame: pl.DataFrame, faults: Faults) -> Unrolled:
 
 
 def note_misplaced_lists(frame: pl.DataFrame, roles: Roles, faults: Faults) -> None:
-    """Note columns of results without lists, and sessions with them; they then play no part.
-
-    Parameters
-    ----------
-    frame
-        One row a page.
-    roles
-        Which column plays which part.
-    faults
-        Where faults are noted.
-    """
+    """Note columns of results without lists, and sessions with them; they then play no part."""
     for role in ("doc", "rank", "click"):
         names = roles.columns[role]
         if names and not any(is_list(frame.schema[name]) for name in names):
@@ -325,11 +237,6 @@ def note_misplaced_lists(frame: pl.DataFrame, roles: Roles, faults: Faults) -> N
         roles.columns["session"] = ()
 
 
-def is_list(dtype: pl.DataType) -> bool:
-    """Whether a column of this data type holds several values a row."""
-    return isinstance(dtype, pl.List | pl.Array)
-
-
 def _as_list(column: pl.Series) -> pl.Series:
     return column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
 
@@ -339,12 +246,8 @@ def _with_equal_lengths(lists: list[pl.Series], faults: Faults) -> NDArray[np.bo
     present = np.ones(len(lists[0]), np.bool_)
     for column in lists:
         missing = column.is_null()
-        if missing.any():
-            count, first = int(missing.sum()), faults.row(missing.arg_true()[0])
-            faults.add(
-                f"{column.name}: {counted_are(count, 'list')} missing (null), first: {first}"
-            )
-            present &= ~missing.to_numpy()
+        faults.add_missing(column.name, missing, "list")
+        present &= ~missing.to_numpy()
 
     lengths = [column.list.len().fill_null(0).to_numpy() for column in lists]
     unequal = np.zeros(len(present), np.bool_)

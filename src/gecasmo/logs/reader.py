@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from gecasmo.errors import ClickLogError, ClickLogWarning
+from gecasmo.errors import ClickLogError, ClickLogWarning, option
 from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.formats import Format, Options, detect_format, format_named
-from gecasmo.logs.formats.table import source_label
-from gecasmo.logs.inputs import MAX_LINE, Input, open_inputs
-from gecasmo.logs.notes import Faults, in_one_message
-from gecasmo.logs.roles import DEFAULTS, Roles
-from gecasmo.logs.table_files import kind_of_content, kind_of_name, separator_of
+from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
+from gecasmo.logs.formats.table import columns_of, source_label
+from gecasmo.logs.formats.ubi import is_pair
+from gecasmo.logs.inputs import MAX_LINE, open_inputs
+from gecasmo.logs.notes import Faults, Notebook, in_one_message
+from gecasmo.logs.roles import Roles
 
 
 def read_log(
@@ -97,43 +95,46 @@ def read_log(
             "weight": weight,
         }
     )
-    _check_max_line(max_line)
-    source, found = _recognised(source, format, roles)
-    faults = Faults(source_label(source))
-    reading = found.read(source, Options(max_line, roles.id_columns))
-    table = reading.table if found.name == "table" else _as_chosen(reading.table, roles)
-    log = assemble(table, roles, faults, reading.notes)
+    if not isinstance(max_line, int) or isinstance(max_line, bool) or max_line < 1:
+        raise ClickLogError(
+            f"{option('max_line', max_line, of='read_log')}: a number of bytes, at least 1."
+        )
+    source, found = recognise(source, format, roles)
+    label = source_label(source)
+    log = read_as(found, source, roles, max_line, label)
     if log.notes:
-        warnings.warn(in_one_message(faults.label, log.notes), ClickLogWarning, stacklevel=2)
+        warnings.warn(in_one_message(label, log.notes), ClickLogWarning, stacklevel=2)
     return log
 
 
-def _recognised(source: Any, name: str | None, roles: Roles) -> tuple[Any, Format]:
-    """Open the source, and find its format."""
+def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tuple[Any, Format]:
+    """Open the source, and find its format: the one of that name, or by its beginning.
+
+    A source whose columns are named in the roles is a table.
+    """
     if name is not None:
-        found = format_named(name)
-        if isinstance(source, str | Path):
-            source = open_inputs(source, folders=name != "table")
-        return source, found
+        format_named(name)
     if isinstance(source, str | Path):
-        source = open_inputs(source)
-    named = any(roles.given[role] != DEFAULTS[role] for role in ("session", "query", "doc", "rank"))
-    return source, format_named("table" if named else detect_format(source))
+        source = open_inputs(source, folders=name not in (None, "table"))
+    if name is None:
+        is_table = roles is not None and roles.name_a_table and not is_pair(source)
+        name = "table" if is_table else detect_format(source)
+    return source, format_named(name)
 
 
-def _as_chosen(table: pl.DataFrame, roles: Roles) -> pl.DataFrame:
-    """Leave out what a reader made for a role when the user chose another of its columns."""
-    chosen = [
-        role
-        for role, given in roles.given.items()
-        if isinstance(given, str) and given != role and given in table.columns
-    ]
-    return table.drop(chosen, strict=False)
-
-
-def _check_max_line(max_line: object) -> None:
-    if not isinstance(max_line, int) or isinstance(max_line, bool) or max_line < 1:
-        raise ClickLogError(f"read_log(max_line={max_line!r}): a number of bytes, at least 1.")
+def read_as(found: Format, source: Any, roles: Roles, max_line: int, label: str) -> ClickLog:
+    """Read an opened source of a known format, and check it; `label` is its name in messages."""
+    notebook = Notebook()
+    table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
+    if found.name != "table":
+        # Leave out what a reader made for a role when the user chose another of its columns.
+        chosen = [
+            role
+            for role, given in roles.given.items()
+            if isinstance(given, str) and given != role and given in table.columns
+        ]
+        table = table.drop(chosen, strict=False)
+    return assemble(table, roles, Faults(label), notebook.notes)
 
 
 @dataclass(frozen=True)
@@ -174,34 +175,6 @@ def peek(source: Any, format: str | None = None) -> Peek:
     ClickLogError
         When there is no such file or format.
     """
-    if format is not None:
-        format_named(format)
-    if isinstance(source, str | Path):
-        source = open_inputs(source, folders=format not in (None, "table"))
-    found = format if format is not None else detect_format(source)
-    return Peek(source, found, _columns(source) if found == "table" else ())
-
-
-def _columns(source: Any) -> tuple[str, ...]:
-    if isinstance(source, pl.LazyFrame):
-        return tuple(source.collect_schema())
-    if isinstance(source, Mapping):
-        return tuple(map(str, source))
-    columns = getattr(source, "columns", None)
-    if columns is not None:
-        return tuple(map(str, getattr(source, "column_names", columns)))
-    try:
-        return _columns_of_file(source[0])
-    except (pl.exceptions.PolarsError, OSError, IndexError, TypeError):
-        return ()  # reading it will tell what is wrong
-
-
-def _columns_of_file(file: Input) -> tuple[str, ...]:
-    kind = kind_of_content(file) if file.path is None else kind_of_name(file.name)
-    if kind == "parquet":
-        return tuple(file.parquet_schema())
-    head = file.head[: file.head.rfind(b"\n") + 1] or file.head
-    if kind == "json":
-        return tuple(pl.read_ndjson(head, infer_schema_length=None).columns)
-    separator = separator_of(file, "tsv" if kind == "tsv" else "csv")
-    return tuple(pl.read_csv(head, separator=separator, n_rows=0).columns)
+    source, found = recognise(source, format)
+    columns = columns_of(source) if found.name == "table" else ()
+    return Peek(source, found.name, columns)

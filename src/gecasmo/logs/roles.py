@@ -1,13 +1,17 @@
-"""Which column plays which part in a log, and which play none and keep their own names."""
+"""Which column of a table plays which part in a log: told, or guessed by its name.
+
+Columns that play none keep their own names.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
-from gecasmo.logs.guessing import guess, synonym
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.notes import Faults
 
 DEFAULTS: dict[str, str | None] = {
@@ -19,6 +23,23 @@ DEFAULTS: dict[str, str | None] = {
     "weight": None,
 }
 SEVERAL_COLUMNS = ("session", "doc")
+
+SYNONYMS = {
+    "session": (
+        "session_id sid impression impression_id serp serp_id page_id page_view_id search_id "
+        "request_id"
+    ),
+    "query": "query_id qid q search_term search_query term keyword keywords query_text",
+    "doc": (
+        "url document document_id doc_id docid docno item item_id product product_id result "
+        "result_id docs urls documents doc_ids document_ids item_ids product_ids"
+    ),
+    "rank": "position pos rnk result_rank result_position slot",
+    "click": "clicked is_click is_clicked clicks was_clicked has_click",
+    "weight": "weights count n frequency",
+}
+# What such columns hold when they hold lists; with one row a result they would be numbers.
+LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
 
 Given = str | Sequence[str] | None
 CANONICAL = ("session", "query", "doc", "rank", "click")
@@ -37,13 +58,21 @@ class Roles:
         self.given = dict(given)
         self.columns = {role: _names(role, value) for role, value in given.items()}
         if not self.columns["doc"]:
-            raise ClickLogError("read_log(doc=None): every result needs a document; name a column.")
+            raise ClickLogError(
+                f"{option('doc', None, of='read_log')}: every result needs a document; name a "
+                "column."
+            )
 
     @property
     def id_columns(self) -> list[str]:
         """Names of the columns that hold ids."""
         names = [name for role in ("session", "query", "doc") for name in self.columns[role]]
         return list(dict.fromkeys(names))
+
+    @property
+    def name_a_table(self) -> bool:
+        """Whether columns are named, as only those of tables need be."""
+        return any(self._is_named(role) for role in ("session", "query", "doc", "rank"))
 
     def is_struct(self, role: str) -> bool:
         """Whether the id of this role is made of a list of columns."""
@@ -62,23 +91,13 @@ class Roles:
         return any(name in lists_of(schema) for name in names)
 
     def settle(self, schema: Mapping[str, pl.DataType], nested: bool, faults: Faults) -> None:
-        """Drop the roles that may be absent, and note the columns that may not.
-
-        Parameters
-        ----------
-        schema
-            The columns of the source, and their data types.
-        nested
-            Whether the source has one row a page.
-        faults
-            Where missing columns are noted.
-        """
+        """Drop the roles that may be absent, and note the columns that may not."""
         columns = list(schema)
         optional = {"query", "session", "rank"} if nested else {"query"}
         missing: dict[str, list[str]] = {}
         for role, names in self.columns.items():
             absent = [name for name in names if name not in columns]
-            if absent and role in optional and self.given[role] == DEFAULTS[role]:
+            if absent and role in optional and not self._is_named(role):
                 self.columns[role] = ()
             elif absent:
                 missing[role] = absent
@@ -146,7 +165,9 @@ class Roles:
         taken = {role: value for role, value in taken.items() if value and self._is_named(role)}
         if unknown and taken:
             # Not what was said on purpose alone: the command line guesses, and passes it on.
-            said = ", ".join(f"{role}={_quoted(value)}" for role, value in taken.items())
+            said = ", ".join(
+                option(role, value, shown=_quoted(value)) for role, value in taken.items()
+            )
             lines.append(f"Taken: {said}.")
         call = {
             role: _replaced(value, meant)
@@ -158,23 +179,29 @@ class Roles:
             call["query"] = query
         if meant:
             call = {role: call[role] for role in DEFAULTS if role in call}
-            shown = "".join(f", {role}={_quoted(value)}" for role, value in call.items())
+            named = [option(role, value, shown=_quoted(value)) for role, value in call.items()]
             first = "data" if label.startswith("the ") else f'"{label}"'
-            lines.append(f"Perhaps: read_log({first}{shown})")
+            python = f"read_log({', '.join([first, *named])})"
+            lines.append(f"Perhaps: {either(python, ' '.join(named))}")
         free = [name for name in free if name not in call.values()]
         if unknown and free:
-            arguments = ", ".join(f"{role}=..." for role in unknown)
+            arguments = ", ".join(option(role, shown="...") for role in unknown)
             lines.append(f"Say which column it is: {arguments}; not taken are {', '.join(free)}.")
         if any(name not in meant for name in missing.get("rank", ())):
-            lines.append("Without ranks: rank=None takes the order of the rows.")
+            lines.append(f"Without ranks: {option('rank', None)} takes the order of the rows.")
         if any(name not in meant for name in missing.get("click", ())):
-            lines.append("Without clicks: click=None reads the pages alone.")
+            lines.append(f"Without clicks: {option('click', None)} reads the pages alone.")
         return lines
+
+
+def is_list(dtype: pl.DataType) -> bool:
+    """Whether a column of this data type holds several values a row."""
+    return isinstance(dtype, pl.List | pl.Array)
 
 
 def lists_of(schema: Mapping[str, pl.DataType]) -> set[str]:
     """Name the columns that hold lists."""
-    return {name for name, dtype in schema.items() if isinstance(dtype, pl.List | pl.Array)}
+    return {name for name, dtype in schema.items() if is_list(dtype)}
 
 
 def _names(role: str, value: Given) -> tuple[str, ...]:
@@ -184,12 +211,14 @@ def _names(role: str, value: Given) -> tuple[str, ...]:
         return (value,)
     if role not in SEVERAL_COLUMNS:
         raise ClickLogError(
-            f"read_log({role}={value!r}): {role} is one column name; "
+            f"{option(role, value, of='read_log')}: {role} is one column name; "
             "only session and doc can be lists of columns."
         )
     names = tuple(value)
     if not names or not all(isinstance(name, str) for name in names):
-        raise ClickLogError(f"read_log({role}={value!r}): the list should hold column names.")
+        raise ClickLogError(
+            f"{option(role, value, of='read_log')}: the list should hold column names."
+        )
     return tuple(dict.fromkeys(names))
 
 
@@ -208,23 +237,10 @@ def _quoted(value: Given) -> str:
 
 
 def extra_columns(columns: Sequence[str], roles: Roles) -> tuple[list[str], list[str]]:
-    """Say which columns are kept under their own names.
+    """Say which columns are kept under their own names, and what to know of those that are not.
 
     Columns that are one part of an id are kept, because they can be of use by themselves (a user
     id, for example).
-
-    Parameters
-    ----------
-    columns
-        The columns of the source.
-    roles
-        Which column plays which part.
-
-    Returns
-    -------
-    kept : list of str
-    notes : list of str
-        What the user should know about columns that could not be kept.
     """
     reserved = CANONICAL + (("weight",) if roles.columns["weight"] else ())
     renamed = {
@@ -241,3 +257,77 @@ def extra_columns(columns: Sequence[str], roles: Roles) -> tuple[list[str], list
         if name in reserved and name not in used and roles.given[name] is not None
     ]
     return kept, notes
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def synonym(role: str, columns: Iterable[str], lists: Collection[str] = ()) -> str | None:
+    """Find a column whose name is a usual name for the role.
+
+    `columns` are those that nothing else uses, and `lists` those of them that may hold lists.
+    """
+    by_plain = {_plain(column): column for column in reversed(list(columns))}
+    for name in (role, *SYNONYMS[role].split()):
+        if _plain(name) in by_plain:
+            return by_plain[_plain(name)]
+    for name in LISTS.get(role, "").split():
+        if by_plain.get(name) in lists:
+            return by_plain[name]
+    return None
+
+
+def guess(
+    role: str, wanted: str, columns: Iterable[str], lists: Collection[str] = ()
+) -> str | None:
+    """Find the column that was probably meant by `wanted`, a name that is not there."""
+    names = list(columns)
+    lookalike = {_plain(name): name for name in reversed(names)}
+    exact = lookalike.get(_plain(wanted))
+    if exact is not None:
+        return exact
+    # A name the user chose says more than the role does, so spelling comes before synonyms there.
+    close = difflib.get_close_matches(_plain(wanted), lookalike, n=1, cutoff=0.75)
+    if wanted != role and close:
+        return lookalike[close[0]]
+    found = synonym(role, names, lists)
+    if found is None and close:
+        found = lookalike[close[0]]
+    return found
+
+
+def guess_roles(columns: Iterable[str]) -> dict[str, str]:
+    """Guess the column of each role whose own name is not among the columns.
+
+    Parameters
+    ----------
+    columns
+        The columns of a table.
+
+    Returns
+    -------
+    dict
+        Roles to columns. Roles that have a column of their name, or that no column looks like, are
+        not in it. No column has two roles. A weight is never guessed: a column called "count" or
+        "n" is too often something else, and would change every estimate. "results", "items",
+        "products" and "hits" are documents only where no column is a rank: beside one they are
+        rather numbers than lists.
+
+    Examples
+    --------
+    >>> guess_roles(["sid", "query", "url", "position", "clicked", "price"])
+    {'session': 'sid', 'doc': 'url', 'rank': 'position', 'click': 'clicked'}
+    """
+    names = list(columns)
+    roles = [role for role in SYNONYMS if role != "weight"]
+    free = [name for name in names if name not in roles]
+    has_ranks = "rank" in names or synonym("rank", free) is not None
+    lists = [] if has_ranks else free
+    guessed = {}
+    for role in roles:
+        found = None if role in names else synonym(role, free, lists)
+        if found is not None:
+            guessed[role] = found
+            free.remove(found)
+    return guessed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -11,28 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.pages import number_by_first_appearance
 
+if TYPE_CHECKING:
+    from gecasmo.logs.clicklog import ClickLog
+
 FIXED = ("session", "query", "doc", "rank", "weight")
 
 
 def as_mask(chosen: ArrayLike, n_sessions: int) -> NDArray[np.bool_]:
-    """Turn a choice of sessions into a boolean for each session.
-
-    Parameters
-    ----------
-    chosen
-        A boolean for each session, or indices of sessions.
-    n_sessions
-        How many sessions there are.
-
-    Returns
-    -------
-    ndarray of bool
-
-    Raises
-    ------
-    ClickLogError
-        When the choice does not fit.
-    """
+    """Turn a choice of sessions, by booleans or indices, into a boolean for each session."""
     array = np.asarray(chosen)
     if array.dtype == np.bool_:
         if array.shape != (n_sessions,):
@@ -63,26 +49,7 @@ def as_mask(chosen: ArrayLike, n_sessions: int) -> NDArray[np.bool_]:
 
 
 def as_signal(name: str, values: ArrayLike, n_results: int) -> pl.Series:
-    """Turn a signal into a column.
-
-    Parameters
-    ----------
-    name
-        The name of the signal.
-    values
-        A boolean (or 0 or 1) for each result.
-    n_results
-        How many results there are.
-
-    Returns
-    -------
-    pl.Series
-
-    Raises
-    ------
-    ClickLogError
-        When the signal does not fit.
-    """
+    """Turn a signal, with a boolean (or 0 or 1) for each result, into a column."""
     if name in FIXED:
         raise ClickLogError(f"with_signals cannot replace {name!r}; pages keep their results.")
     array = np.asarray(values)
@@ -95,31 +62,10 @@ def as_signal(name: str, values: ArrayLike, n_results: int) -> pl.Series:
     return pl.Series(name, array.astype(np.bool_), dtype=pl.Boolean)
 
 
-class HasSessionColumns(Protocol):
-    """What splitting needs of a log."""
-
-    @property
-    def n_sessions(self) -> int:
-        """Number of sessions."""
-
-    def session_column(self, name: str) -> pl.Series:
-        """Return one value a session."""
-
-
 def in_test_part(
-    log: HasSessionColumns, *, test: float, by: str, seed: int, time: str | None
+    log: ClickLog, *, test: float, by: str, seed: int, time: str | None
 ) -> NDArray[np.bool_]:
-    """Say which sessions go to the test part; `ClickLog.split` explains the arguments.
-
-    Returns
-    -------
-    ndarray of bool
-
-    Raises
-    ------
-    ClickLogError
-        When there is no such split.
-    """
+    """Say which sessions go to the test part; `ClickLog.split` explains the arguments."""
     if not 0 < test < 1:
         raise ClickLogError(f"split(test={test!r}): the share should be between 0 and 1.")
     if time is None:

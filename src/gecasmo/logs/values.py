@@ -28,27 +28,10 @@ Floats = NDArray[np.float64]
 
 
 def check_ids(values: pl.Series, title: str, faults: Faults) -> pl.Series | None:
-    """Bring ids to one flavour of data type, and note what cannot be an id.
-
-    Parameters
-    ----------
-    values
-        The ids.
-    title
-        How messages name the column.
-    faults
-        Where faults are noted.
-
-    Returns
-    -------
-    pl.Series or None
-        The ids, or None when their data type is refused.
-    """
-    if has_missing_ids(values):
-        missing = missing_ids(values)
-        count = int(missing.sum())
-        first = faults.row(missing.arg_true()[0])
-        faults.add(f"{title}: {counted_are(count, 'value')} missing (null), first: {first}")
+    """Bring ids to one flavour of data type; None, and a fault, where it cannot be an id."""
+    # For most types Polars knows without looking that there is none.
+    if isinstance(values.dtype, pl.Struct) or values.null_count():
+        faults.add_missing(title, missing_ids(values))
     wanted = _id_type(values.dtype)
     if wanted is None:
         if any(dtype.is_float() for dtype in _leaves(values.dtype)):
@@ -59,13 +42,6 @@ def check_ids(values: pl.Series, title: str, faults: Faults) -> pl.Series | None
         faults.add(f"{fault}, as in {_cast(values.dtype, title)}")
         return None
     return values if wanted == values.dtype else values.cast(wanted)
-
-
-def has_missing_ids(values: pl.Series) -> bool:
-    """Say whether an id is missing; for most types Polars knows without looking."""
-    if isinstance(values.dtype, pl.Struct):
-        return bool(missing_ids(values).any())
-    return values.null_count() > 0
 
 
 def missing_ids(values: pl.Series) -> pl.Series:
@@ -111,16 +87,6 @@ def integers_where_exact(texts: pl.Series) -> pl.Series:
     """Turn ids read as text into integers when every one of them survives the way back.
 
     Type inference would read "007" and "7" as one id; here such a column stays text.
-
-    Parameters
-    ----------
-    texts
-        A String series.
-
-    Returns
-    -------
-    pl.Series
-        Int64 when all values are plainly written integers, else the series itself.
     """
     # A glance at the start spares a pass over a long column of plain words.
     for sample in (texts.head(100), texts):
@@ -147,24 +113,10 @@ class Clicks:
 
 
 def check_clicks(values: pl.Series, title: str, faults: Faults) -> Clicks:
-    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no".
-
-    Parameters
-    ----------
-    values
-        The column.
-    title
-        How messages name it.
-    faults
-        Where faults are noted.
-
-    Returns
-    -------
-    Clicks
-    """
-    if is_plain(values, 0, 1):
+    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no"."""
+    if is_plain(values, 1):
         return Clicks(np.asarray((values != 0).to_numpy(), dtype=np.bool_))
-    _note_missing(values, title, faults)
+    faults.add_missing(title, _missing(values))
     if values.dtype == pl.Boolean:
         return Clicks(np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_))
     if isinstance(values.dtype, _TEXT):
@@ -196,26 +148,10 @@ def _clicks_of_words(values: pl.Series, title: str, faults: Faults) -> Bools:
 def check_ranks(
     values: pl.Series, title: str, faults: Faults
 ) -> tuple[NDArray[np.floating | np.integer], Bools]:
-    """Read ranks, and note those that are not whole numbers from 0 on.
-
-    Parameters
-    ----------
-    values
-        The column.
-    title
-        How messages name it.
-    faults
-        Where faults are noted.
-
-    Returns
-    -------
-    ranks : ndarray of numbers
-    sound : ndarray of bool
-        Which of the ranks can be used.
-    """
-    if is_plain(values, 0, LARGEST_RANK):
+    """Read ranks, and say which of them can be used: the whole numbers from 0 on."""
+    if is_plain(values, LARGEST_RANK):
         return values.to_numpy(), np.ones(len(values), np.bool_)
-    _note_missing(values, title, faults)
+    faults.add_missing(title, _missing(values))
     numbers, known = _numbers(values)
     broken = (np.floor(numbers) != numbers) | ~np.isfinite(numbers)
     negative = numbers < 0
@@ -229,23 +165,9 @@ def check_ranks(
 
 
 def check_weights(values: pl.Series, title: str, faults: Faults) -> Floats:
-    """Read weights, and note those that are negative or not finite.
-
-    Parameters
-    ----------
-    values
-        The column.
-    title
-        How messages name it.
-    faults
-        Where faults are noted.
-
-    Returns
-    -------
-    ndarray of float64
-    """
+    """Read weights, and note those that are negative or not finite."""
     # In a weight, "not a number" is the outcome of some division, not a value left out.
-    _note_missing(values, title, faults, nan_is_missing=False)
+    faults.add_missing(title, values.is_null())
     numbers, _ = _numbers(values)
     known = ~values.is_null().to_numpy()
     # What is both, minus infinity, is told once.
@@ -258,61 +180,31 @@ def check_weights(values: pl.Series, title: str, faults: Faults) -> Floats:
     return numbers
 
 
-def is_plain(values: pl.Series, low: int | None, high: int) -> bool:
-    """Whether a column has nothing but integers from `low` to `high`: then nothing is at fault."""
+def is_plain(values: pl.Series, high: int) -> bool:
+    """Whether a column has nothing but integers from 0 to `high`: then nothing is at fault."""
     if not values.dtype.is_integer() or values.null_count():
         return False
-    smallest, largest = _range_of_type(values.dtype)
-    if largest > high:
-        largest = _known(values.max(), high)
-    if low is not None and smallest < low:
-        smallest = _known(values.min(), low)
-    return largest <= high and (low is None or smallest >= low)
+    # A series by itself would not be compared with what its type cannot hold.
+    return bool(values.to_frame().select(pl.first().is_between(0, high).all()).item())
 
 
-def _range_of_type(dtype: pl.DataType) -> tuple[int, int]:
-    bits = int("".join(letter for letter in str(dtype) if letter.isdigit()))
-    is_signed = dtype.is_signed_integer()
-    return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if is_signed else (0, 2**bits - 1)
-
-
-def _known(value: object, otherwise: int) -> int:
-    return value if isinstance(value, int) else otherwise
-
-
-def _is_number(dtype: pl.DataType) -> bool:
-    return dtype.is_numeric()
-
-
-def _missing(values: pl.Series, nan_is_missing: bool = True) -> Bools:
+def _missing(values: pl.Series) -> pl.Series:
     missing = values.is_null()
-    if nan_is_missing and values.dtype.is_float():
-        missing = missing | values.is_nan().fill_null(True)
-    return missing.to_numpy().astype(np.bool_)
+    return missing | values.is_nan().fill_null(True) if values.dtype.is_float() else missing
 
 
 def _numbers(values: pl.Series) -> tuple[Floats, Bools]:
     """Return the values as floats (NaN for all that is no number), and which are not missing."""
-    known = ~_missing(values)
+    known = (~_missing(values)).to_numpy().astype(np.bool_)
     if isinstance(values.dtype, _TEXT):
         # One odd value makes all of a column of a CSV file text; only that one should be told.
         read = values.cast(pl.String).cast(pl.Float64, strict=False)
         floats = read.fill_null(float("nan")).to_numpy()
-    elif _is_number(values.dtype):
+    elif values.dtype.is_numeric():
         floats = values.cast(pl.Float64).fill_null(float("nan")).to_numpy()
     else:
         floats = np.full(len(values), np.nan)
     return floats, known
-
-
-def _note_missing(
-    values: pl.Series, title: str, faults: Faults, nan_is_missing: bool = True
-) -> None:
-    missing = _missing(values, nan_is_missing)
-    count = int(missing.sum())
-    if count:
-        first = faults.row(int(np.argmax(missing)))
-        faults.add(f"{title}: {counted_are(count, 'value')} missing (null), first: {first}")
 
 
 def _note_text(values: pl.Series, known: Bools, title: str, faults: Faults) -> None:
@@ -330,7 +222,7 @@ def _note(
     first = int(np.argmax(wrong))
     if count == 1:
         what = what.replace("numbers", "number").replace("not ", "not a ", 1)
-    kind = "" if _is_number(values.dtype) else f" (the column holds {values.dtype})"
+    kind = "" if values.dtype.is_numeric() else f" (the column holds {values.dtype})"
     faults.add(
         f"{title}: {counted_are(count, 'value')} {what}{kind}, "
         f"first: {faults.row(first)} has {values[first]!r}{advice}"

@@ -20,9 +20,8 @@ from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.problem import as_weights
+from gecasmo.estimation.coins import as_weights
 from gecasmo.files import scratch_folder
-from gecasmo.forms.protocol import columns_of
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
@@ -35,7 +34,7 @@ from gecasmo.model.page_run import (
     refuse,
     result_frame,
 )
-from gecasmo.model.streaming import Partitioned, in_memory, is_stored, over_partitions, whole_view
+from gecasmo.model.streaming import Partitioned, over_parts, whole_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Impossible, Model
@@ -78,8 +77,8 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
         )
     form, given = model.forms[coin], model.features_.get(coin)
-    columns = columns_of(form)
-    by_key = not columns or getattr(form, "by_declared_key", False)
+    columns = form.columns
+    by_key = not columns or form.by_declared_key
     keys = tuple(k for k in model.keys[coin] if by_key or k in frame.columns)
     elsewhere = () if given is None else tuple(given.columns)
     needed = (*keys, *(name for name in columns if name not in elsewhere))
@@ -89,9 +88,8 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             f"The frame lacks {', '.join(lost)}, by which '{coin}' has its rows; it has: "
             f"{', '.join(frame.columns)}."
         )
-    allow_missing = getattr(form, "missing", "raise") != "raise"
     own = {
-        name: usable(frame[name], coin, allow_missing, "rows")
+        name: usable(frame[name], coin, form.allows_missing, "rows")
         for name in columns
         if name in frame.columns
     }
@@ -106,7 +104,7 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
                 f"The frame lacks {', '.join(by)}, by which the features of '{coin}' are found; it "
                 f"has: {', '.join(frame.columns)}."
             )
-        attached |= looked_up(rows, coin, Wanted(absent, allow_missing, given))
+        attached |= looked_up(rows, coin, Wanted(absent, form.allows_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
     return np.asarray(form.predict(model.states(whole=False)[coin], rows), dtype=np.float64)
 
@@ -115,59 +113,54 @@ def session_log_likelihood(
     model: Model, log: ClickLog | Partitioned, impossible: Impossible
 ) -> Floats:
     """The log-likelihood of each session that is kept; of a stored log by partition."""
-    if is_stored(log):
-        values: Floats = _concatenated(model, log, impossible, _log_likelihood)
-        return values
-    log = in_memory(log)
-    return _log_likelihood(model, log, Filtered(model, log, impossible))
+    values: Floats = _filtered(model, log, impossible, _log_likelihood)
+    return values
 
 
 def mean_log_likelihood(model: Model, log: ClickLog | Partitioned, impossible: Impossible) -> float:
     """The weighted mean over the sessions that are kept."""
-    if is_stored(log):
-        total, tally = 0.0, Tally()
-        for part, counted in over_partitions(model, log, _likelihood_sum(impossible)):
-            total, tally = total + part, tally + counted
-        tally.tell(model.name)
-        tally.require_some(model.name)
-        return total / tally.weight
-    log = in_memory(log)
-    filtered = Filtered(model, log, impossible)
-    filtered.require_some()
-    values = _log_likelihood(model, log, filtered)
-    return float(np.average(values, weights=log.weight[filtered.kept]))
+
+    def ask(view: Model, pages: ClickLog) -> tuple[float, Tally]:
+        filtered = Filtered(view, pages, impossible, warn=False)
+        values = _log_likelihood(view, pages, filtered)
+        return float((values * pages.weight[filtered.kept]).sum()), filtered.tally
+
+    total, tally = 0.0, Tally()
+    for found, counted in over_parts(model, log, ask):
+        total, tally = total + found, tally + counted
+    tally.tell(model.name)
+    tally.require_some(model.name)
+    return total / tally.weight
 
 
 def _log_likelihood(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
     return per_session(log, np.log(filtered.probability))[filtered.kept]
 
 
-def _likelihood_sum(impossible: Impossible) -> Callable[[Model, ClickLog], tuple[float, Tally]]:
-    def ask(model: Model, log: ClickLog) -> tuple[float, Tally]:
-        filtered = Filtered(model, log, impossible, warn=False)
-        values = _log_likelihood(model, log, filtered)
-        return float((values * log.weight[filtered.kept]).sum()), filtered.tally
-
-    return ask
-
-
-def _concatenated(
+def _filtered(
     model: Model,
-    log: Partitioned,
+    log: ClickLog | Partitioned,
     impossible: Impossible,
     answer: Callable[[Model, ClickLog, Filtered], Any],
 ) -> Any:
-    """What the filter says of all partitions, one after the other."""
+    """What the filter says of all parts, one after the other."""
 
     def ask(view: Model, pages: ClickLog) -> tuple[Any, Tally]:
         filtered = Filtered(view, pages, impossible, warn=False)
         return answer(view, pages, filtered), filtered.tally
 
     answers, tally = [], Tally()
-    for found, counted in over_partitions(model, log, ask):
+    for found, counted in over_parts(model, log, ask):
         answers.append(found)
         tally += counted
     tally.tell(model.name)
+    return _end_to_end(answers)
+
+
+def _end_to_end(answers: list[Any]) -> Any:
+    """The answers of parts as one."""
+    if len(answers) == 1:
+        return answers[0]
     return pl.concat(answers) if isinstance(answers[0], pl.DataFrame) else np.concatenate(answers)
 
 
@@ -182,11 +175,8 @@ def conditional_clicks(
 ) -> Floats | pl.DataFrame:
     """P(click | signals above)."""
     answer = conditional_frame if frame else conditional_array
-    if is_stored(log):
-        found: Floats | pl.DataFrame = _concatenated(model, log, impossible, answer)
-        return found
-    log = in_memory(log)
-    return answer(model, log, Filtered(model, log, impossible))
+    found: Floats | pl.DataFrame = _filtered(model, log, impossible, answer)
+    return found
 
 
 def conditional_array(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
@@ -201,25 +191,25 @@ def conditional_frame(model: Model, log: ClickLog, filtered: Filtered) -> pl.Dat
     return _with_unseen(model, log, filtered.click[kept], kept)
 
 
-def marginal_clicks(
-    model: Model,
-    log: ClickLog | Partitioned,
-    frame: bool = False,
-    encoded: EncodedLog | None = None,
-) -> Any:
-    """P(click) with no click known; `encoded` as the filter has it may save work."""
-    if is_stored(log):
-        parts = list(over_partitions(model, log, lambda m, pages: marginal_clicks(m, pages, frame)))
-        return pl.concat(parts) if frame else np.concatenate(parts)
-    log = in_memory(log)
+def marginal_clicks(model: Model, log: ClickLog | Partitioned, frame: bool = False) -> Any:
+    """P(click) with no click known."""
+    answer = marginal_frame if frame else marginal_array
+    return _end_to_end(list(over_parts(model, log, answer)))
+
+
+def marginal_array(model: Model, log: ClickLog, encoded: EncodedLog | None = None) -> Floats:
+    """P(click) of each result of a log in memory; `encoded` as the filter has it may save work."""
     depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     run = PageRun(model, log, "marginal", encoded=None if depends_on_clicks else encoded)
     answers = np.zeros(run.encoded.n_results)
     run.run(answers)
     answer: Floats = np.clip(run.results(answers), 0.0, 1.0)
-    if frame:
-        return _with_unseen(model, log, answer, np.ones(log.n_results, bool))
     return answer
+
+
+def marginal_frame(model: Model, log: ClickLog) -> pl.DataFrame:
+    """The same with what they are about."""
+    return _with_unseen(model, log, marginal_array(model, log), np.ones(log.n_results, bool))
 
 
 def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
@@ -276,35 +266,27 @@ def expected_counts(
 def count_frames(
     model: Model, log: ClickLog | Partitioned, augmentation: Augmentation
 ) -> dict[str, pl.DataFrame]:
-    """Expected heads and tails per row of every coin."""
-    if is_stored(log):
-        return _added_up(
-            over_partitions(model, log, lambda m, pages: count_frames(m, pages, augmentation))
-        )
-    log = in_memory(log)
-    rows, counts = expected_counts(model, log, augmentation)
-    return {
-        coin: pl.DataFrame(
-            [
-                *rows[number].frame.get_columns(),
-                pl.Series("heads", counts.heads(number)),
-                pl.Series("tails", counts.tails(number)),
-            ]
-        )
-        for number, coin in enumerate(model.forms)
-    }
+    """Expected heads and tails per row of every coin; memory goes by the number of rows."""
 
+    def ask(view: Model, pages: ClickLog) -> dict[str, pl.DataFrame]:
+        rows, counts = expected_counts(view, pages, augmentation)
+        return {
+            coin: pl.DataFrame(
+                [
+                    *rows[number].frame.get_columns(),
+                    pl.Series("heads", counts.heads(number)),
+                    pl.Series("tails", counts.tails(number)),
+                ]
+            )
+            for number, coin in enumerate(view.forms)
+        }
 
-def _added_up(parts: Iterator[dict[str, pl.DataFrame]]) -> dict[str, pl.DataFrame]:
-    """Counts of partitions as counts of all; memory goes by the number of rows."""
     total: dict[str, list[pl.DataFrame]] = {}
-    for found in parts:
+    for found in over_parts(model, log, ask):
         for coin, frame in found.items():
             kept = total.setdefault(coin, [])
             kept.append(frame)
-            if "query" not in frame.columns:
-                total[coin] = [_summed(kept)]
-            elif len(kept) > 1 and _go_on(kept[-2], frame):
+            if len(kept) > 1 and ("query" not in frame.columns or _go_on(kept[-2], frame)):
                 total[coin] = [*kept[:-2], _summed(kept[-2:])]
     return {coin: pl.concat(frames, how="vertical_relaxed") for coin, frames in total.items()}
 
@@ -358,11 +340,8 @@ def predict_to(
     check_place(target)
     model.states(whole=False)
     told = _Told(kind, impossible)
-    if not is_stored(log):
-        frames: Iterator[pl.DataFrame] = iter([told(model, in_memory(log))])
-    else:
-        told.with_weight = True
-        frames = over_partitions(model, log, told)
+    told.with_weight = not isinstance(log, ClickLog)  # equal pages may be stored once
+    frames = over_parts(model, log, told)
     table = _kind(target)
     n_rows = _write_folder(frames, target) if table is None else write_frames(frames, target, table)
     told.tally.tell(model.name)
@@ -411,7 +390,7 @@ class _Told:
     def __call__(self, model: Model, log: ClickLog) -> pl.DataFrame:
         kept = np.ones(log.n_sessions, bool)
         if self.kind == "marginal":
-            frame: pl.DataFrame = marginal_clicks(model, log, frame=True)
+            frame = marginal_frame(model, log)
         else:
             filtered = Filtered(model, log, self.impossible, warn=False)
             self.tally += filtered.tally

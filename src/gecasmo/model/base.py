@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -18,7 +18,7 @@ from gecasmo.model.structured import StructuredModel, as_frame
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
-    from gecasmo.judgments import Judgments, PartedJudgments
+    from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
     from gecasmo.model.answers import Predicted
     from gecasmo.plots.accessor import Plots
@@ -89,7 +89,7 @@ class Model(StructuredModel):
         -------
         The model itself.
         """
-        from gecasmo.model.fitting import fit_model
+        from gecasmo.model.fit import fit_model
 
         fit_model(
             self,
@@ -140,7 +140,7 @@ class Model(StructuredModel):
         -------
         The model itself.
         """
-        from gecasmo.model.updating import update_model
+        from gecasmo.model.update import update_model
 
         update_model(self, log, decay, method, threads, progress, impossible, intervals)
         return self
@@ -161,11 +161,8 @@ class Model(StructuredModel):
     def coefficients(self) -> dict[str, pl.DataFrame]:
         """The coefficients of all forms that have some, by coin."""
         states = self.states()
-        return {
-            coin: form.coefficients(states[coin])
-            for coin, form in self.forms.items()
-            if hasattr(form, "coefficients")
-        }
+        found = {coin: form.coefficients(states[coin]) for coin, form in self.forms.items()}
+        return {coin: frame for coin, frame in found.items() if frame is not None}
 
     def probability(self, coin: str, rows: Any) -> Floats:
         """The probability of a coin for each row of a data frame, or each result of a log.
@@ -195,8 +192,8 @@ class Model(StructuredModel):
         -------
         A frame with the key columns, `probability`, `spread` (standard deviation of what is
         believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
-        that the estimate rests on, or "not identified" where the interval of a coin that all
-        pages share leaves nearly everything open. Spread and interval are null where a form does
+        that the estimate rests on, or "not identified" where pages do not tell a coin that all of
+        them share: it may be nearly anything. Spread and interval are null where a form does
         not tell.
         """
         from gecasmo.model.estimates import estimate_frame
@@ -347,11 +344,59 @@ class Model(StructuredModel):
 
         return Plots(self)
 
-    def judgments(self, **options: Any) -> Judgments | PartedJudgments:
-        """Graded judgments of pairs; `gecasmo.judgments.judge` explains the options."""
+    def judgments(
+        self,
+        *,
+        grades: int = 4,
+        rule: str = "informative",
+        thresholds: Sequence[float] | None = None,
+        level: float = 0.9,
+        max_width: float | None = 0.4,
+        min_examinations: float = 10.0,
+        min_probability: float = 0.5,
+        min_order: float = 0.8,
+        pairs: Any = None,
+    ) -> Judgments:
+        """Grade every pair of query and document that this model knows.
+
+        Parameters
+        ----------
+        grades : int
+            How many grades there are, 2 to 10.
+        rule : str
+            "informative", "quantile", "quantile-per-query", "threshold" or "interval".
+        thresholds : numbers, optional
+            The cut points of "threshold" and "interval", one fewer than there are grades.
+        level : float
+            The level of the intervals.
+        max_width, min_examinations : float
+            Pairs with a wider interval, or fewer expected examinations, get no grade.
+        min_probability : float
+            Nor do pairs whose grade is right with a smaller probability.
+        min_order : float
+            A pair without a grade is "ordered" if its place in the query is so sure.
+        pairs : data frame, ClickLog or StoredLog, optional
+            The pairs to be judged; by default all rows of the fit.
+
+        Returns
+        -------
+        Judgments
+            Print it, or write it for others; `gecasmo.judgments.judge` explains every option.
+        """
         from gecasmo.judgments import judge
 
-        return judge(self, **options)
+        return judge(
+            self,
+            grades=grades,
+            rule=rule,
+            thresholds=thresholds,
+            level=level,
+            max_width=max_width,
+            min_examinations=min_examinations,
+            min_probability=min_probability,
+            min_order=min_order,
+            pairs=pairs,
+        )
 
     # -- keeping -------------------------------------------------------------------------------
     def save(self, path: Any, *, folder: bool = False) -> None:

@@ -154,7 +154,7 @@ class AutomatonModel(Model):
         forms, plain = split_forms(self.name, values, self.forms)
         twin = self.copy()
         for coin, form in self.forms.items():
-            twin.forms[coin] = forms.get(coin, form if isinstance(form, Table) else Table())
+            twin.forms[coin] = forms.get(coin, form if form.takes_values else Table())
         twin.states_ = given_states(twin.forms, self.declared_keys, plain)
         twin.report_ = None
         return twin

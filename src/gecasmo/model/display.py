@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import html
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from gecasmo.forms.table import NOT_IDENTIFIED, is_open
 from gecasmo.kernels.library import LIFTED_KERNELS, Library
 from gecasmo.kernels.plan import plan_of
 from gecasmo.language.parameter import PAGE_KEYS
@@ -62,21 +63,21 @@ def _coins(model: Model) -> list[str]:
         keys = ", ".join(model.keys[coin]) or "one for all"
         line = f"{coin:<{width}}  by {keys:<18}  {form!r}"
         if model.states_ is not None:
-            line += f"  {_learned(form, model.states_[coin])}"
+            line += f"  {form.summary(model.states_[coin])}{_open_rows(model, coin)}"
         lines.append(line.rstrip())
     return lines
 
 
-def _learned(form: Any, state: Any) -> str:
-    """What a form has learned, in a few words."""
-    if hasattr(form, "summary"):
-        return str(form.summary(state))
-    frame = form.to_frame(state)
-    if "probability" not in frame.columns:
-        return f"{len(frame):,} lines of parameters"
-    if len(frame) == 1:
-        return f"= {frame['probability'][0]:.4f}"
-    return f"{len(frame):,} rows, mean {frame['probability'].mean():.4f}" if len(frame) else ""
+def _open_rows(model: Model, coin: str) -> str:
+    """How many rows of a coin that all pages share the log has left open."""
+    assert model.states_ is not None
+    spread = getattr(model.states_[coin], "spread", None)
+    counts = None if model.report_ is None else model.report_.counts.get(coin)
+    if spread is None or counts is None:
+        return ""
+    n_open = int((is_open(model.keys[coin], spread) & (counts.sum(axis=0) > 0)).sum())
+    many = "" if n_open == len(spread) else f"{n_open:,} "
+    return f", {many}{NOT_IDENTIFIED}" if n_open else ""
 
 
 def as_html(model: Model) -> str:

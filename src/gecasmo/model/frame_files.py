@@ -10,9 +10,8 @@ import polars as pl
 
 from gecasmo.errors import GecasmoError
 from gecasmo.files import scratch_folder, whole_file
-from gecasmo.logs.compression import packed
-from gecasmo.logs.formats.writing import packing_of
-from gecasmo.logs.table_files import SEPARATORS, kind_of_name
+from gecasmo.logs.formats.table import SEPARATORS, kind_of_name
+from gecasmo.logs.formats.writer import packed
 
 KINDS = ".parquet, .csv, .tsv or .jsonl (text also followed by .gz or .zst)"
 
@@ -50,7 +49,7 @@ def write_frames(frames: Iterator[pl.DataFrame], target: Path, kind: str) -> int
     if kind == "parquet":
         return _write_parquet(frames, target)
     n_rows = 0
-    with whole_file(target) as temporary, packed(temporary, packing_of(target)) as file:
+    with whole_file(target) as temporary, packed(temporary, target) as file:
         for number, frame in enumerate(frames):
             if kind == "json":
                 frame.write_ndjson(file)

@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.lift import history_of, lift
-from gecasmo.errors import ClickLogError, GecasmoWarning, ImpossibleSessionError, ModelError, tell
-from gecasmo.estimation.problem import as_weights
+from gecasmo.errors import (
+    ClickLogError,
+    GecasmoWarning,
+    ImpossibleSessionError,
+    ModelError,
+    either,
+    option,
+    tell,
+)
+from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.kernels.library import LIFTED_KERNELS
 from gecasmo.kernels.running import default_threads, run_jobs
@@ -192,7 +200,9 @@ class Filtered:
     ) -> None:
         self.model, self.log = model, log
         if impossible not in ("raise", "drop", "floor"):
-            raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
+            raise ModelError(
+                f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'."
+            )
         run = PageRun(model, log, "filter", states, threads=threads, counting=counting)
         probability = np.zeros(run.encoded.n_results)
         click = np.zeros(run.encoded.n_results)
@@ -279,6 +289,8 @@ def _refuse(model: Model, log: ClickLog, is_impossible: Bools) -> NoReturn:
         f"{model.name}: they have probability 0.\n"
         f"  First: session {session!r} shows {shown} at rank {log.rank[in_chain]}, which the "
         "model rules out after what it shows above.\n"
-        "  Perhaps another model, or log.take(...) without them; fit, score and evaluate also take "
-        "impossible='drop' (leave them out) and 'floor' (count the observation as 1e-8)."
+        f"  Perhaps another model, or {either('log.take(...)', 'a log')} without them; "
+        f"{either('fit, score and evaluate', 'fit and evaluate')} also take "
+        f"{option('impossible', 'drop')} (leave them out) and 'floor' (count the observation as "
+        "1e-8)."
     )

@@ -32,7 +32,7 @@ from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
 from gecasmo.files import whole_file
-from gecasmo.forms import Form, FormState
+from gecasmo.forms import Form, FormState, form_named
 from gecasmo.forms.parted_files import (
     FolderSource,
     PartFile,
@@ -42,9 +42,8 @@ from gecasmo.forms.parted_files import (
     read_content,
 )
 from gecasmo.forms.parted_table import PartedTable
-from gecasmo.forms.registry import FORMS, form_named
 from gecasmo.model.click_model import AutomatonModel
-from gecasmo.model.fitting import FitReport
+from gecasmo.model.fit import FitReport
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -94,11 +93,10 @@ def _members(model: Model) -> Members:
     tables = members.small
     coins = []
     for number, (name, form) in enumerate(model.forms.items()):
-        kind = type(form).__name__
-        if FORMS.get(kind) is not type(form):
+        if not form.can_be_saved:
             raise SavedModelError(
-                f"The form {form!r} of '{name}' cannot be saved: only "
-                f"{' and '.join(FORMS)} have a data format."
+                f"The form {form!r} of '{name}' cannot be saved: {type(form).__name__} has no "
+                "to_data and from_data of its own, or shares its name with another form."
             )
         shared = next((n for n in list(model.forms)[:number] if model.forms[n] is form), None)
         if shared is not None and states[shared] is not states[name]:
@@ -106,7 +104,7 @@ def _members(model: Model) -> Members:
         # Coins that share a form share its state, which one of them keeps.
         state, parted = states[name], None
         if shared is None:
-            state, parted = _in_parts(state, number, members)
+            state, parted = _in_parts(form, state, number, members)
         data, saved = form.to_data(state) if shared is None else ({}, {})
         files = {}
         for part, content in saved.items():
@@ -125,7 +123,7 @@ def _members(model: Model) -> Members:
             {
                 "name": name,
                 "declared_keys": list(model.declared_keys[name]),
-                "form": kind,
+                "form": form.name_in_files,
                 "data": data,
                 "frames": files,
                 "counts": counts,
@@ -146,19 +144,22 @@ def _members(model: Model) -> Members:
     return members
 
 
-def _in_parts(state: Any, coin: int, members: Members) -> tuple[Any, list[dict[str, Any]] | None]:
+def _in_parts(
+    form: Form, state: FormState, coin: int, members: Members
+) -> tuple[FormState, list[dict[str, Any]] | None]:
     """Of a table in parts what its rows have in common, and the list of its files."""
-    if not isinstance(state, PartedTable):
+    table = form.in_files(state)
+    if table is None:
         return state, None
     files = []
-    for number, file in enumerate(state.files):
+    for number, file in enumerate(table.files):
         # Its own name if that is free: files that are in the folder of a model already stay there.
         name, free = file.name, coin
         while name in members.parts or not name.startswith(PARTED):
             name, free = part_name(free, number), free + 1
-        members.parts[name] = (state.source, file)
+        members.parts[name] = (table.source, file)
         files.append(replace(file, name=name).to_data())
-    return state.like, files
+    return table.like, files
 
 
 def _features(model: Model, coin: str, tables: dict[str, bytes]) -> str | None:

@@ -6,16 +6,15 @@ The progress bar that shows how it goes is here as well.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import polars as pl
-
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning, tell
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell
 from gecasmo.estimation import EM, Problem, Solution
-from gecasmo.estimation.beliefs.learning import Beliefs
+from gecasmo.estimation.beliefs.posteriors import Posteriors
+from gecasmo.estimation.coins import Evaluation, States
 
 # Rounds in which forms may find a better prior.
 MOST_ROUNDS = 20
@@ -29,30 +28,28 @@ def solve(
     problem: Problem,
     method: Any,
     show: Any,
-    typical: Mapping[str, dict[str, pl.Series]],
+    posteriors: Posteriors | None,
     intervals: bool = True,
 ) -> Solution:
     """Solve; and solve again for as long as forms find a better prior for themselves.
 
-    A prior is fixed while the objective climbs, so every round is monotone by itself.
+    A prior is fixed while the objective climbs, so every round is monotone by itself. `posteriors`
+    is what can be learned about rows; without it the method has the last word.
     """
-    return solve_with(problem, method, show, Beliefs(problem, typical), intervals)
-
-
-def solve_with(
-    problem: Any, method: Any, show: Any, beliefs: Any, intervals: bool = True
-) -> Solution:
-    """Solve a problem, wherever its rows are; `beliefs` is what can be learned about them."""
+    if posteriors is None:
+        tell_untuned(problem, method)
+        found: Solution = method.solve(problem, show)
+        return found
     is_em = isinstance(method, EM)
-    learns = is_em and beliefs.learns
-    solution = _Rounds(problem, method, show, beliefs, learns).run()
+    learns = is_em and posteriors.learns
+    solution = _Rounds(problem, method, show, posteriors, learns).run()
     if solution.interrupted:
         return solution
     if not solution.converged:
         tell_untuned(problem, method)
     # Who asks for a number of steps, or is judged by other pages, gets just what he asked for.
     polish = solution.converged and problem.held_out is None
-    best = beliefs.with_errors(solution.best, polish)
+    best = posteriors.with_errors(solution.best, polish)
     if best.objective > solution.best.objective:
         solution.n_evaluations += 1
         last = solution.history[-1]
@@ -64,9 +61,9 @@ def solve_with(
     is_wanted = solution.converged or (is_em and method.tol > 0)
     if is_em and is_wanted and (intervals or learns):
         try:
-            summed_up = beliefs.summed_up(best)
+            summed_up = posteriors.summed_up(best)
             # Coefficients have moved along with priors, and so have their errors.
-            summed_up = beliefs.with_errors(summed_up, False) if learns else summed_up
+            summed_up = posteriors.with_errors(summed_up, False) if learns else summed_up
             # The objective is what was climbed, the likelihood that of the reported probabilities.
             solution.best = replace(summed_up, objective=best.objective)
         except KeyboardInterrupt:
@@ -81,7 +78,7 @@ def _interrupted(solution: Solution, when: str, method: Any) -> None:
         return  # a fit with a checkpoint goes on from there, of which others tell
     tell(
         f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
-        "with fit(log, start=model).",
+        f"with {either('fit(log, start=model)', '--start FIT')}.",
         ConvergenceWarning,
     )
 
@@ -98,9 +95,11 @@ def _quiet(is_quiet: bool) -> Iterator[None]:
 class _Rounds:
     """Climbs, with priors learned in between."""
 
-    def __init__(self, problem: Any, method: Any, show: Any, beliefs: Any, learns: bool) -> None:
+    def __init__(
+        self, problem: Problem, method: Any, show: Any, posteriors: Posteriors, learns: bool
+    ) -> None:
         self.problem, self.method, self.show = problem, method, show
-        self.beliefs, self.learns = beliefs, learns
+        self.posteriors, self.learns = posteriors, learns
 
     def run(self) -> Solution:
         is_rough = self.learns and 0 < self.method.tol < _ROUGH
@@ -112,7 +111,7 @@ class _Rounds:
             return solution
         # Rows, priors and shared coins go on together afterwards; forms that only EM can move are
         # fitted to priors that were learned before.
-        is_held = self.learns and self.beliefs.held(solution.best)
+        is_held = self.learns and self.posteriors.held(solution.best)
         for number in range(MOST_ROUNDS + 1):
             # A prior can only be judged at the optimum, and who asks for n steps gets n.
             try:
@@ -135,7 +134,7 @@ class _Rounds:
             solution = self._again(self.method, solution.best.states, solution)
         return solution
 
-    def _again(self, method: Any, states: Any, before: Solution) -> Solution:
+    def _again(self, method: Any, states: States, before: Solution) -> Solution:
         """Go on from other states."""
         self.problem.given_start = states
         following: Solution = method.solve(self.problem, self.show)
@@ -151,29 +150,29 @@ class _Rounds:
         following.n_evaluations += before.n_evaluations
         return following
 
-    def _better(self, best: Any, learns: bool) -> Any:
+    def _better(self, best: Evaluation, learns: bool) -> States | None:
         """The states with better priors, or None if all are content."""
-        states = self.beliefs.tuned(best)
+        states = self.posteriors.tuned(best)
         if not learns:
             return states
         if states is not None:
             best = self.problem.evaluate(states)
-        return self.beliefs.learn(best)
+        return self.posteriors.learn(best)
 
 
-def tell_untuned(problem: Any, method: Any) -> None:
+def tell_untuned(problem: Problem, method: Any) -> None:
     """Say which priors were left as they began, unless the method has said that it did not end."""
     if isinstance(method, EM) and method.tol > 0:
         return
     forms = problem.coins
-    spreads = [coin.name for coin in forms if getattr(coin.form, "learns_prior", False)]
+    spreads = [coin.name for coin in forms if coin.form.learns_prior]
     if spreads and not isinstance(method, EM):
         tell(
             f"The spread of {', '.join(spreads)} was left as it began: only EM that converges "
             "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
             GecasmoWarning,
         )
-    tables = [coin.name for coin in forms if getattr(coin.form, "prior", None) is not None]
+    tables = [coin.name for coin in forms if coin.form.prior is not None]
     if tables:
         tell(
             f"The prior of {', '.join(tables)} was not learned: only EM that converges does that. "

@@ -5,7 +5,6 @@ What all queries have in common is learned from a sample of its pages.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -15,51 +14,46 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import Rows
 from gecasmo.encoding.matching import match
+from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import (
     CheckpointError,
     ConvergenceWarning,
-    GecasmoWarning,
     ImpossibleSessionError,
     ModelError,
     NothingLeftError,
     SavedModelError,
+    either,
+    option,
     tell,
 )
-from gecasmo.estimation import EM, Coin, Solution
-from gecasmo.estimation.beliefs.learning import PAGES
-from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.estimation.parts.disk import DiskParts, PartFiles
-from gecasmo.estimation.parts.gathered import GatheredProblem
-from gecasmo.estimation.parts.passes import finished
-from gecasmo.estimation.parts.problem import PartedProblem
-from gecasmo.estimation.parts.sample import Sample
-from gecasmo.estimation.parts.shared_rows import SharedRows
-from gecasmo.estimation.parts.storing import take_down
-from gecasmo.estimation.parts.tasks import Task
-from gecasmo.forms import FormState, TableState
+from gecasmo.estimation import EM, Problem
+from gecasmo.estimation.beliefs.sample import PAGES, Sample
+from gecasmo.estimation.coins import Evaluation
+from gecasmo.estimation.disk import DiskParts
+from gecasmo.estimation.part_files import PartFiles, take_down
+from gecasmo.estimation.passes import finished
+from gecasmo.estimation.tasks import Task
+from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, write_part
-from gecasmo.forms.registry import FORMS
 from gecasmo.hashing import hash_values
-from gecasmo.kernels.running import default_threads, using_threads
+from gecasmo.kernels.running import default_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.clicklog import joined
 from gecasmo.logs.store.disk import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.fit_folder import FitFolder, identity_of, read_shared_rows, write_shared_rows
-from gecasmo.model.fitting import Builder, FitReport
-from gecasmo.model.parts import (
+from gecasmo.model.part_builder import (
+    Builder,
     Settings,
     blueprint_of,
     build_partition,
-    driver_coins,
     local_coins,
     parted_problem,
 )
-from gecasmo.model.solution import progress_bar, solve_with, tell_untuned
 from gecasmo.model.streaming import all_pieces, part_view
 
 if TYPE_CHECKING:
@@ -71,24 +65,21 @@ _POINTS, _ROW_BYTES = 3, 16
 
 def fit_stored(
     model: Model,
+    work: Model,
     log: StoredLog,
     settings: Settings,
-    *,
-    features: Mapping[str, Any] | None,
     threads: int | None,
-    progress: bool | None,
+    show: Any,
     intervals: bool,
     checkpoint: Any,
 ) -> None:
-    """Fit `model` in place to a stored log; it keeps its old fit if anything goes wrong."""
+    """Fit `model` in place to a stored log; `work` is the same with its features."""
     validation = getattr(settings.method, "validation", None)
     if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(
             f"{type(settings.method).__name__}(validation={validation!r}): of a stored log "
             "no share is set aside; give the pages to be judged by as a ClickLog."
         )
-    began = time.perf_counter()
-    work = model.with_features(**features) if features else model
     identity = identity_of(
         work,
         log,
@@ -101,43 +92,32 @@ def fit_stored(
         _check_saving(work)
     folder = FitFolder(checkpoint, log.path, identity)
     try:
-        _fit_in(folder, model, work, log, settings, threads, progress, intervals)
+        if folder.words.get("done"):
+            _take_over(model, folder, settings.method)
+        else:
+            _fit_in(
+                folder, model, FileSource(work, log, settings, folder, threads), show, intervals
+            )
     finally:
         folder.release()
-    assert model.report_ is not None
-    model.report_.seconds = time.perf_counter() - began
 
 
 def _fit_in(
-    folder: FitFolder,
-    model: Model,
-    work: Model,
-    log: StoredLog,
-    settings: Settings,
-    threads: int | None,
-    progress: bool | None,
-    intervals: bool,
+    folder: FitFolder, model: Model, source: FileSource, show: Any, intervals: bool
 ) -> None:
-    if folder.words.get("done"):
-        _take_over(model, folder, settings.method)
-        return
-    with progress_bar(model.name, progress) as show, using_threads(threads):
-        fit = _StoredFit(work, log, settings, folder, threads)
-        solution = fit.solve(show, intervals)
-        states = fit.states(solution.best)
-    model.features_ = work.features_
-    model.states_ = states
-    model.report_ = fit.report(solution)
+    solution = fit_source(model, source, source.settings.method, show, intervals)
+    model.features_ = source.model.features_
     model.kept_ = folder  # rows are read from there
     if solution.interrupted and folder.is_kept:
-        tell(f"The same call goes on from {folder.path}.", ConvergenceWarning)
+        tell(
+            f"The same {either('call', 'command')} goes on from {folder.path}.", ConvergenceWarning
+        )
         return
     if folder.is_kept:
         model.save(folder.path / "model", folder=True)
         folder.note(done=True)
     folder.clear("parts", "points", "journal", "shared")
-    for coin, form in model.forms.items():
-        remark(coin, form, states[coin], model.report_)
+    tell_remarks(model)
 
 
 def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
@@ -153,25 +133,25 @@ def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
     if not done.report_.converged and getattr(method, "tol", 0) > 0:
         tell(
             f"The fit in {folder.path} ended before it had converged. Go on with "
-            "fit(log, start=model) and another folder.",
+            f"{either('fit(log, start=model)', '--start FIT')} and another "
+            f"{either('folder', '--checkpoint folder')}.",
             ConvergenceWarning,
         )
-    for coin, form in model.forms.items():
-        remark(coin, form, model.states_[coin], model.report_)
+    tell_remarks(model)
 
 
 def _check_saving(model: Model) -> None:
     """What a checkpoint keeps in the end is a saved model: say now if it could not be."""
     for coin, form in model.forms.items():
-        if FORMS.get(type(form).__name__) is not type(form):
+        if not form.can_be_saved:
             raise SavedModelError(
                 f"The form {form!r} of '{coin}' cannot be saved, so a fit of it cannot be kept in "
-                "a checkpoint folder; fit without checkpoint=."
+                f"a checkpoint folder; fit without {option('checkpoint')}."
             )
 
 
-class _StoredFit:
-    """One fit of a stored log."""
+class FileSource:
+    """A stored log: its parts are kept in the folder of a fit, a few in memory at a time."""
 
     def __init__(
         self,
@@ -184,8 +164,8 @@ class _StoredFit:
         self.model, self.log, self.settings = model, log, settings
         self.folder, self.threads = folder, threads
         # Other methods than EM move all parameters at once, and so have them all in memory.
-        self.is_em = isinstance(settings.method, EM)
-        self.local = local_coins(model, log.has_query) if self.is_em else []
+        is_em = isinstance(settings.method, EM)
+        self.local = local_coins(model, log.has_query) if is_em else []
         self.files = PartFiles(folder.path / "parts")
         self.shared = {
             number: SharedRows(coin)
@@ -196,11 +176,26 @@ class _StoredFit:
             self._build()
         else:
             self._find_shared_rows()
-        self.rows = {number: shared.rows() for number, shared in self.shared.items()}
-        n_rows = {number: len(rows) for number, rows in self.rows.items()}
-        blueprint = blueprint_of(model, settings.method.augmentation)
-        self.numbers = set(folder.words["parts"])
-        self.parts = DiskParts(folder.path, folder.words["parts"], blueprint, n_rows, threads)
+        rows = {number: shared.rows() for number, shared in self.shared.items()}
+        words = folder.words
+        self.parts = DiskParts(
+            folder.path,
+            words["parts"],
+            blueprint_of(model, settings.method.augmentation),
+            {number: len(own) for number, own in rows.items()},
+            threads,
+            is_noted=is_em,
+        )
+        self.problem = parted_problem(
+            model, self.parts, self.local, rows, words["weight"], settings
+        )
+        self.n_sessions = log.n_sessions - words["n_dropped"]
+        self.n_dropped, self.n_floored = words["n_dropped"], words["n_floored"]
+        self._drawn = None
+        if is_em:
+            self._drawn = sample_of(model, log, settings, self.problem, rows)
+        elif (validation := getattr(settings.method, "validation", None)) is not None:
+            self.problem.held_out = Builder(model, validation, settings, threads).part()
 
     # -- parts ---------------------------------------------------------------------------------
     def _build(self) -> None:
@@ -222,15 +217,15 @@ class _StoredFit:
             n_dropped += built.n_dropped
             n_floored += built.n_floored
             part = built.placed(self.shared)
-            if not part.problem.expectation.encoded.n_results:
+            if not part.expectation.encoded.n_results:
                 continue
             stored = take_down(part)
             n_bytes = self.files.write(stored)
             if not numbers:
-                n_rows = sum(len(part.problem.coins[n].rows) for n in self.local)
+                n_rows = sum(len(part.coins[n].rows) for n in self.local)
                 self._check_disk(n_bytes, n_rows, int(n_pages))
             numbers.append(number)
-            weight += part.problem.n_pages
+            weight += part.n_pages
         if not numbers:
             raise ImpossibleSessionError(
                 f"All pages are impossible under {self.model.name}: nothing is left to fit."
@@ -256,81 +251,48 @@ class _StoredFit:
             "its parameters on the way": int(share * n_rows * _ROW_BYTES * _POINTS),
             "its parameters at the end": int(share * n_rows * _ROW_BYTES * 4),
         }
-        advice = "Name a folder on a larger disk with checkpoint=."
+        advice = f"Name a folder on a larger disk with {option('checkpoint')}."
         check_disk(self.folder.path, needs, advice=advice, error=CheckpointError)
 
     def _find_shared_rows(self) -> None:
         for number in self.shared:
             self.shared[number].add(read_shared_rows(self.folder, number))
 
-    # -- solution ------------------------------------------------------------------------------
-    def solve(self, show: Any, intervals: bool) -> Solution:
-        if not self.is_em:
-            return self._solve_gathered(show)
-        weight = self.folder.words["weight"]
-        self.problem = parted_problem(
-            self.model, self.parts, self.local, self.rows, weight, self.settings
-        )
-        self.sample = sample_of(self.model, self.log, self.settings, self.problem, self.rows)
-        beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
-        return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
+    # -- what a fit asks for -------------------------------------------------------------------
+    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+        """Some pages in memory, and by coin what the priors of their rows depend on."""
+        return None if self._drawn is None else (self._drawn.sample, self._drawn.typical)
 
-    def _solve_gathered(self, show: Any) -> Solution:
-        """Let a method have all rows in memory, and the pages of the parts."""
-        coins = driver_coins(self.model, [], self.rows)
-        weight = self.folder.words["weight"]
-        is_exchangeable = has_exchangeable_states(self.model.structure.traced)
-        problem = GatheredProblem(self.parts, coins, weight, is_exchangeable)
-        problem.given_start = self._given_start(coins)
-        validation = getattr(self.settings.method, "validation", None)
-        if validation is not None:
-            problem.held_out = self._builder(validation).problem()
-        tell_untuned(problem, self.settings.method)
-        return self.settings.method.solve(problem, show)
-
-    def _given_start(self, coins: list[Coin]) -> list[Any] | None:
-        if self.settings.start is None:
-            return None
-        nothing: Any = None
-        return self._builder(nothing).begin(coins)
-
-    def _builder(self, log: ClickLog) -> Builder:
-        settings = self.settings
-        return Builder(
-            self.model, log, settings.method, settings.start, self.threads, settings.impossible
-        )
-
-    def states(self, best: Any) -> dict[str, FormState]:
-        """The states of all forms; rows of local coins go to files."""
-        if not self.is_em:
-            return dict(zip(self.model.forms, best.states, strict=True))
-        files = self._written(self.problem.task(best.states))
-        likely = self.sample.sample.settled(best)
-        shared = iter(best.states.shared)
-        states: dict[str, FormState] = {}
-        for number, (coin, form) in enumerate(self.model.forms.items()):
-            if number in self.local:
-                like: Any = likely.states[number]
-                states[coin] = PartedTable.open(
-                    self.folder.path / "model",
-                    form,  # type: ignore[arg-type]
-                    like,
-                    [files[part][number] for part in range(self.log.n_partitions)],
-                )
-            else:
-                states[coin] = next(shared)
-        return states
-
-    def _written(self, task: Task) -> list[dict[int, PartFile]]:
+    def local_rows(self, best: Evaluation) -> FitRows:
+        """Write the rows of local coins to files."""
+        if not self.local:
+            return {}
+        assert self._drawn is not None
+        task = self.problem.task(best.states)
         numbers = range(self.log.n_partitions)
         threads = self.threads or default_threads()
         with ThreadPoolExecutor(max_workers=threads) as pool:
             calls = [pool.submit(copy_context().run, self._write, n, task) for n in numbers]
-            return [call.result() for call in calls]
+            files = [call.result() for call in calls]
+        likely = self._drawn.sample.settled(best)
+        found: FitRows = {}
+        for number, (coin, form) in enumerate(self.model.forms.items()):
+            if number in self.local:
+                found[coin] = (
+                    PartedTable.open(
+                        self.folder.path / "model",
+                        form,  # type: ignore[arg-type]
+                        likely.states[number],
+                        [own[number] for own in files],
+                    ),
+                    None,
+                )
+        return found
 
     def _write(self, number: int, task: Task) -> dict[int, PartFile]:
-        if number not in self.numbers:
-            empty = {n: self.sample.nothing(n) for n in self.local}
+        assert self._drawn is not None
+        if number not in self.parts.numbers:
+            empty = {n: self._drawn.nothing(n) for n in self.local}
             return {n: self._write_rows(number, n, s, np.zeros((2, 0))) for n, s in empty.items()}
         part = self.parts.part(number)
         points = self.parts.points(number, {task.recipe.of})
@@ -343,38 +305,6 @@ class _StoredFit:
         form: Any = list(self.model.forms.values())[number]
         return write_part(self.folder.path / "model", number, part, form, state, counts)
 
-    def report(self, solution: Solution) -> FitReport:
-        best: Any = solution.best
-        names = [coin for n, coin in enumerate(self.model.forms) if n not in self.local]
-        tables = best.driver.counts.tables if self.is_em else best.counts.tables
-        counts = dict(zip(names, tables, strict=True))
-        words = self.folder.words
-        return FitReport(
-            history=solution.history,
-            converged=solution.converged,
-            interrupted=solution.interrupted,
-            n_sessions=self.log.n_sessions - words["n_dropped"],
-            total_weight=words["weight"],
-            n_dropped=words["n_dropped"],
-            n_floored=words["n_floored"],
-            n_evaluations=solution.n_evaluations,
-            objective=best.objective,
-            log_likelihood=best.log_likelihood,
-            counts=counts,
-        )
-
-
-def remark(coin: str, form: Any, state: Any, report: FitReport) -> None:
-    """Tell what a user should know about a finished fit."""
-    if isinstance(state, PartedTable):
-        told = state.remarks()
-    else:
-        tails, heads = report.counts[coin]
-        remarks = getattr(form, "remarks", None)  # other people's may lack it
-        told = remarks(state, heads, tails) if remarks else []
-    for told_of_it in told:
-        tell(f"The coin '{coin}': {told_of_it}.", GecasmoWarning)
-
 
 @dataclass(frozen=True)
 class DrawnSample:
@@ -385,7 +315,7 @@ class DrawnSample:
 
     def nothing(self, number: int) -> TableState:
         """The state of a local coin that has no rows."""
-        coin = self.sample.problem.coins[number]
+        coin = self.sample.part.coins[number]
         rows = Rows(coin.rows.keys, [c.clear() for c in coin.rows.frame.get_columns()], 0)
         state: TableState = coin.form.begin(rows, None)
         return state
@@ -395,13 +325,13 @@ def sample_of(
     model: Model,
     log: StoredLog,
     settings: Settings,
-    problem: PartedProblem,
+    problem: Problem,
     rows: Mapping[int, Rows],
 ) -> DrawnSample:
     """Put a sample of the pages into memory."""
     pages = sample_pages(log)
-    build = Builder(model, pages, settings.method, None, None, settings.impossible)
-    own = build.problem()
+    build = Builder(model, pages, replace(settings, start=None))
+    own = build.part()
     own.expectation.scale = problem.n_pages / max(own.n_pages, 1e-300)
     index = {}
     for number, shared in rows.items():
@@ -410,7 +340,7 @@ def sample_of(
             index[number] = match(here.frame, shared.frame, here.keys)
         else:
             index[number] = np.arange(len(here))
-    return DrawnSample(Sample(own, problem.local, index, {}), build.typical)
+    return DrawnSample(Sample(own, problem.local, index), build.typical)
 
 
 def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:

@@ -14,9 +14,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either
 from gecasmo.logs import ClickLog
-from gecasmo.logs.table_files import kind_of_name
+from gecasmo.logs.formats.table import kind_of_name
 from gecasmo.model.frame_files import write_frames
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
 from gecasmo.model.streaming import Partitioned, all_pieces, part_view
@@ -211,7 +211,8 @@ def _check_counts(log: Any) -> None:
     if getattr(log, "is_folded", False) and not log.weights_are_counts:
         raise ClickLogError(
             f"{log.path} is folded and has weights of its own, so nobody knows how often each page "
-            "occurred, and how many users to simulate on it. Ingest it with fold=False."
+            "occurred, and how many users to simulate on it. Ingest it with "
+            f"{either('fold=False', '--no-fold')}."
         )
 
 

@@ -16,11 +16,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
-from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
 from gecasmo.logs.clicklog import joined
 
 if TYPE_CHECKING:
+    from gecasmo.forms.parted_table import PartedTable
     from gecasmo.model.base import Model
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,8 @@ def in_memory(log: Any) -> ClickLog:
 def parted_coins(model: Model) -> dict[str, PartedTable]:
     """The coins of a fitted model whose rows are in files."""
     states = model.states(whole=False)
-    return {coin: state for coin, state in states.items() if isinstance(state, PartedTable)}
+    found = {coin: model.forms[coin].in_files(state) for coin, state in states.items()}
+    return {coin: table for coin, table in found.items() if table is not None}
 
 
 def counts_of(model: Model, coin: str) -> Floats | None:
@@ -74,10 +75,8 @@ def counts_of(model: Model, coin: str) -> Floats | None:
     """
     if model.report_ is None:
         return None
-    state = model.states(whole=False)[coin]
-    if isinstance(state, PartedTable):
-        return state.whole()[1]
-    return model.report_.counts.get(coin)
+    table = model.forms[coin].in_files(model.states(whole=False)[coin])
+    return model.report_.counts.get(coin) if table is None else table.whole()[1]
 
 
 def part_view(model: Model, number: int, n_partitions: int, last: int | None = None) -> Model:
@@ -148,10 +147,14 @@ class _Numbered:
         return self.number, pages
 
 
-def over_partitions(
-    model: Model, log: Partitioned, ask: Callable[[Model, ClickLog], Answer]
+def over_parts(
+    model: Model, log: ClickLog | Partitioned, ask: Callable[[Model, ClickLog], Answer]
 ) -> Iterator[Answer]:
-    """An ordinary answer for every partition that is not empty; for large ones, of each piece."""
+    """What is said of each part of a log. One in memory is one part; of a stored log those that
+    are not empty, large ones in pieces, each with the rows of the model that it can meet."""
+    if not is_stored(log):
+        yield ask(model, in_memory(log))
+        return
     last = -1
     for number, pages in all_pieces(log):
         if number != last:

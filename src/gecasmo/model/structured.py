@@ -18,15 +18,13 @@ from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import ModelError, NotFittedError
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
-from gecasmo.forms.parted_table import PartedTable
-from gecasmo.forms.protocol import columns_of, keys_of
 from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs import ClickLog
 from gecasmo.model.streaming import in_memory
 
 if TYPE_CHECKING:
-    from gecasmo.model.fitting import FitReport
+    from gecasmo.model.fit import FitReport
 
 Augmentation = Literal["minimal", "full"]
 
@@ -62,10 +60,10 @@ class StructuredModel:
             form: Any = given
             if isinstance(given, NUMBERS) and not isinstance(given, bool):
                 form = Fixed(given)
-            if not (hasattr(form, "fit") and hasattr(form, "predict")) or isinstance(form, type):
+            if not isinstance(form, Form):
                 raise ModelError(
                     f"{self.name}({coin}={form!r}): a form is wanted, such as Table(), "
-                    "Table(key='doc') or Fixed(0.9)."
+                    "Table(key='doc') or Fixed(0.9); one of your own derives from gecasmo.Form."
                 )
             checked[coin] = form
         return checked
@@ -114,7 +112,7 @@ class StructuredModel:
     def keys(self) -> dict[str, tuple[str, ...]]:
         """The key columns in force: those of the form where it names some, else the declared."""
         return {
-            coin: keys_of(form, self.declared_keys[coin], self.features_.get(coin))
+            coin: form.keys(self.declared_keys[coin], self.features_.get(coin))
             for coin, form in self.forms.items()
         }
 
@@ -123,12 +121,11 @@ class StructuredModel:
         by_form: dict[int, Wanted] = {}
         wanted = {}
         for coin, form in self.forms.items():
-            if not columns_of(form):
+            if not form.columns:
                 continue
             if id(form) not in by_form:
-                allow_missing = getattr(form, "missing", "raise") != "raise"
                 frame = self.features_.get(coin)
-                by_form[id(form)] = Wanted(columns_of(form), allow_missing, frame)
+                by_form[id(form)] = Wanted(form.columns, form.allows_missing, frame)
             wanted[coin] = by_form[id(form)]
         return wanted
 
@@ -142,7 +139,7 @@ class StructuredModel:
         twin = self.copy()
         for coin, given in frames.items():
             frame = as_frame(given, coin)
-            if not columns_of(self.forms[coin]):
+            if not self.forms[coin].columns:
                 raise ModelError(
                     f"{self.name}: the form {self.forms[coin]!r} of '{coin}' reads no features."
                 )
@@ -201,12 +198,9 @@ class StructuredModel:
                 f"This {self.name} has no probabilities yet: fit it with .fit(log), or give them "
                 f"with {self.name}.with_values(...)."
             )
-        if not whole or not any(isinstance(s, PartedTable) for s in self.states_.values()):
+        if not whole:
             return self.states_
-        return {
-            coin: state.whole()[0] if isinstance(state, PartedTable) else state
-            for coin, state in self.states_.items()
-        }
+        return {coin: self.forms[coin].whole(state) for coin, state in self.states_.items()}
 
     @property
     def history(self) -> pl.DataFrame:
@@ -267,14 +261,14 @@ def split_forms(
     for coin, value in values.items():
         plain[coin] = value
         if isinstance(value, tuple):
-            if len(value) != 2 or not isinstance(value[0], Table):
+            if len(value) != 2 or not (isinstance(value[0], Form) and value[0].takes_values):
                 raise ModelError(
                     f"{coin}={value!r}: give a number, a dictionary by key, a frame, or a table "
                     "with its values, such as (Table(key='doc'), {'d7': 0.3})."
                 )
             forms[coin], plain[coin] = value
-        if isinstance(plain[coin], Fixed):
-            plain[coin] = plain[coin].value
+        if isinstance(plain[coin], Form) and plain[coin].constant is not None:
+            plain[coin] = plain[coin].constant
     return forms, plain
 
 
@@ -282,8 +276,4 @@ def given_states(
     forms: Mapping[str, Form], keys: Mapping[str, tuple[str, ...]], values: Mapping[str, Any]
 ) -> dict[str, FormState]:
     """The states of tables that hold these values."""
-    states = {}
-    for coin, form in forms.items():
-        assert isinstance(form, Table)
-        states[coin] = form.given(values[coin], keys[coin], coin)
-    return states
+    return {coin: form.given(values[coin], keys[coin], coin) for coin, form in forms.items()}

@@ -3,9 +3,9 @@
 from gecasmo.plots.accessor import Plots, comparison_charts, fit_charts, log_charts
 from gecasmo.plots.convergence import convergence
 from gecasmo.plots.examination import examination
+from gecasmo.plots.files import save, save_all
 from gecasmo.plots.pairs import pairs_by_impressions, relevance_against_ctr
 from gecasmo.plots.predictions import calibration, ctr_by_rank, perplexity_by_rank
-from gecasmo.plots.saving import save, save_all
 from gecasmo.plots.story import story
 
 __all__ = [

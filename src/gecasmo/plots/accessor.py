@@ -83,13 +83,22 @@ class Plots:
 
 
 def log_charts(log: ClickLog) -> dict[str, Chart]:
-    """What a log looks like before anything is fitted."""
+    """Draw what a log looks like before anything is fitted: charts by name, for `save_all`."""
     return {"ctr_by_rank": ctr_by_rank(log), "pairs_by_impressions": pairs_by_impressions(log)}
 
 
 def fit_charts(model: Model, log: ClickLog) -> dict[str, Chart]:
-    """How a fit went and what it found. Charts that do not fit the model are left out: relevance
-    if it names none, convergence if it was never fitted, examination if everything is seen."""
+    """Draw how a fit went and what it found: charts by name, for `save_all`.
+
+    Charts that do not fit the model are left out: relevance if it names none, convergence if it was
+    never fitted, examination if everything is seen.
+
+    Parameters
+    ----------
+    model : fitted model
+    log : ClickLog
+        Pages to predict, mostly those of the fit.
+    """
     charts = {}
     if model.report_ is not None:
         charts["convergence"] = convergence(model)
@@ -103,7 +112,7 @@ def fit_charts(model: Model, log: ClickLog) -> dict[str, Chart]:
 
 
 def comparison_charts(comparison: Any) -> dict[str, Chart]:
-    """All models of a comparison side by side."""
+    """Draw all models of a comparison side by side: charts by name, for `save_all`."""
     return {
         "perplexity_conditional": perplexity_by_rank(comparison, kind="conditional"),
         "perplexity_marginal": perplexity_by_rank(comparison, kind="marginal"),

@@ -21,6 +21,10 @@ def convergence(model: Model) -> Chart:
     """Log-likelihood and objective per page by iteration, above the gap to the best objective.
 
     The gap has a logarithmic scale: a straight line is a steady pace.
+
+    Parameters
+    ----------
+    model : fitted model
     """
     alt = altair()
     frame = convergence_data(model)

@@ -9,7 +9,6 @@ import polars as pl
 
 from gecasmo.errors import ModelError
 from gecasmo.judgments import JudgmentsError, propensities
-from gecasmo.judgments.printing import printable
 from gecasmo.logs import ClickLog
 from gecasmo.plots.sources import thinned, wanted_log
 from gecasmo.plots.theme import (
@@ -26,6 +25,7 @@ from gecasmo.plots.theme import (
     labelled,
     rank_axis,
 )
+from gecasmo.report import printable
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

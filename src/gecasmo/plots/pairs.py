@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ModelError
-from gecasmo.judgments.pairs import relevance_frame
-from gecasmo.judgments.printing import printable
+from gecasmo.judgments import relevance_frame
 from gecasmo.logs import ClickLog
 from gecasmo.plots.sources import thinned, wanted_log
 from gecasmo.plots.theme import (
@@ -25,6 +24,7 @@ from gecasmo.plots.theme import (
     finished,
     share_end,
 )
+from gecasmo.report import printable
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

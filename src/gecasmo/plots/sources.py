@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, GecasmoError
-from gecasmo.evaluation.metrics import calibration
+from gecasmo.errors import ClickLogError, GecasmoError, option
+from gecasmo.evaluation import calibration
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 
@@ -100,7 +100,7 @@ def thinned(frame: pl.DataFrame, most: int) -> pl.DataFrame:
 def share_interval(share: Any, trials: Any, level: float = 0.9) -> tuple[Floats, Floats]:
     """Wilson's interval of a share that was seen in so many trials."""
     if not 0 < level < 1:
-        raise GecasmoError(f"level={level!r}: an interval's level lies between 0 and 1.")
+        raise GecasmoError(f"{option('level', level)}: an interval's level lies between 0 and 1.")
     z = NormalDist().inv_cdf((1 + level) / 2)
     p, n = np.asarray(share, np.float64), np.asarray(trials, np.float64)
     middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.judgments.printing import printable
 from gecasmo.logs import ClickLog
 from gecasmo.plots.sources import wanted_log
 from gecasmo.plots.theme import (
@@ -22,6 +21,7 @@ from gecasmo.plots.theme import (
     chart_of,
     finished,
 )
+from gecasmo.report import printable
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from gecasmo.forms.extras import extra
-from gecasmo.judgments.printing import printable
+from gecasmo.errors import extra
+from gecasmo.report import printable
 
 Chart = Any  # an Altair chart; Altair may be missing, so no annotation names its types
 

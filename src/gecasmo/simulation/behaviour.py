@@ -90,16 +90,23 @@ def choose_behaviour(
     keys = model().declared_keys
     values, user_spread = dict(values or {}), dict(user_spread or {})
     _check_coins(model.__name__, list(keys), values, user_spread)
+    # The only coins that are known by name: users read on as often at every result.
+    reading_on = {
+        "continuation": continuation,
+        "continuation_after_skip": continuation,
+        "continuation_after_click": continuation,
+        "continuation_after_satisfaction": 0.1,
+    }
     by_pair = {}
     missing = []
     for coin in keys:
         if coin in values:
             continue
-        # A click rate by document is all that such a model knows of attraction.
-        name = "attraction" if coin == "click_rate" and "doc" in keys[coin] else coin
-        if name in salience:
-            by_pair[coin] = salience[name]
-        elif (usual := _usual(coin, keys[coin], continuation, list_size)) is not None:
+        if coin in reading_on:
+            values[coin] = reading_on[coin]
+        elif coin in salience or "doc" in keys[coin]:
+            by_pair[coin] = salience.get(coin, salience["attraction"])
+        elif (usual := _usual(keys[coin], continuation, list_size)) is not None:
             values[coin] = usual
         else:
             missing.append(coin)
@@ -120,24 +127,27 @@ def choose_behaviour(
     return Behaviour(model, market, by_pair, values, offsets)
 
 
-def _usual(coin: str, keys: tuple[str, ...], continuation: float, list_size: int) -> Any:
-    """What a coin of the zoo gets when nobody says anything else."""
-    ranks = range(1, list_size + 1)
-    if coin in ("continuation", "continuation_after_skip", "continuation_after_click"):
-        return continuation
-    if coin == "continuation_after_satisfaction":
-        return 0.1
-    # A user who reads on from one result to the next with probability `continuation`, beginning
-    # at the top or below the last click.
-    if coin == "examination" and keys == ("rank",):
-        return {rank: continuation ** (rank - 1) for rank in ranks}
-    if coin == "examination" and keys == ("rank", "last_click"):
-        return {
-            (rank, last): continuation ** (rank - last - 1)
-            for rank in ranks
-            for last in range(rank)
-        }
-    return None
+def _usual(keys: tuple[str, ...], continuation: float, list_size: int) -> Any:
+    """What a coin gets by its keys when nobody says anything else; None where they do not tell.
+
+    By rank, or by what is known of the last click: a user who reads on from one result to the
+    next with probability `continuation`, beginning at the top or below the last click. Without a
+    key a coin is fair.
+    """
+    keys = tuple(key for key in keys if key != "query")  # the pages have none
+    if not keys:
+        return 0.5
+    if not set(keys) <= {"rank", "last_click", "distance"} or keys == ("last_click",):
+        return None
+    below_click = keys != ("rank",)
+    usual = {}
+    for rank in range(1, list_size + 1):
+        for last in range(rank):
+            known = {"rank": rank, "last_click": last, "distance": rank - last}
+            row = tuple(known[key] for key in keys)
+            steps = rank - last if below_click else rank
+            usual[row if len(row) > 1 else row[0]] = continuation ** (steps - 1)
+    return usual
 
 
 def _check_coins(

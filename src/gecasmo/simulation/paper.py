@@ -64,8 +64,9 @@ def paper_log(
         The model by which users click: any of the zoo, or one of your own.
     values
         The numbers of coins, by name, as `with_values` takes them; a key may be any column of the
-        log. By default attraction and satisfaction follow from distance, and continuation and
-        examination from `continuation`.
+        log. By default satisfaction and every coin by document follow from distance; continuation
+        and coins by rank, last click or distance from `continuation`; and other coins without a
+        key are fair.
     user_spread
         By coin, the standard deviation of what each user adds to its logit, from a normal law.
     rankers

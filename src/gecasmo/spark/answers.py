@@ -13,18 +13,14 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ModelError
-from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, finished
+from gecasmo.evaluation import Evaluation, EvaluationSums, finished
 from gecasmo.evaluation.metrics import CalibrationSums, PerplexitySums
-from gecasmo.forms import TableState
-from gecasmo.judgments.grading import FIXED_CUTS
-from gecasmo.judgments.judge import in_parts, judge
-from gecasmo.judgments.pairs import relevance_frame
-from gecasmo.judgments.question import Question
+from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.notes import Note
 from gecasmo.logs.roles import Given
-from gecasmo.model.answers import conditional_frame, marginal_clicks
+from gecasmo.model.answers import conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.page_run import Filtered, Tally
 from gecasmo.model.streaming import part_view
@@ -32,7 +28,7 @@ from gecasmo.spark.messages import ask_parts, pack, telling, unpack
 from gecasmo.spark.runner import tell_notes
 from gecasmo.spark.session import quiet, require_frame, require_spark
 from gecasmo.spark.shipped_model import ShippedModel
-from gecasmo.spark.source import FrameReading, SparkSource, open_source
+from gecasmo.spark.source import FrameReading, FrameSource, open_source
 
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
 
@@ -145,11 +141,10 @@ def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) 
         warnings.simplefilter("ignore")
         if kind == "conditional":
             return conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
-        frame: pl.DataFrame = marginal_clicks(view, log, True)
-        return frame
+        return marginal_frame(view, log)
 
 
-def answer_schema(source: SparkSource) -> Any:
+def answer_schema(source: FrameSource) -> Any:
     """The columns of predictions, with the types that ids have in the source."""
     from pyspark.sql import types as T
 
@@ -240,14 +235,14 @@ def judgments(
         "min_probability": min_probability,
         "min_order": min_order,
     }
-    sources = in_parts(model, None)
-    if sources is None:
+    parts = PairParts.of(model, None)
+    if not parts.in_files:
         with quiet():
             return spark.createDataFrame(_arrow(judge(model, **options).frame))
     # One part is judged here, to hear of options that make no sense and to see the columns.
-    first = next((view for _, view, _ in sources), part_view(model, 0, sources.n_parts))
+    first = next((view for _, view, _ in parts), part_view(model, 0, parts.n_parts))
     like = judge(first, **options).frame.clear()
-    return _by_executors(model, spark, Question(**options), sources.n_parts, like)
+    return _by_executors(model, spark, Question(**options), parts.n_parts, like)
 
 
 def _by_executors(
@@ -283,8 +278,7 @@ def _by_executors(
 
 def has_pairs(view: Model) -> bool:
     """Whether a part has rows to be judged."""
-    states = (view.states()[coin] for coin in view.relevance)
-    tables = [state for state in states if isinstance(state, TableState)]
+    tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
     return any(len(table.rows) for table in tables if "query" in table.rows.keys)
 
 
@@ -301,7 +295,7 @@ def graded(view: Model, question: Question, cuts: Any) -> pl.DataFrame:
     """The judgments of the pairs of a part."""
     with using_threads(1):
         frame = relevance_frame(view, None, question.level)
-    return question.judgments(view, frame, cuts).frame
+    return question.graded(frame, cuts).frame
 
 
 def _arrow(frame: pl.DataFrame) -> Any:

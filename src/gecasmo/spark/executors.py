@@ -21,19 +21,19 @@ from numpy.typing import NDArray
 from gecasmo.encoding import Rows
 from gecasmo.encoding.matching import match
 from gecasmo.errors import NothingLeftError
-from gecasmo.estimation.beliefs.learning import PAGES
-from gecasmo.estimation.parts.part import Part, Point, Points
-from gecasmo.estimation.parts.passes import finished, run_pass
-from gecasmo.estimation.parts.storing import StoredPart, set_up, take_down
-from gecasmo.estimation.parts.tasks import Answer, Recipe, Task
+from gecasmo.estimation.beliefs.sample import PAGES
+from gecasmo.estimation.part import Part, Point, Points
+from gecasmo.estimation.part_files import StoredPart, set_up, take_down
+from gecasmo.estimation.passes import finished, run_pass
+from gecasmo.estimation.tasks import Answer, Recipe, Task
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import write_part
 from gecasmo.hashing import hash_values
 from gecasmo.kernels.running import using_threads
-from gecasmo.logs.notes import Note
+from gecasmo.logs import Note
 from gecasmo.model.base import Impossible
-from gecasmo.model.parts import Settings, blueprint_of, build_part
+from gecasmo.model.part_builder import Settings, blueprint_of, build_part
 from gecasmo.model.streaming import part_view
 from gecasmo.spark.messages import pack, unpack
 from gecasmo.spark.session import SparkError
@@ -142,13 +142,13 @@ def make_part(job: Job, number: int, table: pl.DataFrame) -> MadePart:
         except NothingLeftError:
             # All its pages are impossible; those of other parts may not be.
             return MadePart({}, log.n_sessions, 0, 0, 0.0, log.n_sessions, 0, log.notes)
-    encoded = built.part.problem.expectation.encoded
+    encoded = built.part.expectation.encoded
     made = MadePart(
         {coin: plain_rows(rows) for coin, rows in built.shared.items()},
         log.n_sessions,
         log.n_sessions - built.n_dropped,
         encoded.n_results,
-        built.part.problem.n_pages,
+        built.part.n_pages,
         built.n_dropped,
         built.n_floored,
         log.notes,
@@ -245,7 +245,7 @@ def write_rows(job: Job, number: int, task: Task, model_folder: str | None) -> W
     part, points = decoded(job, number), points_of(SharedFolder(job.folder), number, task.recipe)
     with using_threads(job.threads):
         states, counts = finished(part, points, task)
-    forms = {coin: part.problem.coins[coin].form for coin in states}
+    forms = {coin: part.coins[coin].form for coin in states}
     return {
         coin: write_state(model_folder, coin, number, forms[coin], state, counts.tables[coin])
         for coin, state in states.items()

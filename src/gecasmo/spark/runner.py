@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from gecasmo.encoding import Rows
+from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import ClickLogWarning, GecasmoWarning
-from gecasmo.estimation.beliefs.learning import PAGES
-from gecasmo.estimation.parts.shared_rows import SharedRows
-from gecasmo.estimation.parts.tasks import Answer, SharedCounts, Task, combined
-from gecasmo.estimation.steps import Lengths
+from gecasmo.estimation.beliefs.sample import PAGES
+from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.logs import ClickLog
 from gecasmo.logs.notes import Note, in_one_message
@@ -33,7 +33,7 @@ from gecasmo.spark.executors import (
 )
 from gecasmo.spark.messages import ask_parts, pack, unpack
 from gecasmo.spark.shared_folder import SharedFolder
-from gecasmo.spark.source import FrameReading, SparkSource
+from gecasmo.spark.source import FrameReading, FrameSource
 
 # As many pages of neighbouring parts are fetched together.
 _FETCHED_PAGES = 2 * PAGES
@@ -55,7 +55,7 @@ class SparkRunner:
     # A test puts something here that kills its own process.
     work = staticmethod(pass_over)
 
-    def __init__(self, source: SparkSource, job: Job, names: Sequence[str]) -> None:
+    def __init__(self, source: FrameSource, job: Job, names: Sequence[str]) -> None:
         self.spark, self.job = source.frame.sparkSession, job
         self.made = self._make(source)
         self.numbers = [number for number, part in self.made.items() if part.n_results]
@@ -89,7 +89,7 @@ class SparkRunner:
         sizes = {number: self.made[number].n_read for number in self.numbers}
         return SparkPages(self.spark, self.job.reading, self.job.folder, sizes)
 
-    def _make(self, source: SparkSource) -> dict[int, MadePart]:
+    def _make(self, source: FrameSource) -> dict[int, MadePart]:
         job = self.job
         heard = source.ask(lambda number, table: pack(make_part(job, number, table)))
         return {number: unpack(answer, MadePart, Note) for number, answer in heard.items()}

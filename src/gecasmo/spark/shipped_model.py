@@ -7,19 +7,18 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeGuard
+from typing import Any
 
 import polars as pl
 
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
 from gecasmo.encoding.observations import LAST_CLICK
-from gecasmo.forms import Form, FormState, TableState
-from gecasmo.forms.protocol import columns_of
+from gecasmo.forms import Form, FormState
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.model.base import Model
 from gecasmo.model.click_model import AutomatonModel
-from gecasmo.model.fitting import FitReport
+from gecasmo.model.fit import FitReport
 
 # Models that a worker keeps from one task to the next; each has compiled kernels.
 _MOST_MODELS = 4
@@ -79,13 +78,11 @@ _models: OrderedDict[str, Model] = OrderedDict()
 def _plain_states(model: Model) -> dict[str, FormState]:
     """The states with rows as they are; those of a fit may look their keys up in its log."""
     return {
-        coin: replace(state, rows=plain_rows(state.rows)) if _is_table(state) else state
+        coin: replace(state, rows=plain_rows(state.rows))
+        if model.forms[coin].has_posterior and model.forms[coin].in_files(state) is None
+        else state
         for coin, state in model.states(whole=False).items()
     }
-
-
-def _is_table(state: Any) -> TypeGuard[TableState]:
-    return isinstance(state, TableState)
 
 
 def plain_rows(rows: Rows) -> Rows:
@@ -99,5 +96,5 @@ def columns_read(model: Model) -> list[str]:
     made: Any = {"session", "result", "rank", "page_length", "click", LAST_CLICK, *HISTORY_KEYS}
     names: list[str] = [*automaton.guard_columns(), *automaton.signals]
     for coin, keys in model.keys.items():
-        names += [*keys, *columns_of(model.forms[coin])]
+        names += [*keys, *model.forms[coin].columns]
     return [name for name in dict.fromkeys(names) if name not in made]

@@ -151,7 +151,7 @@ _PIECES = "part int, piece binary"
 
 
 @dataclass(frozen=True)
-class SparkSource:
+class FrameSource:
     """A data frame that can be read as a log."""
 
     frame: Any
@@ -198,7 +198,7 @@ def open_source(
     partitions: int | None,
     *,
     check: bool = True,
-) -> SparkSource:
+) -> FrameSource:
     """Find out how a data frame is to be read, and check what partitions cannot see.
 
     Parameters
@@ -230,7 +230,7 @@ def open_source(
             stacklevel=3,
         )
     reading = replace(reading, n_parts=check_parts(partitions), shift=shift)
-    return SparkSource(frame, reading, columns)
+    return FrameSource(frame, reading, columns)
 
 
 def _n_cores(spark: Any) -> int:

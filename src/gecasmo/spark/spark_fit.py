@@ -13,25 +13,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from gecasmo.errors import ImpossibleSessionError, ModelError, SavedModelError
-from gecasmo.estimation import EM, Solution
-from gecasmo.estimation.parts.beliefs import PartedBeliefs
-from gecasmo.forms import FormState, Table, TableState
+from gecasmo.estimation import EM
+from gecasmo.estimation.beliefs.sample import Sample
+from gecasmo.estimation.coins import Evaluation
+from gecasmo.forms import Table, TableState
 from gecasmo.forms.parted_files import FolderSource, Source
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.fitting import FitReport
-from gecasmo.model.parts import Settings, local_coins, parted_problem
-from gecasmo.model.solution import progress_bar, solve_with
-from gecasmo.model.stored_fit import remark, sample_of
+from gecasmo.model.fit import FitRows, fit_source, tell_remarks
+from gecasmo.model.part_builder import Settings, local_coins, parted_problem
+from gecasmo.model.solution import progress_bar
+from gecasmo.model.stored_fit import sample_of
 from gecasmo.spark.answers import roles_of
 from gecasmo.spark.executors import Job, Written, write_state
 from gecasmo.spark.runner import SparkRunner, remove_folder
 from gecasmo.spark.session import require_frame
 from gecasmo.spark.shared_folder import folder_for
 from gecasmo.spark.shipped_model import ShippedModel
-from gecasmo.spark.source import SparkSource, open_source
+from gecasmo.spark.source import FrameSource, open_source
 
 
 def fit(
@@ -104,37 +106,34 @@ def fit(
         spark = dataframe.sparkSession
         folder = folder_for(spark, scratch, results.folder)
         try:
-            run = _Fit(work, source, Settings(method, start, impossible), results, folder)
+            parts = SparkSource(work, source, Settings(method, start, impossible), results, folder)
             with progress_bar(model.name, progress) as show:
-                solution = run.solve(show, intervals)
-                states, counts = run.states(solution.best)
+                fit_source(model, parts, method, show, intervals)
         finally:
             remove_folder(spark, folder)
     finally:
         results.tidy()
     model.features_ = work.features_
-    model.states_ = states
-    model.report_ = run.report(solution, counts)
+    assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
     if results.folder is not None:
         model.save(results.folder, folder=True)
-    for coin, form in model.forms.items():
-        remark(coin, form, states[coin], model.report_)
+    tell_remarks(model)
     return model
 
 
-class _Fit:
-    """One fit of a data frame."""
+class SparkSource:
+    """A data frame of a cluster: its parts stay with the executors."""
 
     def __init__(
         self,
         model: Model,
-        source: SparkSource,
+        source: FrameSource,
         settings: Settings,
         results: Results,
         folder: str,
     ) -> None:
-        self.model, self.settings, self.results = model, settings, results
+        self.model, self.results = model, results
         self.local = local_coins(model, source.has_query)
         start, spark = settings.start, source.frame.sparkSession
         job = Job(
@@ -151,65 +150,34 @@ class _Fit:
         self.runner = SparkRunner(source, job, list(model.forms))
         if not self.runner.numbers:
             raise ImpossibleSessionError(
-                f"All pages are impossible under {self.model.name}: nothing is left to fit."
+                f"All pages are impossible under {model.name}: nothing is left to fit."
             )
-        self.weight = sum(part.weight for part in self.runner.made.values())
-        rows = self.runner.rows
-        self.problem = parted_problem(model, self.runner, self.local, rows, self.weight, settings)
+        made, rows = self.runner.made.values(), self.runner.rows
+        weight = sum(part.weight for part in made)
+        self.problem = parted_problem(model, self.runner, self.local, rows, weight, settings)
         pages: Any = self.runner.pages()
-        self.sample = sample_of(model, pages, settings, self.problem, rows)
+        self._drawn = sample_of(model, pages, settings, self.problem, rows)
+        self.n_sessions = sum(part.n_sessions for part in made)
+        self.n_dropped = sum(part.n_dropped for part in made)
+        self.n_floored = sum(part.n_floored for part in made)
 
-    def solve(self, show: Any, intervals: bool) -> Solution:
-        beliefs = PartedBeliefs(self.problem, self.sample.sample, self.sample.typical)
-        return solve_with(self.problem, self.settings.method, show, beliefs, intervals)
+    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+        """Some pages in memory, and by coin what the priors of their rows depend on."""
+        return self._drawn.sample, self._drawn.typical
 
-    def states(self, best: Any) -> tuple[dict[str, FormState], dict[str, Any]]:
-        """The states of all forms, and the counts of their rows, as far as these are in memory."""
-        names = list(self.model.forms)
-        counts = {
-            names[number]: table
-            for number, table in zip(self.problem.shared, best.driver.counts.tables, strict=True)
-        }
-        tables = self._tables(best) if self.local else {}
-        shared = iter(best.states.shared)
-        states: dict[str, FormState] = {}
-        for number, coin in enumerate(names):
-            if number not in tables:
-                states[coin] = next(shared)
-            elif self.results.folder is not None:
-                states[coin] = tables[number]
-            else:
-                states[coin], counts[coin] = tables[number].whole()
-        return states, {coin: counts[coin] for coin in names if coin in counts}
-
-    def _tables(self, best: Any) -> dict[int, PartedTable]:
-        task = self.problem.task(best.states)
-        nothing = {number: self.sample.nothing(number) for number in self.local}
-        written = self.runner.write(task, self.results.address)
-        likely = self.sample.sample.settled(best).states
-        forms: list[Any] = list(self.model.forms.values())
-        return {
-            number: self.results.table(
-                number, forms[number], likely[number], nothing[number], written
-            )
-            for number in self.local
-        }
-
-    def report(self, solution: Solution, counts: dict[str, Any]) -> FitReport:
-        made, best = self.runner.made.values(), solution.best
-        return FitReport(
-            history=solution.history,
-            converged=solution.converged,
-            interrupted=solution.interrupted,
-            n_sessions=sum(part.n_sessions for part in made),
-            total_weight=self.weight,
-            n_dropped=sum(part.n_dropped for part in made),
-            n_floored=sum(part.n_floored for part in made),
-            n_evaluations=solution.n_evaluations,
-            objective=best.objective,
-            log_likelihood=best.log_likelihood,
-            counts=counts,
-        )
+    def local_rows(self, best: Evaluation) -> FitRows:
+        """The rows of local coins, in files; or in memory, with the counts of all rows."""
+        if not self.local:
+            return {}
+        written = self.runner.write(self.problem.task(best.states), self.results.address)
+        likely = self._drawn.sample.settled(best).states
+        found: FitRows = {}
+        for number, (coin, form) in enumerate(self.model.forms.items()):
+            if number in self.local:
+                nothing, own = self._drawn.nothing(number), likely[number]
+                table = self.results.table(number, form, own, nothing, written)  # type: ignore[arg-type]
+                found[coin] = table.whole() if self.results.folder is None else (table, None)
+        return found
 
 
 @dataclass(frozen=True)

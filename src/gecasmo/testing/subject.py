@@ -1,7 +1,7 @@
-"""What sits the exam: a model with random probabilities on small pages, seen from all sides.
+"""The model that is checked, with random probabilities on small pages, seen from all sides.
 
 Small random logs have every column that the model asks for, and kernels can run as plain Python.
-What the exam believes in uses neither automaton nor kernels: every way a page can go, by running
+What the check believes in uses neither automaton nor kernels: every way a page can go, by running
 the program itself for the whole page.
 """
 

@@ -9,7 +9,7 @@ loss.backward()
 
 from __future__ import annotations
 
-from gecasmo.forms.extras import extra
+from gecasmo.errors import extra
 
 extra("torch", "gecasmo.torch", "gecasmo[torch]")
 

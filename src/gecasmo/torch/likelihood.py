@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ModelError
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.autograd import differentiable_log_likelihood
-from gecasmo.estimation.problem import as_weights
-from gecasmo.forms import Fixed
-from gecasmo.forms.protocol import columns_of
+from gecasmo.estimation.coins import as_weights
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 
@@ -61,7 +59,7 @@ class Likelihood:
         self._rows = dict(zip(model.forms, encoded.rows, strict=True))
         self.rows: dict[str, pl.DataFrame] = {}
         for coin, rows in self._rows.items():
-            features = [c for c in columns_of(model.forms[coin]) if c not in rows.keys]
+            features = [c for c in model.forms[coin].columns if c not in rows.keys]
             extra = rows.features(features).get_columns() if features else []
             self.rows[coin] = rows.frame.with_columns(extra) if extra else rows.frame
 
@@ -81,7 +79,7 @@ class Likelihood:
         form, rows = self.model.forms[coin], self._rows[coin]
         if self.model.states_ is not None:
             state = self.model.states_[coin]
-        elif isinstance(form, Fixed):
+        elif form.constant is not None:
             state = form.begin(rows, None)
         else:
             raise ModelError(

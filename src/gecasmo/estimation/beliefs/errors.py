@@ -19,10 +19,10 @@ from threadpoolctl import threadpool_limits
 from gecasmo.estimation.beliefs.regression import Regression
 from gecasmo.estimation.beliefs.sweeps import in_threads
 from gecasmo.estimation.expectation import Counts
-from gecasmo.estimation.problem import Evaluation, Problem
-from gecasmo.forms import FormState, Table, TableState
-from gecasmo.forms.evidence import informed_evidence, strength_of
+from gecasmo.estimation.part import Part
+from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
+from gecasmo.forms.table_state import informed_evidence, strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -34,6 +34,9 @@ _ROWS_AT_ONCE = 40_000
 _MOST_LEANS = 16
 # Nothing is less certain than this, in logits.
 _WIDEST = 1.5
+# The deviation of a probability of which nothing is known but where its middle may be; that of one
+# which may be anything between 0 and 1 is 0.29.
+ANYTHING = 0.25
 
 
 def shared_spread(probability: Floats, deviation: Floats) -> Floats:
@@ -65,58 +68,19 @@ class Errors:
     shared : the shared numbers (`joint.Shared`)
     regressions : of coins whose priors were learned, by number, in the order of the covariance
     covariance : of shared numbers, then of all slopes
-    leanings : in an update, how the past of rows depends on shared numbers (`past.Leaning`)
+    is_open : which shared numbers pages leave open
     """
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Part,
         shared: Any,
         regressions: Mapping[int, Regression],
         covariance: Floats,
-        leanings: Mapping[int, Any] | None = None,
+        is_open: NDArray[np.bool_],
     ) -> None:
-        self.problem, self.shared, self.leanings = problem, shared, dict(leanings or {})
-        self.regressions, self.covariance = regressions, covariance
-
-    def widened(
-        self, at: Evaluation, held: Floats, factor: float, rows: Sequence[int]
-    ) -> Evaluation:
-        """Spreads that also know what everything shared leaves open."""
-        directions, rest = self.directions()
-        states = list(at.states)
-        extra = {number: np.zeros(len(states[number].probability)) for number in rows}
-        slopes: dict[int, list[Floats]] = {number: [] for number in rows}
-        for direction in directions:
-            moved = self.shared.moved(at.states, direction.shared)
-            counts = self.problem.expectation.run(self.problem.weights(moved))
-            for number in rows:
-                state, answer = states[number], answer_of(states[number], number, at.counts, counts)
-                slopes[number].append(slope_of(state, number, at.counts, counts))
-                if number in self.leanings:
-                    answer += room_of(state) * (self.leanings[number].new @ direction.shared)
-                if number in self.regressions:
-                    own = direction.slopes[number]
-                    answer += answer_to_slopes(state, self.regressions[number], own)
-                extra[number] += answer**2
-        for number in rows:
-            if number in self.regressions:
-                extra[number] += left_open(states[number], self.regressions[number], rest[number])
-            leans = self.leans(directions, slopes[number])
-            states[number] = replace(widened(states[number], extra[number]), leans=leans)
-        for number, state in self.with_spreads(states, held, factor).items():
-            states[number] = state
-        return replace(at, states=states)
-
-    def leans(
-        self, directions: Sequence[Direction], slopes: Sequence[Floats]
-    ) -> dict[str, Floats] | None:
-        """By shared table, how the slopes of rows' likelihoods change with its logits."""
-        if not directions:
-            return None
-        coins, told = self.problem.coins, np.stack(slopes)
-        found = {coins[n].name: along @ told for n, along in self.leaning(directions).items()}
-        return found or None
+        self.problem, self.shared = problem, shared
+        self.regressions, self.covariance, self.is_open = regressions, covariance, is_open
 
     def leaning(self, directions: Sequence[Direction]) -> dict[int, Floats]:
         """By number of a shared table, what changes along directions say of each of its logits,
@@ -128,7 +92,7 @@ class Errors:
         return {
             tie[0]: along[start : start + size].astype(np.float64)
             for tie, start, size in zip(self.shared.ties, starts, self.shared.sizes, strict=False)
-            if isinstance(self.problem.coins[tie[0]].form, Table)
+            if self.problem.coins[tie[0]].form.has_posterior
         }
 
     def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
@@ -160,13 +124,14 @@ class Errors:
     ) -> dict[int, TableState]:
         """The shared tables, with how sure their rows are; NaN where nothing tells."""
         deviation = np.sqrt(np.maximum(np.diag(self.covariance)[: self.shared.size], 0.0))
-        information = self.shared.by_coin(held)
+        information, is_open = self.shared.by_coin(held), self.shared.by_coin(self.is_open)
         found = {}
         for number, own in self.shared.by_coin(deviation).items():
             state = states[number]
-            if not isinstance(state, TableState):
+            if not self.problem.coins[number].form.has_posterior:
                 continue
             spread = np.where(own > 0, shared_spread(state.probability, own), np.nan)
+            spread = np.where(is_open[number], np.maximum(spread, ANYTHING), spread)
             if state.is_fixed is not None:
                 spread = np.where(state.is_fixed, 0.0, spread)
             found[number] = replace(

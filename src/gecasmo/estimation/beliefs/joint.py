@@ -22,13 +22,14 @@ from threadpoolctl import threadpool_limits
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import Moments, narrow_moments_of
 from gecasmo.estimation.beliefs.regression import Level, Regression
+from gecasmo.estimation.beliefs.ridges import Known, look_closely
 from gecasmo.estimation.beliefs.rows import asked_of, beta_prior
 from gecasmo.estimation.beliefs.sweeps import Sweeps, in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
-from gecasmo.estimation.problem import Problem
+from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState, TableState
-from gecasmo.forms.evidence import strength_of
+from gecasmo.forms.table_state import strength_of
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -69,7 +70,7 @@ class RowCoin:
     def size(self) -> int:
         return 0 if self.regression is None else self.regression.size
 
-    def believed(self, problem: Problem, state: TableState) -> TableState:
+    def believed(self, problem: Part, state: TableState) -> TableState:
         """The state with posterior means and deviations; the prior's where nothing is known."""
         assert self.moments is not None
         form: Any = problem.coins[self.number].form
@@ -77,7 +78,7 @@ class RowCoin:
         mean = heads / (heads + tails)
         spread = np.sqrt(mean * (1 - mean) / (heads + tails + 1))
         mean[self.rows], spread[self.rows] = self.moments.mean, self.moments.deviation
-        found: TableState = form.with_beliefs(state, mean, spread)
+        found: TableState = form.with_posterior(state, mean, spread)
         return found
 
 
@@ -85,12 +86,12 @@ class RowCoin:
 class Shared:
     """The numbers that all pages share: the vectors of some forms, one after the other."""
 
-    problem: Problem
+    problem: Part
     ties: list[Tie]
     sizes: list[int]
 
     @classmethod
-    def of(cls, problem: Problem, states: Sequence[FormState], rows: set[int]) -> Shared:
+    def of(cls, problem: Part, states: Sequence[FormState], rows: set[int]) -> Shared:
         """All small forms but those of coins with rows of their own."""
         ties = [tie for tie in small_ties(problem, states) if not rows & set(tie)]
         forms: list[Any] = [problem.coins[tie[0]].form for tie in ties]
@@ -105,6 +106,21 @@ class Shared:
         """The derivative of the objective by all numbers."""
         parts = [score_of(self.problem, states, tie, counts) for tie in self.ties]
         return np.concatenate(parts) if parts else np.zeros(0)
+
+    def rooms(self, states: Sequence[FormState]) -> tuple[Floats, Floats]:
+        """By how much the probabilities of tables move with their logits (0 where they are given,
+        and for other forms), and what pseudo-counts tell of these."""
+        room, told = np.zeros((2, self.size))
+        start = 0
+        for tie, size in zip(self.ties, self.sizes, strict=True):
+            state = states[tie[0]]
+            if self.problem.coins[tie[0]].form.has_posterior:
+                own, p = slice(start, start + size), state.probability
+                free = True if state.is_fixed is None else ~state.is_fixed
+                room[own] = free * p * (1 - p)
+                told[own] = room[own] * np.sum(state.pseudo, axis=0)
+            start += size
+        return room, told
 
     def vector(self, states: Sequence[FormState]) -> Floats:
         """All numbers."""
@@ -136,12 +152,23 @@ class Shared:
 
 
 @dataclass
-class _Curvature:
+class Curvature:
     """Second derivatives at rows' means: of shared numbers, `[number, number]`, and of each coin's
     rows with these, `[row, number]` for the rows `read`."""
 
     held: Floats
     rows: dict[int, tuple[Integers, Floats]]
+
+
+class System(NamedTuple):
+    """Slopes of the objective by shared numbers and by slopes of priors, and minus its second
+    derivatives; what the priors of slopes have to do with it (of second derivatives: on the
+    diagonal)."""
+
+    score: Floats
+    information: Floats
+    pull: Floats
+    hold: Floats
 
 
 class _Silent(NamedTuple):
@@ -168,7 +195,7 @@ class Joint:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: Part,
         states: Sequence[FormState],
         coins: Sequence[RowCoin],
         n_buckets: int,
@@ -187,7 +214,7 @@ class Joint:
         for coin in self.coins:
             if coin.leaning is not None:
                 coin.leaning.align(self.shared, states)
-        self._set_priors()
+        self.set_priors()
 
     def climb(self) -> None:
         """Newton's method; without learned priors nothing moves and only errors are found."""
@@ -245,7 +272,7 @@ class Joint:
                 coin.regression.priors = priors
                 coin.regression.says[:] = 0.0
         self._secants = _Secants()
-        self._set_priors()
+        self.set_priors()
 
     def sweep(self) -> Counts:
         """Look at all pages: what is known of rows, and counts of shared coins without them."""
@@ -275,15 +302,21 @@ class Joint:
     def shared_step(self, score: Floats) -> Floats:
         """The step of shared numbers with priors held, where this is the score of all pages."""
         n = self.shared.size
-        return _inverse(self.factor * self.information[:n, :n]) @ score
+        return inverse(self.factor * self.information[:n, :n]) @ score
 
-    def errors_of_all(self) -> Floats:
+    def known(self) -> Known:
+        """How much is known of shared numbers and of slopes, where the climb has ended."""
+        with threadpool_limits(1, "blas"):
+            return look_closely(self)
+
+    def errors_of_all(self, known: Known) -> Floats:
         """The covariance when shared numbers are estimated from all pages, priors from these."""
+        covariance = inverse(known.information)
         if self.factor == 1.0:
-            return self.covariance
-        n, covariance = self.shared.size, self.covariance.copy()
-        alone = _inverse(self.information[:n, :n])
-        along = -alone @ self.information[:n, n:]
+            return covariance
+        n = self.shared.size
+        alone = inverse(known.information[:n, :n])
+        along = -alone @ known.information[:n, n:]
         slopes = covariance[n:, n:]
         covariance[:n, :n] = alone / self.factor + along @ slopes @ along.T
         covariance[:n, n:] = along @ slopes
@@ -291,7 +324,7 @@ class Joint:
         return covariance
 
     # -- rows ----------------------------------------------------------------------------------
-    def _set_priors(self) -> None:
+    def set_priors(self) -> None:
         for coin in self.coins:
             self._set_prior(coin)
 
@@ -331,7 +364,7 @@ class Joint:
             self.states[coin.number] = form.moved_to(state, probability)
 
     # -- the system ----------------------------------------------------------------------------
-    def _curvature(self) -> _Curvature:
+    def _curvature(self) -> Curvature:
         n, problem, n_buckets = self.shared.size, self.problem, self.n_buckets
         held = np.zeros((n, n))
         at = problem.expectation.run(problem.weights(self.states), n_buckets)
@@ -356,10 +389,11 @@ class Joint:
             )
             for number, own in changes.items()
         }
-        return _Curvature((held + held.T) / 2, rows)
+        return Curvature((held + held.T) / 2, rows)
 
-    def _solved(self, counts: Counts, curvature: _Curvature) -> tuple[Floats, float]:
-        """The Newton step, and how much it promises; levels' own steps are kept."""
+    def system(self, counts: Counts, curvature: Curvature) -> System:
+        """Slopes and curvature of all numbers, with effects following; levels' own steps are
+        kept."""
         n = self.shared.size
         total = n + sum(coin.size for coin in self.coins)
         score, information = np.zeros(total), np.zeros((total, total))
@@ -402,12 +436,17 @@ class Joint:
                 both[:n], both[own] = level.shared, level.slopes
                 information -= (both / level.precision) @ both.T
                 score -= both @ (level.score / level.precision)
-        self.held = np.diag(curvature.held).copy()
+        return System(score, (information + information.T) / 2, pull, hold)
+
+    def _solved(self, counts: Counts, curvature: Curvature) -> tuple[Floats, float]:
+        """The Newton step, and how much it promises."""
+        score, information, pull, hold = self.system(counts, curvature)
+        self.held, self.curvature = np.diag(curvature.held).copy(), curvature
         if not (np.isfinite(score).all() and np.isfinite(information).all()):
-            return np.zeros(total), np.nan
-        covariance = _inverse((information + information.T) / 2)
+            return np.zeros(len(score)), np.nan
+        covariance = inverse(information)
         # Flat directions are gone along with care.
-        careful = _inverse((information + information.T) / 2, _CAREFUL)
+        careful = inverse(information, _CAREFUL)
         step = self._secants.applied(careful, score, score - pull, hold)
         promised = float(score @ careful @ score)
         self._hoped = float(score @ step)  # in view of what earlier steps have taught
@@ -495,7 +534,7 @@ class Joint:
                 coin.regression.moved(step[:n], step[own], self.levels[coin.number])
                 coin.regression.spread_out(np.diag(self.covariance)[own])
                 restless = max(restless, coin.regression.restless)
-        self._set_priors()
+        self.set_priors()
         return restless
 
 
@@ -534,7 +573,7 @@ class _Secants:
             self.pairs = []
 
 
-def _inverse(information: Floats, flattest: float = 1e-4) -> Floats:
+def inverse(information: Floats, flattest: float = 1e-4) -> Floats:
     """The inverse; directions in which the objective is not concave count with their size, and
     what has no information at all has no part in anything, and variance 0."""
     active = np.abs(np.diag(information)) > 1e-8

@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.estimation.beliefs.regression import SETTLED, Regression
 from gecasmo.forms import TableState
-from gecasmo.forms.memory import joined_columns
-from gecasmo.forms.past import RowPast, joined_typical
+from gecasmo.forms.memory import RowPast, TableMemory, joined_columns, joined_typical
 from gecasmo.forms.priors import Design, Effect, Priors
-from gecasmo.forms.table_memory import TableMemory
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gecasmo.estimation.beliefs.likelihood import RowLikelihood
 from gecasmo.estimation.beliefs.moments import narrow_moments_of
-from gecasmo.forms.past import RowPast
+from gecasmo.forms.memory import RowPast
 from gecasmo.forms.priors import (
     FARTHEST,
     FEWEST_LEVELS,
@@ -366,6 +366,20 @@ class Regression:
                 hold[which, part.start] = steep**-2
                 pull[which, part] = -slopes[which, part] * hold[which, part]
         return pull, hold
+
+    def claimed(self) -> Floats:
+        """How much of the information of slopes comes from how steep lines were found to be of
+        which only the log is to tell: where it cannot tell them from shared coins, that is a claim
+        about these."""
+        found = np.zeros_like(self.priors.slopes)
+        if self.past is None:
+            steep = self.priors.steepness[0]
+            for number, (part, smooth) in enumerate(
+                zip(self.priors.parts(), self.priors.smooths, strict=True)
+            ):
+                if smooth.is_open[0]:
+                    found[0, part.start] = steep[number] ** -2 - smooth.steepest[0] ** -2
+        return found.ravel()
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
         """Move slopes by a step, and effects along with them and with the shared numbers."""

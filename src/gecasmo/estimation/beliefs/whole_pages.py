@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import take_apart
 from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
+from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.estimation.problem import as_weights
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

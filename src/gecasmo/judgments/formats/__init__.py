@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gecasmo.errors import either, option
 from gecasmo.files import scratch_folder, whole_file
 from gecasmo.judgments.formats.format import (
     JudgmentFormat,
-    Options,
+    WriteOptions,
     Written,
     graded_pairs,
     nothing_graded,
@@ -17,10 +18,10 @@ from gecasmo.judgments.formats.opensearch import OPENSEARCH
 from gecasmo.judgments.formats.plain import CSV, PARQUET, QRELS
 from gecasmo.judgments.formats.quepid import QUEPID
 from gecasmo.judgments.formats.ranklib import RANKLIB
-from gecasmo.judgments.grading import JudgmentsError
+from gecasmo.judgments.grades import JudgmentsError
+from gecasmo.judgments.judged import pairs_name
 
 if TYPE_CHECKING:
-    from gecasmo.judgments.judge import PartedJudgments
     from gecasmo.judgments.judged import Judgments
 
 FORMATS: dict[str, JudgmentFormat] = {
@@ -30,11 +31,10 @@ FORMATS: dict[str, JudgmentFormat] = {
 __all__ = [
     "FORMATS",
     "JudgmentFormat",
-    "Options",
+    "WriteOptions",
     "Written",
     "format_of",
     "write_judgments",
-    "write_parted",
 ]
 
 
@@ -42,7 +42,7 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
     """The format of this name, or else the one that the end of the path tells."""
     if name is not None:
         if name not in FORMATS:
-            raise JudgmentsError(f"format={name!r}: choose one of {', '.join(FORMATS)}.")
+            raise JudgmentsError(f"{option('format', name)}: choose one of {', '.join(FORMATS)}.")
         return FORMATS[name]
     end = Path(path).name.lower()
     suffixes = [(suffix, format) for format in FORMATS.values() for suffix in format.suffixes]
@@ -50,47 +50,38 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
     for suffix, format in sorted(suffixes, key=lambda known: -len(known[0])):
         if end.endswith(suffix):
             return format
+    such = either('.write(path, format="quepid")', "--format quepid")
     raise JudgmentsError(
         f"{path}: the end of the name does not tell a format. Choose one of {', '.join(FORMATS)}, "
-        'as in .write(path, format="quepid").'
+        f"as in {such}."
     )
 
 
 def write_judgments(
-    judgments: Judgments, path: Any, format: str | None, options: Options
+    judgments: Judgments, path: Any, format: str | None, options: WriteOptions
 ) -> Written:
-    """Write judgments as a whole file or not at all."""
-    chosen = format_of(path, format)
-    options.check(chosen)
-    pairs = graded_pairs(judgments, chosen, options) if chosen.is_graded else judgments.frame
-    with whole_file(path, JudgmentsError) as temporary:
-        remarks = chosen.write(judgments, pairs, temporary, options)
-    left_out = options.left_out(judgments) if chosen.is_graded else (0, 0)
-    told = (*judgments.remarks, *remarks)
-    return Written(Path(path), chosen.name, len(pairs), *left_out, told)
-
-
-def write_parted(
-    judgments: PartedJudgments, path: Any, format: str | None, options: Options
-) -> Written:
-    """Write judgments part by part, and put the parts together."""
+    """Write judgments as a whole file or not at all; several parts one by one, then together."""
     chosen = format_of(path, format)
     options.check(chosen)
     left_out = options.left_out(judgments) if chosen.is_graded else (0, 0)
-    if sum(left_out) == len(judgments):
+    if chosen.is_graded and sum(left_out) == len(judgments):
         raise nothing_graded(judgments, chosen)
     target = Path(path).expanduser()
     n_written, pieces, remarks = 0, list[Path](), list[str]()
     with scratch_folder(target, JudgmentsError) as folder:
-        for number, part in enumerate(judgments.parts()):
-            if chosen.is_graded and sum(options.left_out(part)) == len(part):
-                continue
-            pairs = graded_pairs(part, chosen, options) if chosen.is_graded else part.frame
-            pieces.append(folder / f"{number:05d}")
-            said = chosen.write(judgments, pairs, pieces[-1], options)
-            remarks = remarks or [f"{remark} (and perhaps more in other parts)" for remark in said]
-            n_written += len(pairs)
+        for part in judgments.parts():
+            pairs = graded_pairs(part.frame, chosen, options) if chosen.is_graded else part.frame
+            if len(pairs) or len(judgments.numbers) == 1:
+                pieces.append(folder / pairs_name(part.number))
+                said = chosen.write(judgments, pairs, pieces[-1], options)
+                remarks = remarks or said
+                n_written += len(pairs)
         with whole_file(target, JudgmentsError) as temporary:
-            chosen.join(pieces, temporary, judgments)
+            if len(pieces) == 1:
+                pieces[0].replace(temporary)
+            else:
+                chosen.join(pieces, temporary, judgments)
+    if len(pieces) > 1:
+        remarks = [f"{remark} (and perhaps more in other parts)" for remark in remarks]
     told = (*judgments.remarks, *remarks)
-    return Written(target, chosen.name, n_written, *left_out, told)
+    return Written(Path(path), chosen.name, n_written, *left_out, told)

@@ -15,15 +15,17 @@ from urllib.parse import quote
 
 import polars as pl
 
-from gecasmo.judgments.grading import JUDGED, ORDERED, JudgmentsError
-from gecasmo.judgments.judged import Judgments, Told
+from gecasmo.errors import option
+from gecasmo.judgments.grades import JUDGED, ORDERED, JudgmentsError
+from gecasmo.judgments.judged import Judgments
+from gecasmo.report import counted
 
 # files of parts, where to, what is told of all
-Join = Callable[[Sequence[Path], Path, Told], None]
+Join = Callable[[Sequence[Path], Path, Judgments], None]
 
 
 @dataclass(frozen=True)
-class Options:
+class WriteOptions:
     """What `Judgments.write` was asked for beside path and format."""
 
     features: Any = None
@@ -36,12 +38,14 @@ class Options:
     def check(self, format: JudgmentFormat) -> None:
         """Refuse options that the format would not heed."""
         if self.ids not in ("refuse", "encode"):
-            raise JudgmentsError(f"ids={self.ids!r}: choose 'refuse' or 'encode'.")
+            raise JudgmentsError(f"{option('ids', self.ids)}: choose 'refuse' or 'encode'.")
         if self.ratings not in ("grade", "float"):
-            raise JudgmentsError(f"ratings={self.ratings!r}: choose 'grade' or 'float'.")
+            raise JudgmentsError(f"{option('ratings', self.ratings)}: choose 'grade' or 'float'.")
         if self.include not in (JUDGED, ORDERED):
-            raise JudgmentsError(f"include={self.include!r}: choose '{JUDGED}' or '{ORDERED}'.")
-        for option, given in (
+            raise JudgmentsError(
+                f"{option('include', self.include)}: choose '{JUDGED}' or '{ORDERED}'."
+            )
+        for name, given in (
             ("ratings", self.ratings != "grade"),
             ("include", self.include != JUDGED),
             ("features", self.features is not None),
@@ -49,25 +53,25 @@ class Options:
             ("ids", self.ids != "refuse"),
             ("query", self.query is not None),
         ):
-            if given and option not in format.options:
-                raise JudgmentsError(f"'{format.name}' files have no use for {option}=.")
+            if given and name not in format.options:
+                raise JudgmentsError(f"'{format.name}' files have no use for {option(name)}.")
         if self.include == ORDERED and self.ratings != "float":
             raise JudgmentsError(
-                f"include='{ORDERED}': these pairs have a rating and no grade, so say "
-                "ratings='float', too."
+                f"{option('include', ORDERED)}: these pairs have a rating and no grade, so say "
+                f"{option('ratings', 'float')}, too."
             )
 
-    def left_out(self, judgments: Told) -> tuple[int, int]:
+    def left_out(self, judgments: Judgments) -> tuple[int, int]:
         """How many pairs without a grade a graded file lacks: insufficient and ordered ones."""
         return judgments.n_insufficient, 0 if self.include == ORDERED else judgments.n_ordered
 
 
-def join_lines(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+def join_lines(pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
     """Texts without a header."""
     _joined(pieces, target, 0)
 
 
-def join_tables(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+def join_tables(pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
     """Texts whose first line is the header."""
     _joined(pieces, target, 1)
 
@@ -82,7 +86,7 @@ def _joined(pieces: Sequence[Path], target: Path, n_header: int) -> None:
 
 
 # judgments, the pairs to be written, where to, options -> remarks for the user
-Writer = Callable[[Told, pl.DataFrame, Path, Options], list[str]]
+Writer = Callable[[Judgments, pl.DataFrame, Path, WriteOptions], list[str]]
 
 
 @dataclass(frozen=True)
@@ -114,39 +118,40 @@ class Written:
     remarks: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        judged = f"{self.judgments:,} judgment{'' if self.judgments == 1 else 's'}"
-        text = f"{self.path}: {judged} ({self.format})"
+        text = f"{self.path}: {counted(self.judgments, 'judgment')} ({self.format})"
         left_out = self.insufficient + self.ordered
         if left_out:
-            pairs = f"{left_out:,} pair{'' if left_out == 1 else 's'}"
-            text += f"; {pairs} left out, for lack of data"
+            text += f"; {counted(left_out, 'pair')} left out, for lack of data"
         if self.ordered:
             text += f" ({self.ordered:,} of them ordered)"
         return "\n".join([text, *(f"  {remark}" for remark in self.remarks)])
 
 
-def graded_pairs(judgments: Judgments, format: JudgmentFormat, options: Options) -> pl.DataFrame:
-    """The pairs to be written with query and doc as texts, or a message why there are none."""
+def graded_pairs(
+    frame: pl.DataFrame, format: JudgmentFormat, options: WriteOptions
+) -> pl.DataFrame:
+    """The pairs of a frame that are to be written, with query and doc as texts."""
     wanted = [JUDGED] if options.include == JUDGED else [JUDGED, ORDERED]
-    judged = judgments.frame.filter(pl.col("verdict").is_in(wanted))
-    if judged.is_empty():
-        raise nothing_graded(judgments, format)
+    judged = frame.filter(pl.col("verdict").is_in(wanted))
     value = pl.col("rating").round(3) if options.ratings == "float" else pl.col("grade")
     judged = judged.with_columns(value.alias("written"))
     if "query" not in judged.columns:
         if options.query is None:
+            such = option("query", shown='"*"')
             raise JudgmentsError(
                 f"These judgments know documents only, and a {format.name} file wants a query. Say "
-                'which to write: query="*"; or write csv or parquet.'
+                f"which to write: {such}; or write csv or parquet."
             )
         query = pl.Series("query", [options.query] * len(judged), dtype=pl.String)
         judged = judged.with_columns(query)
     elif options.query is not None:
-        raise JudgmentsError(f"query={options.query!r}: these judgments have queries of their own.")
+        raise JudgmentsError(
+            f"{option('query', options.query)}: these judgments have queries of their own."
+        )
     return judged.with_columns(as_text(judged["query"]), as_text(judged["doc"]))
 
 
-def nothing_graded(judgments: Told, format: JudgmentFormat) -> JudgmentsError:
+def nothing_graded(judgments: Judgments, format: JudgmentFormat) -> JudgmentsError:
     """Why a file of grades would be empty."""
     return JudgmentsError(
         f"None of the {len(judgments):,} pairs has enough data for a grade, so a {format.name} "
@@ -154,27 +159,29 @@ def nothing_graded(judgments: Told, format: JudgmentFormat) -> JudgmentsError:
     )
 
 
-def _what_to_do(judgments: Told) -> str:
+def _what_to_do(judgments: Judgments) -> str:
     if judgments.n_without_interval == len(judgments):
         why = judgments.why_no_interval
         if "features" in why:
-            return f"The reason: {why}. To judge without say max_width=None, min_examinations=0."
+            without = f"{option('max_width', None)}, {option('min_examinations', 0)}"
+            return f"The reason: {why}. To judge without say {without}."
         return f"The reason: {why}. Fit the model again, by EM that converges."
     if judgments.n_ordered:
         return (
             f"Of {judgments.n_ordered:,} the order within their query is sure enough: files of "
-            "ratings (quepid, opensearch) take them with ratings='float' and include='ordered'."
+            f"ratings (quepid, opensearch) take them with {option('ratings', 'float')} and "
+            f"{option('include', 'ordered')}."
         )
     if judgments.n_undecided:
         return (
             f"Of {judgments.n_undecided:,} no grade is probable enough: collect more pages, or ask "
-            f"for less with min_probability= (now {judgments.min_probability:g}) or fewer grades="
-            f" (now {judgments.grading.grades})."
+            f"for less with {option('min_probability')} (now {judgments.min_probability:g}) or "
+            f"fewer {option('grades')} (now {judgments.grading.grades})."
         )
     width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
     return (
-        f"Collect more pages, or ask for less with max_width= (now {width}) and min_examinations= "
-        f"(now {judgments.min_examinations:g})."
+        f"Collect more pages, or ask for less with {option('max_width')} (now {width}) and "
+        f"{option('min_examinations')} (now {judgments.min_examinations:g})."
     )
 
 
@@ -211,7 +218,8 @@ def without_spaces(texts: pl.Series, format: str, ids: str) -> pl.Series:
         if encoded(text) != text.replace("%", "%25"):
             raise JudgmentsError(
                 f"The {texts.name} {text!r} holds white space, which a {format} file cannot. Write "
-                f"it as {encoded(text)!r} with ids='encode'; urllib.parse.unquote reads it back."
+                f"it as {encoded(text)!r} with {option('ids', 'encode')}; urllib.parse.unquote "
+                "reads it back."
             )
     return texts
 

@@ -8,20 +8,25 @@ from pathlib import Path
 
 import polars as pl
 
-from gecasmo.judgments.formats.format import JudgmentFormat, Options
-from gecasmo.judgments.grading import JudgmentsError
-from gecasmo.judgments.judged import Told
+from gecasmo.errors import option
+from gecasmo.judgments.formats.format import JudgmentFormat, WriteOptions
+from gecasmo.judgments.grades import JudgmentsError
+from gecasmo.judgments.judged import Judgments
 
 # What the plugin accepts as a name and as a description.
 _NAME, _DESCRIPTION = 50, 250
 _FORBIDDEN = '"\\<>'
 
 
-def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
+) -> list[str]:
+    """Write the body of a request, with the ratings of each query."""
     name = f"{judgments.model} judgments"[:_NAME] if options.name is None else options.name
     if not name or len(name) > _NAME or any(c in _FORBIDDEN for c in name):
         raise JudgmentsError(
-            f"name={name!r}: OpenSearch takes 1 to {_NAME} characters, without {_FORBIDDEN}."
+            f"{option('name', name)}: OpenSearch takes 1 to {_NAME} characters, without "
+            f"{_FORBIDDEN}."
         )
     description = (
         f"gecasmo: relevance is {judgments.relevance_is}; rule {judgments.grading}; "
@@ -40,7 +45,7 @@ def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) ->
     return []
 
 
-def join_opensearch(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+def join_opensearch(pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
     """The ratings of all queries under the head of the first file."""
     end = "[]\n}"
     with target.open("w", encoding="utf-8") as out:

@@ -10,11 +10,19 @@ from pathlib import Path
 
 import polars as pl
 
-from gecasmo.judgments.formats.format import JudgmentFormat, Options, join_tables, without_breaks
-from gecasmo.judgments.judged import Told
+from gecasmo.judgments.formats.format import (
+    JudgmentFormat,
+    WriteOptions,
+    join_tables,
+    without_breaks,
+)
+from gecasmo.judgments.judged import Judgments
 
 
-def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
+) -> list[str]:
+    """Write a rating for each pair; remarks tell what Quepid will drop."""
     for name in ("query", "doc"):
         without_breaks(pairs[name], "quepid")
     with path.open("w", encoding="utf-8", newline="") as file:

@@ -18,17 +18,20 @@ import polars as pl
 
 from gecasmo.judgments.formats.format import (
     JudgmentFormat,
-    Options,
+    WriteOptions,
     as_text,
     without_breaks,
     without_spaces,
 )
-from gecasmo.judgments.grading import JudgmentsError
-from gecasmo.judgments.judged import Told
+from gecasmo.judgments.grades import JudgmentsError
+from gecasmo.judgments.judged import Judgments
 from gecasmo.model.structured import as_frame
 
 
-def write(judgments: Told, pairs: pl.DataFrame, path: Path, options: Options) -> list[str]:
+def write(
+    judgments: Judgments, pairs: pl.DataFrame, path: Path, options: WriteOptions
+) -> list[str]:
+    """Write a line for each graded pair, under comments that name the queries."""
     without_breaks(pairs["query"], "ranklib")
     doc = without_spaces(pairs["doc"], "ranklib", options.ids)
     queries = pairs["query"].unique(maintain_order=True).to_list()
@@ -101,7 +104,7 @@ def _features(pairs: pl.DataFrame, given: Any) -> pl.DataFrame:
     return found.select(names)
 
 
-def join_ranklib(pieces: Sequence[Path], target: Path, judgments: Told) -> None:
+def join_ranklib(pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
     """The comments of all files, then their lines, with queries numbered anew."""
     with target.open("w", encoding="utf-8", newline="\n") as out:
         n_queries: list[int] = []

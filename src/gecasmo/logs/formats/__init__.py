@@ -8,7 +8,7 @@ from typing import Any
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.formats.baidu import BAIDU
 from gecasmo.logs.formats.clickmodels import CLICKMODELS
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.pyclickmodels import PYCLICKMODELS
 from gecasmo.logs.formats.table import TABLE
 from gecasmo.logs.formats.trec_session import TREC_SESSION
@@ -16,7 +16,7 @@ from gecasmo.logs.formats.ubi import UBI, is_pair
 from gecasmo.logs.formats.yandex import YANDEX
 from gecasmo.logs.inputs import Opened
 
-__all__ = ["FORMATS", "Format", "Options", "Reading", "Sample", "detect_format", "format_named"]
+__all__ = ["FORMATS", "Format", "Head", "ReadOptions", "detect_format", "format_named", "write_as"]
 
 # A table comes last: whatever nothing else claims is one.
 FORMATS: dict[str, Format] = {
@@ -25,34 +25,14 @@ FORMATS: dict[str, Format] = {
 
 
 def format_named(name: str) -> Format:
-    """Return the format of a name.
-
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-
-    Returns
-    -------
-    Format
-
-    Raises
-    ------
-    ClickLogError
-        When there is no such format.
-    """
+    """Return the format of a name; an error lists the names there are."""
     if name not in FORMATS:
         raise ClickLogError(f"There is no format {name!r}. There are: {', '.join(FORMATS)}.")
     return FORMATS[name]
 
 
 def detect_format(source: Any) -> str:
-    """Recognise the format of a source, by the beginning of its first file.
-
-    Parameters
-    ----------
-    source
-        What `read_log` takes; standard input must be opened first.
+    """Recognise the format of an opened source by the beginning of its first file.
 
     Returns
     -------
@@ -63,8 +43,8 @@ def detect_format(source: Any) -> str:
         return UBI.name
     if not isinstance(source, Opened) or not len(source):
         return TABLE.name
-    sample = Sample(source[0])
-    return next(name for name, one in FORMATS.items() if one.sniff(sample))
+    head = Head(source[0])
+    return next(name for name, one in FORMATS.items() if one.sniff(head))
 
 
 def write_as(name: str, log: Any, path: Path) -> None:

@@ -15,11 +15,12 @@ import polars as pl
 from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
 from gecasmo.logs.formats.columns import PAGE_NUMBER, nested, note_shown_twice
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.writing import ROLES, Writing
-from gecasmo.logs.inputs import Opened, open_inputs
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.writer import ROLES, LogWriter
+from gecasmo.logs.inputs import Opened, first_line, open_inputs
 from gecasmo.logs.notes import Notebook
-from gecasmo.logs.pages import is_list, number_by_first_appearance
+from gecasmo.logs.pages import number_by_first_appearance
+from gecasmo.logs.roles import is_list
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
@@ -35,18 +36,18 @@ NAMES = {
 }
 
 
-def sniff(sample: Sample) -> bool:
+def sniff(head: Head) -> bool:
     """Say whether the columns are lists of pair ids (or hashes) and clicks."""
-    schema = sample.schema
+    schema = head.schema
     docs = [name for name in NAMES["doc"] if is_list(schema.get(name, pl.Null()))]
     clicks = [name for name in NAMES["click"] if is_list(schema.get(name, pl.Null()))]
     return bool(docs) and bool(clicks) and "doc" not in schema
 
 
-def read(source: Any, options: Options) -> Reading:
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read padded pages; `docs/readers.md` says what becomes of odd ones."""
-    notes = Notebook()
     inputs = open_inputs(source, folders=True)
+    notes.place = lambda row: f"{inputs.label}, row {row}"
     table = _with_list_lengths(_open(inputs, notes), inputs.label, notes)
     lists = [name for name, dtype in table.schema.items() if is_list(dtype)]
     flat = table.select(lists).with_row_index(PAGE_NUMBER)
@@ -58,36 +59,24 @@ def read(source: Any, options: Options) -> Reading:
         ).to_series()
     _refuse_nulls(flat, inputs.label, shown)
     flat = flat.with_columns(click=_clicks(flat, inputs.label))
-    unseen = flat.filter(~shown & (pl.col("click") > 0))
-    place = _places(inputs.label)
-    notes.add(
-        "clicks on results never shown",
-        unseen.height,
-        "clicks on masked places; left out",
-        map(place, unseen[PAGE_NUMBER].head(3)),
-    )
+    unseen = flat.filter(~shown & (pl.col("click") > 0))[PAGE_NUMBER]
+    notes.add_rows("clicks on results never shown", unseen, "clicks on masked places; left out")
     flat = flat.filter(shown)
     again = flat.filter(pl.col("click") > 1)
     notes.add(
         "duplicate clicks",
         int((again["click"] - 1).sum()),
         "a result is clicked once",
-        map(place, again[PAGE_NUMBER].head(3)),
+        map(notes.place, again[PAGE_NUMBER]),
     )
     flat = flat.with_columns(pl.col("click") > 0).drop("mask", strict=False)
     placed = flat.select("doc", page=PAGE_NUMBER)
-    note_shown_twice(placed, notes, "they stay on both ranks", place)
+    note_shown_twice(placed, range(table.height), notes, "they stay on both ranks")
     pages = table.drop(lists).drop("n", strict=False)
     result = nested(pages, flat, PAGE_NUMBER)
-    empty = result["doc"].list.len() == 0
-    notes.add(
-        "pages without results", int(empty.sum()), "they are kept", map(place, empty.arg_true())
-    )
-    return Reading(result, notes.notes)
-
-
-def _places(label: str) -> Any:
-    return lambda page: f"{label}, row {page}"
+    empty = (result["doc"].list.len() == 0).arg_true()
+    notes.add_rows("pages without results", empty, "they are kept")
+    return result
 
 
 def _open(inputs: Opened, notes: Notebook) -> pl.DataFrame:
@@ -96,11 +85,9 @@ def _open(inputs: Opened, notes: Notebook) -> pl.DataFrame:
         if not file.is_parquet:
             raise ClickLogError(f"{file.name} is no Parquet file, and this format needs one.")
     try:
-        parts = [pl.read_parquet(file.for_parquet(), glob=False) for file in inputs]
-        table = pl.concat(parts, how="vertical_relaxed")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).splitlines()[0]
-        raise ClickLogError(f"{inputs.label} cannot be read: {first}") from error
+        table = pl.concat([file.read_parquet() for file in inputs], how="vertical_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise ClickLogError(f"{inputs.label} cannot be read: {first_line(error)}") from error
     used = {}
     for role, names in NAMES.items():
         name = next((name for name in names if name in table.columns), None)
@@ -186,7 +173,7 @@ def _clicks(flat: pl.DataFrame, label: str) -> pl.Series:
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log with pair ids numbered by first appearance, beside the documents themselves."""
-    writing = Writing(log, path, BAIDU)
+    writing = LogWriter(log, path, BAIDU)
     writing.needs_unit_weights()
     of_pages = [] if log.page_columns is None else log.page_columns.columns
     taken = {name for names in NAMES.values() for name in names}

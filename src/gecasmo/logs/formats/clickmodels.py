@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from gecasmo.logs.formats.columns import (
+    PagesOfLines,
     click_counts,
     column_of,
     flat,
@@ -23,11 +24,11 @@ from gecasmo.logs.formats.columns import (
     page_ids,
     with_exact_ids,
 )
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.writing import Writing, write_lines
-from gecasmo.logs.inputs import open_inputs
-from gecasmo.logs.lines import Lines, read_lines, shortened, whole_json
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.writer import LogWriter, write_lines
+from gecasmo.logs.inputs import Lines, open_inputs, read_lines, whole_json
 from gecasmo.logs.notes import Notebook
+from gecasmo.report import shortened
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
@@ -36,21 +37,19 @@ COLUMNS = 7
 MOST_DIGITS = 18  # of a place
 
 
-def sniff(sample: Sample) -> bool:
+def sniff(head: Head) -> bool:
     """Say whether the first line has seven fields, three of them JSON."""
-    fields = sample.line.split("\t")
+    fields = head.line.split("\t")
     json_like = [field.lstrip()[:1] in ("[", "{") for field in fields[4:]]
     return len(fields) == COLUMNS and all(json_like)
 
 
 @dataclass
-class _Found:
+class _TextPages(PagesOfLines):
     """The pages found so far, as columns."""
 
-    rows: list[int] = field(default_factory=list)
     heads: list[list[str]] = field(default_factory=list)
     intents: list[float] = field(default_factory=list)
-    page: list[int] = field(default_factory=list)
     urls: list[Any] = field(default_factory=list)
     layout: list[Any] = field(default_factory=list)
     clicks: list[int] = field(default_factory=list)
@@ -60,18 +59,19 @@ class _Found:
     beyond: list[int] = field(default_factory=list)
 
 
-def read(source: Any, options: Options) -> Reading:
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read pages, one a line; `docs/readers.md` says what becomes of odd ones."""
     lines = read_lines(open_inputs(source, folders=True), options.max_line)
-    notes, found = Notebook(), _Found()
+    notes.place = lines.place
+    found = _TextPages()
     blank = []
     for row, text in enumerate(lines.text):
         if text.strip():
             _read_line(lines, row, text, found)
         else:
             blank.append(row)
-    notes.add("blank lines", len(blank), "left out", map(lines.place, blank))
-    _take_notes(found, lines, notes)
+    notes.add_rows("blank lines", blank, "left out")
+    _take_notes(found, notes)
 
     results = pl.DataFrame(
         [
@@ -81,9 +81,7 @@ def read(source: Any, options: Options) -> Reading:
             column_of("layout", found.layout),
         ]
     )
-    note_shown_twice(
-        results, notes, "they stay on both ranks", lambda page: lines.place(found.rows[page])
-    )
+    note_shown_twice(results, found.rows, notes, "they stay on both ranks")
     names = ["digest", "query", "region"]
     pages = pl.DataFrame(found.heads, schema=dict.fromkeys(names, pl.String), orient="row")
     pages = pages.select(
@@ -98,10 +96,10 @@ def read(source: Any, options: Options) -> Reading:
         regions if regions > 1 else 0,
         "the query is the text alone and the region a column; use both as keys to part them",
     )
-    return Reading(nested(with_exact_ids(pages, ["query", "region"]), results), notes.notes)
+    return nested(with_exact_ids(pages, ["query", "region"]), results)
 
 
-def _read_line(lines: Lines, row: int, text: str, found: _Found) -> None:
+def _read_line(lines: Lines, row: int, text: str, found: _TextPages) -> None:
     fields = text.split("\t")
     if len(fields) != COLUMNS:
         raise lines.error(
@@ -130,8 +128,7 @@ def _read_line(lines: Lines, row: int, text: str, found: _Found) -> None:
         found.n_unseen += sum(counts[n:])
     if len(clicks) > n or len(layout) > n or odd_layout or odd_clicks:
         found.surplus.append(row)
-    found.page += [len(found.rows)] * n
-    found.rows.append(row)
+    found.add(row, n)
     found.heads.append(fields[:3])
     found.intents.append(intent)
     found.urls += urls
@@ -148,7 +145,7 @@ def _as_list(
         raise lines.error(row, "the last three fields should be JSON lists")
     endless = next((key for key in values if len(key) > MOST_DIGITS and key.isdecimal()), None)
     if endless is not None:
-        raise lines.error(row, f"{shortened(endless, 30)} is too large to be a place")
+        raise lines.error(row, f"{shortened(repr(endless), 30)} is too large to be a place")
     places = {int(key): value for key, value in values.items() if key.isdecimal()}
     others = {key: value for key, value in values.items() if not key.isdecimal()}
     if default is None:
@@ -160,43 +157,27 @@ def _as_list(
     return [places.get(place, default) for place in range(n)], others
 
 
-def _take_notes(found: _Found, lines: Lines, notes: Notebook) -> None:
-    repeats = [count - 1 for count in found.clicks if count > 1]
-    pages = (page for page, count in zip(found.page, found.clicks, strict=True) if count > 1)
-    places = (lines.place(found.rows[page]) for page in pages)
-    notes.add("duplicate clicks", sum(repeats), "a result is clicked once", places)
-    notes.add(
-        "clicks on results never shown",
-        found.n_unseen,
-        "left out",
-        map(lines.place, found.unseen),
+def _take_notes(found: _TextPages, notes: Notebook) -> None:
+    found.note_repeats("duplicate clicks", found.clicks, notes, "a result is clicked once")
+    places = map(notes.place, found.unseen)
+    notes.add("clicks on results never shown", found.n_unseen, "left out", places)
+    notes.add_rows(
+        "results beyond a gap", found.beyond, "a page ends before the first place that is not there"
     )
-    notes.add(
-        "results beyond a gap",
-        len(found.beyond),
-        "a page ends before the first place that is not there",
-        map(lines.place, found.beyond),
-    )
-    notes.add(
+    notes.add_rows(
         "pages with entries beyond their results",
-        len(found.surplus),
+        found.surplus,
         "layout and clicks are cut to the results",
-        map(lines.place, found.surplus),
     )
-    odd = [
-        row for row, intent in zip(found.rows, found.intents, strict=True) if not 0 <= intent <= 1
-    ]
-    notes.add(
-        "intent weights outside 0 to 1", len(odd), "the pages are kept", map(lines.place, odd)
-    )
-    filled = set(found.page)
-    empty = [row for page, row in enumerate(found.rows) if page not in filled]
-    notes.add("pages without results", len(empty), "they are kept", map(lines.place, empty))
+    pages = zip(found.rows, found.intents, strict=True)
+    odd = [row for row, intent in pages if not 0 <= intent <= 1]
+    notes.add_rows("intent weights outside 0 to 1", odd, "the pages are kept")
+    found.note_empty(notes)
 
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log; region, intent weight and layout are those of the columns of that name."""
-    writing = Writing(log, path, CLICKMODELS)
+    writing = LogWriter(log, path, CLICKMODELS)
     writing.keeps("region", "intent_weight", "layout")
     writing.needs_queries()
     writing.needs_plain_ranks()

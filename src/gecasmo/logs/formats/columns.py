@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from gecasmo.logs.lines import Lines
+from gecasmo.logs.inputs import Lines
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.values import integers_where_exact
 
@@ -22,18 +23,7 @@ MOST_CLICKS = 2**31
 def nested(pages: pl.DataFrame, results: pl.DataFrame, page: str = "page") -> pl.DataFrame:
     """Put the results of each page into lists, so that pages without results have a row too.
 
-    Parameters
-    ----------
-    pages
-        One row a page, in order.
-    results
-        One row a result, by page.
-    page
-        The column of `results` that counts the rows of `pages` from 0.
-
-    Returns
-    -------
-    pl.DataFrame
+    The column `page` of the results counts the rows of `pages` from 0.
     """
     lists = results.rename({page: PAGE_NUMBER}).with_columns(pl.col(PAGE_NUMBER).cast(pl.UInt32))
     lists = lists.group_by(PAGE_NUMBER, maintain_order=True).agg(pl.all())
@@ -46,15 +36,7 @@ def nested(pages: pl.DataFrame, results: pl.DataFrame, page: str = "page") -> pl
 def page_ids(ids: pl.Series) -> pl.Series:
     """Name each page after an id of the source, which several pages can share.
 
-    Parameters
-    ----------
-    ids
-        The id of each page in the source, as text.
-
-    Returns
-    -------
-    pl.Series
-        The ids themselves when no two pages share one; else `id-1`, `id-2`, ... throughout.
+    These are the ids themselves when no two pages share one; else `id-1`, `id-2`, ... throughout.
     """
     if not ids.is_duplicated().any():
         return integers_where_exact(ids).alias("session")
@@ -69,17 +51,7 @@ def with_exact_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 
 def first_on_page(results: pl.DataFrame) -> pl.Series:
-    """Say of each result whether its document is on its page for the first time.
-
-    Parameters
-    ----------
-    results
-        One row a result, with "page" and "doc".
-
-    Returns
-    -------
-    pl.Series
-    """
+    """Say of each result, by "page" and "doc", whether its document is there for the first time."""
     # One number for page and document is far faster to hash than the pair of them.
     code = code_of(results["doc"])
     return (results["page"].cast(pl.UInt64) * 2**32 + code.cast(pl.UInt64)).is_first_distinct()
@@ -91,67 +63,54 @@ def code_of(ids: pl.Series) -> pl.Series:
 
 
 def note_shown_twice(
-    results: pl.DataFrame, notes: Notebook, done: str, where: Callable[[int], str]
+    results: pl.DataFrame, rows: Sequence[int] | pl.Series, notes: Notebook, done: str
 ) -> None:
-    """Note results that are on their page already.
+    """Note results, by "page" and "doc", that are on their page already.
 
-    Parameters
-    ----------
-    results
-        One row a result, with "page" and "doc".
-    notes
-        Where it is noted.
-    done
-        What becomes of them.
-    where
-        Names a page in words.
+    `rows` has the row of the source that each page came from; `done` says what becomes of them.
     """
-    again = results.filter(~first_on_page(results))
-    examples = (f"{where(page)}: {doc!r}" for page, doc in again.select("page", "doc").iter_rows())
+    again = results.filter(~first_on_page(results)).select("page", "doc")
+    examples = (f"{notes.place(rows[page])}: {doc!r}" for page, doc in again.iter_rows())
     notes.add("results shown twice on a page", again.height, done, examples)
 
 
 def note_repeated_queries(
-    pages: pl.DataFrame, visit: str, notes: Notebook, where: Callable[[int], str]
+    pages: pl.DataFrame, visit: str, rows: Sequence[int] | pl.Series, notes: Notebook
 ) -> None:
-    """Note pages whose query was asked before in the same visit.
+    """Note pages whose query was asked before in the same visit, which is a column of the pages."""
+    again = ~pl.struct(visit, "query").is_first_distinct() & pl.col(visit).is_not_null()
+    found = pages.select(again.alias("again"))["again"].arg_true()
+    places = (notes.place(rows[page]) for page in found)
+    notes.add("repeated queries in a session", len(found), "each is a page of its own", places)
 
-    Parameters
-    ----------
-    pages
-        One row a page, with "query" and the column of the visit.
-    visit
-        The column that says which pages belong together.
-    notes
-        Where it is noted.
-    where
-        Names a page in words.
-    """
-    known = pl.col(visit).is_not_null()
-    again = ~pl.struct(visit, "query").is_first_distinct() & known
-    rows = pages.select(again.alias("again"))["again"].arg_true()
-    notes.add(
-        "repeated queries in a session",
-        len(rows),
-        "each is a page of its own",
-        (where(int(row)) for row in rows.head(3)),
-    )
+
+@dataclass
+class PagesOfLines:
+    """Pages read a line at a time: the row of each page, and the page of each result."""
+
+    rows: list[int] = field(default_factory=list)
+    page: list[int] = field(default_factory=list)
+
+    def add(self, row: int, n_results: int) -> None:
+        """Add a page with its results."""
+        self.page += [len(self.rows)] * n_results
+        self.rows.append(row)
+
+    def note_repeats(self, kind: str, counts: Sequence[int], notes: Notebook, done: str) -> None:
+        """Note results that have a signal more than once."""
+        pages = (page for page, count in zip(self.page, counts, strict=True) if count > 1)
+        surplus = sum(count - 1 for count in counts if count > 1)
+        notes.add(kind, surplus, done, (notes.place(self.rows[page]) for page in pages))
+
+    def note_empty(self, notes: Notebook) -> None:
+        """Note pages without results."""
+        filled = set(self.page)
+        empty = [row for page, row in enumerate(self.rows) if page not in filled]
+        notes.add_rows("pages without results", empty, "they are kept")
 
 
 def column_of(name: str, values: Sequence[Any]) -> pl.Series:
-    """Make a column of JSON values: integers, booleans, floats where all are, else text.
-
-    Parameters
-    ----------
-    name
-        The name of the column.
-    values
-        What `json.loads` gave; None is null.
-
-    Returns
-    -------
-    pl.Series
-    """
+    """Make a column of JSON values: integers, booleans, floats where all are, else text."""
     kinds = {type(value) for value in values if value is not None}
     for kind, dtype in ((bool, pl.Boolean), (int, pl.Int64), (str, pl.String)):
         if kinds == {kind} and (kind is not int or _fits(values)):
@@ -179,24 +138,7 @@ def flat(value: Any, lines: Lines, row: int) -> Any:
 
 
 def click_counts(values: Sequence[Any], lines: Lines, row: int) -> list[int]:
-    """Read numbers of clicks.
-
-    Parameters
-    ----------
-    values
-        Whole numbers from 0, or booleans.
-    lines, row
-        The line they stand in, for the message.
-
-    Returns
-    -------
-    list of int
-
-    Raises
-    ------
-    ClickLogError
-        When a value is something else.
-    """
+    """Read numbers of clicks of a line: whole numbers from 0, or booleans; else it is at fault."""
     for value in values:
         # Not every whole number has a float to ask: 10**400 has none.
         is_number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))

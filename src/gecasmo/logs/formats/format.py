@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from gecasmo.logs.inputs import MAX_LINE, Input
-from gecasmo.logs.notes import Note
+from gecasmo.logs.notes import Notebook
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
 
 
 @dataclass(frozen=True)
-class Options:
+class ReadOptions:
     """What a reader may need to know.
 
     Attributes
@@ -33,24 +33,7 @@ class Options:
     id_columns: Sequence[str] = ("session", "query", "doc")
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What a reader found.
-
-    Attributes
-    ----------
-    table
-        One row a result, or one row a page with lists of results, in columns that carry the names
-        of the roles.
-    notes
-        What was met on the way.
-    """
-
-    table: pl.DataFrame
-    notes: list[Note] = field(default_factory=list)
-
-
-class Sample:
+class Head:
     """The beginning of a file, to recognise its format by.
 
     Parameters
@@ -62,8 +45,8 @@ class Sample:
     def __init__(self, file: Input) -> None:
         self.name = file.name
         self.schema: dict[str, pl.DataType] = _schema(file) if file.is_parquet else {}
-        self.head = b"" if file.is_parquet else file.head
-        self.line = _first_line(self.head)
+        self.start = b"" if file.is_parquet else file.head
+        self.line = _first_line(self.start)
 
     @property
     def is_parquet(self) -> bool:
@@ -100,7 +83,8 @@ class Format:
     sniff
         Says whether the beginning of a file looks like this format.
     read
-        Reads a source.
+        Reads a source, and notes what was met on the way. The table has one row a result, or one
+        row a page with lists of results, in columns that carry the names of the roles.
     write
         Writes a log, or None when the format is only read.
     """
@@ -108,8 +92,8 @@ class Format:
     name: str
     title: str
     description: str
-    sniff: Callable[[Sample], bool]
-    read: Callable[[Any, Options], Reading]
+    sniff: Callable[[Head], bool]
+    read: Callable[[Any, ReadOptions, Notebook], pl.DataFrame]
     write: Callable[[ClickLog, Path], None] | None = None
 
 
@@ -121,6 +105,6 @@ def _schema(file: Input) -> dict[str, pl.DataType]:
 
 
 def _first_line(head: bytes) -> str:
-    """The first line that is not blank."""
+    """Find the first line that is not blank."""
     text = head.decode("utf-8", errors="replace").removeprefix("\ufeff")
     return next((line.rstrip("\r") for line in text.split("\n") if line.strip()), "")

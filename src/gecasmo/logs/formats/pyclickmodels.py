@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from gecasmo.logs.formats.columns import (
+    PagesOfLines,
     as_text,
     click_counts,
     column_of,
@@ -22,10 +23,9 @@ from gecasmo.logs.formats.columns import (
     nested,
     note_shown_twice,
 )
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.writing import Writing, write_lines
-from gecasmo.logs.inputs import open_inputs
-from gecasmo.logs.lines import Lines, read_lines
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.writer import LogWriter, write_lines
+from gecasmo.logs.inputs import Lines, open_inputs, read_lines
 from gecasmo.logs.notes import Notebook
 
 if TYPE_CHECKING:
@@ -35,43 +35,40 @@ SIGNALS = ("click", "purchase")
 TAKEN = ("session", "query", "doc", "rank", "weight", *SIGNALS)
 
 
-def sniff(sample: Sample) -> bool:
+def sniff(head: Head) -> bool:
     """Say whether the first line has the two keys of a search."""
-    return not sample.is_parquet and sample.has_fields("search_keys", "judgment_keys")
+    return not head.is_parquet and head.has_fields("search_keys", "judgment_keys")
 
 
 @dataclass
-class _Found:
+class _SearchPages(PagesOfLines):
     """The pages found so far, as columns."""
 
-    rows: list[int] = field(default_factory=list)
     searches: list[dict[str, Any]] = field(default_factory=list)
-    page: list[int] = field(default_factory=list)
     docs: list[Any] = field(default_factory=list)
     signals: dict[str, list[int]] = field(default_factory=lambda: {name: [] for name in SIGNALS})
     others: Counter[str] = field(default_factory=Counter)
 
 
-def read(source: Any, options: Options) -> Reading:
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read searches with their pages; `docs/readers.md` says what becomes of odd ones."""
     lines = read_lines(open_inputs(source, folders=True), options.max_line)
-    notes, found = Notebook(), _Found()
+    notes.place = lines.place
+    found = _SearchPages()
     for row, record in lines.records():
         search = _search(record, lines, row)
         for page in _pages(record, lines, row):
             _read_page(page, found, lines, row)
-            found.rows.append(row)
+            found.add(row, len(page))
             found.searches.append(search)
-    _take_notes(found, lines, notes)
+    _take_notes(found, notes)
 
     results = pl.DataFrame(
         [pl.Series("page", found.page, pl.UInt32), column_of("doc", found.docs)]
         + [pl.Series(name, counts, pl.Int64) > 0 for name, counts in found.signals.items()]
     )
-    note_shown_twice(
-        results, notes, "they stay on both ranks", lambda page: lines.place(found.rows[page])
-    )
-    return Reading(nested(_searches(found), results), notes.notes)
+    note_shown_twice(results, found.rows, notes, "they stay on both ranks")
+    return nested(_searches(found), results)
 
 
 def _search(record: dict[str, Any], lines: Lines, row: int) -> dict[str, Any]:
@@ -99,7 +96,7 @@ def _pages(record: dict[str, Any], lines: Lines, row: int) -> list[list[Any]]:
     return pages
 
 
-def _read_page(page: list[Any], found: _Found, lines: Lines, row: int) -> None:
+def _read_page(page: list[Any], found: _SearchPages, lines: Lines, row: int) -> None:
     for result in page:
         doc = result.get("doc") if isinstance(result, dict) else None
         if not isinstance(doc, str | int) or isinstance(doc, bool):
@@ -109,30 +106,20 @@ def _read_page(page: list[Any], found: _Found, lines: Lines, row: int) -> None:
         for name, count in zip(SIGNALS, counts, strict=True):
             found.signals[name].append(count)
         found.others.update(name for name in result if name != "doc" and name not in SIGNALS)
-    found.page += [len(found.rows)] * len(page)
 
 
-def _take_notes(found: _Found, lines: Lines, notes: Notebook) -> None:
-    for name, plural in (("click", "clicks"), ("purchase", "purchases")):
-        counts = found.signals[name]
-        pages = (page for page, count in zip(found.page, counts, strict=True) if count > 1)
-        notes.add(
-            f"duplicate {plural}",
-            sum(count - 1 for count in counts if count > 1),
-            f"a result has one {name}",
-            (lines.place(found.rows[page]) for page in pages),
-        )
+def _take_notes(found: _SearchPages, notes: Notebook) -> None:
+    for name, counts in found.signals.items():
+        found.note_repeats(f"duplicate {name}s", counts, notes, f"a result has one {name}")
     notes.add(
         "unknown fields of results",
         found.others.total(),
         f"left out; they are {', '.join(map(repr, sorted(found.others)))}",
     )
-    filled = set(found.page)
-    empty = [row for page, row in enumerate(found.rows) if page not in filled]
-    notes.add("pages without results", len(empty), "they are kept", map(lines.place, empty))
+    found.note_empty(notes)
 
 
-def _searches(found: _Found) -> pl.DataFrame:
+def _searches(found: _SearchPages) -> pl.DataFrame:
     """Make the columns of the pages: what was searched for is the query, in one text."""
     names = list(dict.fromkeys(name for search in found.searches for name in search))
     contexts = [column_of(name, [s.get(name) for s in found.searches]) for name in names]
@@ -151,7 +138,7 @@ def joined(values: list[Any]) -> str:
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log, a line a page; with a column "search_term", all others are search keys."""
-    writing = Writing(log, path, PYCLICKMODELS)
+    writing = LogWriter(log, path, PYCLICKMODELS)
     contexts = [c for c in log.columns if c not in TAKEN] if "search_term" in log.columns else []
     writing.keeps("purchase", *contexts)
     writing.needs_queries()

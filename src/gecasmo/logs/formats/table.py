@@ -1,11 +1,14 @@
-"""Tables with columns of any name: long or nested, from files, pipes, data frames or dicts.
+"""Tables with columns of any name, long or nested: Parquet, CSV, TSV, JSON lines, frames, dicts.
 
 Written, a table appears whole, so that no reader ever sees half a file.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib.util
+import io
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -13,68 +16,54 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, option
 from gecasmo.files import whole_file
-from gecasmo.logs.compression import packed
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.writing import packing_of
-from gecasmo.logs.inputs import Opened, open_inputs
+from gecasmo.logs.formats.columns import PAGE_NUMBER, nested
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.writer import packed
+from gecasmo.logs.inputs import (
+    BYTE_ORDER_MARK,
+    Input,
+    Lines,
+    Opened,
+    check_utf8,
+    first_line,
+    open_inputs,
+)
 from gecasmo.logs.notes import Notebook
-from gecasmo.logs.table_files import SEPARATORS, first_line, kind_of_name, read_table_files
+from gecasmo.logs.values import integers_where_exact
+from gecasmo.report import shortened
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
 
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TEXT_SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+}
+PACKED = ("", ".gz", ".zst")
+SEPARATORS = {"csv": ",", "tsv": "\t"}
+_TITLES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+# One half of a character in JSON, without the other half after it or before it.
+_LONE_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 
-def sniff(sample: Sample) -> bool:
+
+def sniff(head: Head) -> bool:
     """Say yes: what no other format claims is a table, or nothing."""
     return True
 
 
-def read(source: Any, options: Options) -> Reading:
-    """Read a table as it stands."""
-    notes = Notebook()
-    table = open_table(source, options.id_columns, options.max_line, notes)
-    return Reading(table, notes.notes)
-
-
-def source_label(source: object) -> str:
-    """Say how messages call the source."""
-    if isinstance(source, Opened):
-        return source.label
-    if isinstance(source, str | Path):
-        return str(source)
-    return "the dict" if isinstance(source, Mapping) else "the data frame"
-
-
-def open_table(
-    source: Any, id_columns: Sequence[str], max_line: int, notes: Notebook
-) -> pl.DataFrame:
-    """Read a source into memory.
-
-    Parameters
-    ----------
-    source
-        A path, a glob or opened files, a Polars LazyFrame, an object with the Arrow C stream
-        protocol, or a dict of columns.
-    id_columns
-        Names of the columns that hold ids; in text files these keep their exact text.
-    max_line
-        The longest line allowed in a text file, in bytes.
-    notes
-        Where it is noted what was met in files.
-
-    Returns
-    -------
-    pl.DataFrame
-
-    Raises
-    ------
-    ClickLogError
-        When there is no such file, or the source is not a table.
-    """
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
+    """Read a table as it stands: files, a frame of any library, or a dict of columns."""
     if isinstance(source, str | Path | Opened):
-        return read_table_files(open_inputs(source), id_columns, max_line, notes)
+        return _read_files(open_inputs(source), options, notes)
     try:
         if isinstance(source, pl.DataFrame):
             return source
@@ -99,6 +88,41 @@ def open_table(
     )
 
 
+def source_label(source: object) -> str:
+    """Say how messages call the source."""
+    if isinstance(source, Opened):
+        return source.label
+    if isinstance(source, str | Path):
+        return str(source)
+    return "the dict" if isinstance(source, Mapping) else "the data frame"
+
+
+def columns_of(source: Any) -> tuple[str, ...]:
+    """Name the columns of a table without reading it; none where reading it will tell why."""
+    if isinstance(source, pl.LazyFrame):
+        return tuple(source.collect_schema())
+    if isinstance(source, Mapping):
+        return tuple(map(str, source))
+    columns = getattr(source, "columns", None)
+    if columns is not None:
+        return tuple(map(str, getattr(source, "column_names", columns)))
+    try:
+        return _columns_of_file(source[0])
+    except (pl.exceptions.PolarsError, OSError, IndexError, TypeError):
+        return ()
+
+
+def _columns_of_file(file: Input) -> tuple[str, ...]:
+    kind = kind_of_file(file)
+    if kind == "parquet":
+        return tuple(file.parquet_schema())
+    head = file.head[: file.head.rfind(b"\n") + 1] or file.head
+    if kind == "json":
+        return tuple(pl.read_ndjson(head, infer_schema_length=None).columns)
+    separator = separator_of(file, kind or "csv") or SEPARATORS["csv"]
+    return tuple(pl.read_csv(head, separator=separator, n_rows=0).columns)
+
+
 def _has_pyarrow() -> bool:
     return importlib.util.find_spec("pyarrow") is not None
 
@@ -120,21 +144,209 @@ def _loose_numbers(values: Any) -> Any:
     return values
 
 
-def write(log: ClickLog, path: Path) -> None:
-    """Write a log as a table; `ClickLog.write` explains the kinds.
+def kind_of_name(name: str) -> str | None:
+    """Say what a file holds, from its name: "parquet", "csv", "tsv", "json" or None."""
+    lower = name.lower()
+    if lower.endswith(PARQUET_SUFFIXES):
+        return "parquet"
+    for suffix, kind in TEXT_SUFFIXES.items():
+        if lower.endswith(tuple(suffix + packing for packing in PACKED)):
+            return kind
+    return None
+
+
+def kind_of_file(file: Input) -> str | None:
+    """Say what a file holds, from its name; a pipe has none, and is told by its first bytes."""
+    if file.path is not None:
+        return kind_of_name(file.name)
+    if file.is_parquet:
+        return "parquet"
+    start = file.head.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if start[:1] in (b"{", b"["):
+        return "json"
+    return "tsv" if b"\t" in start.split(b"\n")[0] else "csv"
+
+
+def kind_of_files(inputs: Opened) -> str:
+    """Say what all files of a table hold; an error where they are not of one kind."""
+    kinds = {kind_of_file(file) for file in inputs}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    if kind is None:
+        endings = ", ".join((*PARQUET_SUFFIXES, *TEXT_SUFFIXES))
+        raise ClickLogError(
+            f"{inputs.label} does not look like one kind of log file; the name should end in "
+            f"{endings} (text also .gz or .zst), or {option('format')} should name a format."
+        )
+    return kind
+
+
+def _read_files(inputs: Opened, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
+    kind = kind_of_files(inputs)
+    try:
+        if kind == "parquet":
+            return _read_parquet(inputs)
+        if kind == "json":
+            return _read_json(inputs, options.max_line)
+        return _read_separated(inputs, kind, options, notes)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        if kind != "parquet":
+            for file in inputs:
+                data = file.content(options.max_line)
+                explain_text(data, file.name, separator_of(file, kind))
+        raise ClickLogError(f"{inputs.label} cannot be read: {first_line(error)}") from error
+
+
+def _read_parquet(inputs: Opened) -> pl.DataFrame:
+    paths = [str(file.path) for file in inputs if file.path is not None]
+    if len(paths) < len(inputs):
+        return pl.read_parquet(inputs[0].for_parquet())
+    return pl.scan_parquet(paths, glob=False, hive_partitioning=False).collect()
+
+
+def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
+    contents = [whole_json_text(file.content(max_line), file.name) for file in inputs]
+    if not any(contents):
+        raise ClickLogError(f"{inputs.label} is empty: there are no rows in it.")
+    if len(contents) == 1:
+        return read_json(contents[0])
+    return pl.read_ndjson(io.BytesIO(b"\n".join(contents)), infer_schema_length=None)
+
+
+def read_json(data: bytes) -> pl.DataFrame:
+    """Read JSON lines, or one JSON list of objects."""
+    if data[:1] == b"[":
+        return pl.read_json(io.BytesIO(data), infer_schema_length=None)
+    return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
+
+
+def whole_json_text(data: bytes, name: str) -> bytes:
+    """Return the text of JSON without what is around it; an error where it has half a character.
+
+    Polars would leave such halves out, and make different ids one.
+    """
+    data = data.removeprefix(BYTE_ORDER_MARK)
+    for found in _LONE_HALF.finditer(data):
+        start = found.start()
+        while start and data[start - 1 : start] == b"\\":
+            start -= 1
+        if (found.start() - start) % 2 == 0:  # else it is a backslash, and letters after it
+            line = data.count(b"\n", 0, start) + 1
+            raise ClickLogError(
+                f"{name}, line {line}: a text has half a character, {found[0].decode()} (half of a "
+                "pair of \\u)."
+            )
+    return data.strip()
+
+
+def explain_text(data: bytes, name: str, separator: str | None) -> None:
+    """Find the line at fault, which a reader made for speed does not name.
 
     Parameters
     ----------
-    log
-        The log.
-    path
-        Where to.
+    data
+        The text.
+    name
+        How messages call it.
+    separator
+        What stands between the fields; None for JSON.
 
     Raises
     ------
     ClickLogError
-        When the format cannot hold the log, or the file cannot be written.
+        Where a line is found.
     """
+    check_utf8(data, name)
+    if separator is not None:
+        _refuse_ragged(data, name, separator)
+    elif data.lstrip()[:1] != b"[":
+        for _ in Lines([(name, data.removeprefix(BYTE_ORDER_MARK))]).records():
+            pass  # each is an object
+
+
+def _refuse_ragged(data: bytes, name: str, separator: str) -> None:
+    """Refuse text with a line that has more fields than the header, naming the line."""
+    text = io.StringIO(data.removeprefix(BYTE_ORDER_MARK).decode(), newline="")
+    rows = csv.reader(text, delimiter=separator)
+    header: list[str] = []
+    ended = 0
+    try:
+        for row in rows:
+            # A text in quotes can go over several lines; the row is called by its first.
+            number, ended = ended + 1, rows.line_num
+            header = header or row
+            if len(row) > len(header):
+                raise ClickLogError(
+                    f"{name}, line {number}: {len(row)} fields with {_TITLES[separator]} between, "
+                    f"but the first line names {len(header)}. Is there one in a text that needs "
+                    f"quotes? The line is {shortened(repr(separator.join(row)), 80)}."
+                )
+    except csv.Error:
+        return  # it cannot say more than Polars did
+
+
+def separator_of(file: Input, kind: str) -> str | None:
+    """Say what stands between the fields of a file; None for a kind that has none.
+
+    That is the separator that the name promises, unless only another one is in the first line.
+    """
+    if kind not in SEPARATORS:
+        return None
+    head = file.head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").split(b"\n")[0]
+    bare = re.sub(rb'"[^"]*"', b"", head).decode(errors="replace")
+    usual = SEPARATORS[kind]
+    return usual if usual in bare else max((usual, *_TITLES), key=bare.count)
+
+
+def common_separator(inputs: Opened, kind: str, notes: Notebook) -> str:
+    """Say what stands between the fields of all files; an unusual one is noted."""
+    found = [separator_of(file, kind) or SEPARATORS[kind] for file in inputs]
+    for file, other in zip(inputs, found, strict=True):
+        if other != found[0]:
+            raise ClickLogError(
+                f"{file.name} has {_TITLES[other]} between its fields, and {inputs[0].name} has "
+                f"{_TITLES[found[0]]}; read them one by one."
+            )
+    if found[0] != SEPARATORS[kind]:
+        notes.tell(
+            "other separators",
+            len(found),
+            f"the fields are separated by {_TITLES[found[0]]} ({found[0]!r}) instead of "
+            f"{_TITLES[SEPARATORS[kind]]}; they were read so.",
+        )
+    return found[0]
+
+
+def _read_separated(
+    inputs: Opened, kind: str, options: ReadOptions, notes: Notebook
+) -> pl.DataFrame:
+    """Read CSV or TSV; the columns of ids keep their exact text, where that says more."""
+    for file in inputs:
+        # Polars tells of other text in the rows, and puts marks for it into the header.
+        check_utf8(file.head[: file.head.find(b"\n") + 1], file.name)
+    separator = common_separator(inputs, kind, notes)
+    paths = [file.plain_path for file in inputs]
+    sources: Sequence[str | bytes]
+    if None in paths:
+        sources = [file.content(options.max_line) for file in inputs]
+    else:
+        sources = [path for path in paths if path is not None]
+        for file in inputs:
+            file.check_lines(options.max_line)
+    table = pl.scan_csv(
+        sources,  # type: ignore[arg-type]
+        glob=False,
+        separator=separator,
+        schema_overrides=dict.fromkeys(options.id_columns, pl.String),
+        infer_schema_length=None,
+        infer_schema_files=len(sources),
+    ).collect()
+    return table.with_columns(
+        integers_where_exact(table[name]) for name in options.id_columns if name in table.columns
+    )
+
+
+def write(log: ClickLog, path: Path) -> None:
+    """Write a log as a table; `ClickLog.write` explains the kinds."""
     kind = kind_of_name(path.name)
     if kind is None:
         raise ClickLogError(
@@ -152,7 +364,7 @@ def write(log: ClickLog, path: Path) -> None:
             if kind == "parquet":
                 frame.write_parquet(temporary)
                 return
-            with packed(temporary, packing_of(path)) as file:
+            with packed(temporary, path) as file:
                 _write_text(frame, kind, file)
         except pl.exceptions.PolarsError as error:
             raise ClickLogError(f"{path} cannot be written: {first_line(error)}") from error
@@ -194,17 +406,14 @@ def _refuse_odd_floats(frame: pl.DataFrame, path: Path) -> None:
 def _one_row_a_page(log: ClickLog) -> pl.DataFrame:
     """Lay a log out with one row a page, because a page without results has no row of its own."""
     single = [] if log.page_columns is None else log.page_columns.get_columns()
-    weighted = not np.all(log.weight == 1)
-    fixed = [log.sessions.alias("session"), *single]
-    if weighted:
-        fixed.append(pl.Series("weight", log.weight))
-    lists = log.to_frame().drop((column.name for column in fixed), strict=False)
-    grouped = lists.with_columns(session=log.page).group_by("session").agg(pl.all())
-    numbers = pl.DataFrame({"session": np.arange(log.n_sessions, dtype=np.uint32)})
-    nested = numbers.join(grouped, on="session", how="left", maintain_order="left")
-    nested = nested.with_columns(pl.col(lists.columns).fill_null([]))
-    nested = nested.with_columns(fixed)
-    return nested.select(*log.columns, *(["weight"] if weighted else []))
+    pages = pl.DataFrame([log.sessions.alias("session"), *single])
+    names = list(log.columns)
+    if not np.all(log.weight == 1):
+        pages = pages.with_columns(weight=pl.Series(log.weight))
+        names.append("weight")
+    results = log.to_frame().drop(pages.columns, strict=False)
+    results = results.with_columns(pl.Series(PAGE_NUMBER, log.page))
+    return nested(pages, results, PAGE_NUMBER).select(names)
 
 
 TABLE = Format(

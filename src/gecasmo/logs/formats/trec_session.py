@@ -13,10 +13,9 @@ from xml.etree import ElementTree
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
-from gecasmo.logs.compression import unpacked
+from gecasmo.errors import ClickLogError, option
 from gecasmo.logs.formats.columns import nested, note_repeated_queries, with_exact_ids
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.inputs import Input, open_inputs
 from gecasmo.logs.notes import Notebook
 
@@ -27,18 +26,17 @@ Page = dict[str, Any]
 Met = dict[str, tuple[str, list[str]]]  # what was done about each kind of thing, and where
 
 
-def sniff(sample: Sample) -> bool:
+def sniff(head: Head) -> bool:
     """Say whether the file is XML with the root of a session track."""
-    start = sample.head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    start = head.start.removeprefix(b"\xef\xbb\xbf").lstrip()
     return start.startswith(b"<") and f"<{ROOT}".encode() in start[:2000]
 
 
-def read(source: Any, options: Options) -> Reading:
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read interactions, one a page; `docs/readers.md` says what becomes of odd ones."""
     inputs = open_inputs(source, folders=True)
     pages: dict[str, Page] = {}
     met: Met = {}
-    notes = Notebook()
     for file in inputs:
         _Track(file, pages, met).read(options.max_line)
     if not pages:
@@ -47,8 +45,8 @@ def read(source: Any, options: Options) -> Reading:
         notes.add(kind, len(places), done, places)
     schema = dict.fromkeys(("session", "query", "task_session", "topic", "starttime"), pl.String)
     table = pl.DataFrame([{name: page[name] for name in schema} for page in pages.values()], schema)
-    places = [page["place"] for page in pages.values()]
-    note_repeated_queries(table, "task_session", notes, lambda page: places[page])
+    notes.place = [page["place"] for page in pages.values()].__getitem__
+    note_repeated_queries(table, "task_session", range(table.height), notes)
     results = pl.DataFrame(
         [(n, *result) for n, page in enumerate(pages.values()) for result in page["results"]],
         {"page": pl.UInt32, "doc": pl.String, "rank": pl.Int64, "click": pl.Boolean},
@@ -56,9 +54,7 @@ def read(source: Any, options: Options) -> Reading:
     )
     table = table.drop(name for name in ("topic", "starttime") if table[name].is_null().all())
     ids = [name for name in ("query", "task_session", "topic") if name in table.columns]
-    return Reading(
-        nested(with_exact_ids(table, ids), with_exact_ids(results, ["doc"])), notes.notes
-    )
+    return nested(with_exact_ids(table, ids), with_exact_ids(results, ["doc"]))
 
 
 class _Track(ElementTree.TreeBuilder):
@@ -75,12 +71,12 @@ class _Track(ElementTree.TreeBuilder):
         """Read the file piece by piece."""
         parser = ElementTree.XMLParser(target=self)
         try:
-            with self._file.open() as opened:
-                for piece in unpacked(opened, self._file.compression, self._file.name):
-                    self._unread += len(piece)
-                    parser.feed(piece)
-                    if self._unread > max_line:
-                        raise self._error(f"no interaction ends within max_line={max_line:,} bytes")
+            for piece in self._file.pieces():
+                self._unread += len(piece)
+                parser.feed(piece)
+                if self._unread > max_line:
+                    reach = option("max_line", max_line, shown=f"{max_line:,}")
+                    raise self._error(f"no interaction ends within {reach} bytes")
             parser.close()
         except ElementTree.ParseError as error:
             raise ClickLogError(f"{self._file.name} is not well-formed XML: {error}.") from None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, option
 from gecasmo.logs.formats.columns import (
     code_of,
     nested,
@@ -25,10 +25,9 @@ from gecasmo.logs.formats.columns import (
     note_shown_twice,
     with_exact_ids,
 )
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.ubi_lines import is_bulk_line, source_of
-from gecasmo.logs.formats.ubi_records import Records
-from gecasmo.logs.formats.writing import Writing, write_lines
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.ubi_records import Records, is_bulk_line, source_of
+from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.notes import Notebook
 
@@ -59,23 +58,24 @@ def is_pair(source: object) -> bool:
     )
 
 
-def sniff(sample: Sample) -> bool:
+def sniff(head: Head) -> bool:
     """Say whether the first record is a query or an event."""
-    if sample.has_fields("doc", "click"):
+    if head.has_fields("doc", "click"):
         return False  # a table that also has a query_id
-    first = source_of(sample.first_record)
+    first = source_of(head.first_record)
     if is_bulk_line(first):
         index = next(iter(first.values()))
         return isinstance(index, dict) and "ubi" in str(index.get("_index", ""))
-    names = set(sample.schema or first)
+    names = set(head.schema or first)
     if "action_name" in names:
         return "query_id" in names or "event_attributes" in names
     return "query_id" in names and bool(names & {"user_query", "query_response_hit_ids"})
 
 
-def read(source: Any, options: Options) -> Reading:
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read queries and events; `docs/readers.md` says what becomes of odd ones."""
-    records, notes = Records(), Notebook()
+    records = Records()
+    notes.place = records.place
     if isinstance(source, Mapping):
         if not is_pair(source):
             raise ClickLogError(
@@ -90,7 +90,7 @@ def read(source: Any, options: Options) -> Reading:
     pages = build_pages(records, notes)
     if pages.height == 0:
         raise _no_pages(" and ".join(part.label for part in parts), records, notes)
-    return Reading(pages, notes.notes)
+    return pages
 
 
 def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
@@ -99,11 +99,12 @@ def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
     if not count:
         return ClickLogError(f"{label} is empty: there are neither queries nor events in it.")
     said = "".join(f"\n  - {note.what}" for note in notes.notes)
+    such = option("format", shown='"ubi"')
     return ClickLogError(
         f"{label}: no event belongs to a known query, so there are no pages. There "
         f"{'is 1 event' if count == 1 else f'are {count:,} events'}, and no query record:{said}\n"
         '  Give the queries, too: read_log({"queries": ..., "events": ...}), or a folder that has '
-        'both files, with format="ubi".'
+        f"both files, with {such}."
     )
 
 
@@ -115,39 +116,28 @@ def kind_of_action(name: str) -> str:
 def build_pages(records: Records, notes: Notebook) -> pl.DataFrame:
     """Make the pages: what was shown for each query, and what was clicked, put in the cart, bought.
 
-    Parameters
-    ----------
-    records
-        Queries and events.
-    notes
-        Where it is noted what was met.
-
-    Returns
-    -------
-    pl.DataFrame
-        One row a page, with lists of results.
+    The table has one row a page, with lists of results.
     """
     queries = _queries(records, notes)
     events = _events(records, queries, notes)
     events = _from_one(events, notes)
-    shown = _ranked(_shown(events, queries, notes), records, notes)
+    shown = _ranked(_shown(events, queries, notes), notes)
     pages = _pages(queries, shown, events)
-    pages = _with_query(pages, records, notes)
+    pages = _with_query(pages, notes)
     numbers = pages.select("page", number=pl.int_range(pl.len(), dtype=pl.UInt32))
     results = shown.join(numbers, on="page").sort("number", "rank")
-    place = records.place
     note_shown_twice(
-        results.select("number", "doc").rename({"number": "page"}),
+        results.select("doc", page="number"),
+        pages["row"],
         notes,
         "they stay on each position; an event without a position counts for the upper one",
-        lambda page: place(pages["row"][page]),
     )
-    results = _with_signals(results, events.join(numbers, on="page"), records, notes)
+    results = _with_signals(results, events.join(numbers, on="page"), notes)
     if "query" in pages.columns:
         visits = pages.with_columns(visit=pl.coalesce("session_id", "client_id"))
-        note_repeated_queries(visits, "visit", notes, lambda page: place(pages["row"][page]))
+        note_repeated_queries(visits, "visit", pages["row"], notes)
     empty = pages.join(shown, on="page", how="anti")
-    notes.add("pages without results", empty.height, "they are kept", records.places(empty["row"]))
+    notes.add_rows("pages without results", empty["row"], "they are kept")
     results = with_exact_ids(results, ["doc"])
     results = results.select("doc", "rank", *SIGNALS, page="number")
     texts = [name for name in ("page", "query") if name in pages.columns]
@@ -159,12 +149,7 @@ def build_pages(records: Records, notes: Notebook) -> pl.DataFrame:
 def _queries(records: Records, notes: Notebook) -> pl.DataFrame:
     queries = records.queries
     again = queries.filter(~pl.col("page").is_first_distinct())
-    notes.add(
-        "repeated query records",
-        again.height,
-        "the first record of a query_id counts",
-        records.places(again["row"]),
-    )
+    notes.add_rows("repeated query records", again["row"], "the first record of a query_id counts")
     return queries.unique("page", keep="first", maintain_order=True)
 
 
@@ -176,11 +161,8 @@ def _events(records: Records, queries: pl.DataFrame, notes: Notebook) -> pl.Data
     events = events.with_columns(kind=kind.cast(pl.String))
     others = events.filter(kind="other")
     names = others["action"].value_counts(sort=True)["action"].head(5)
-    notes.add(
-        "unknown action names",
-        others.height,
-        f"left out; they are {', '.join(map(repr, names))}",
-        records.places(others["row"]),
+    notes.add_rows(
+        "unknown action names", others["row"], f"left out; they are {', '.join(map(repr, names))}"
     )
     events = events.filter(pl.col("kind") != "other")
     for fault, done, wrong in (
@@ -188,18 +170,17 @@ def _events(records: Records, queries: pl.DataFrame, notes: Notebook) -> pl.Data
         ("events without an object", "no object_id; left out", pl.col("doc").is_null()),
     ):
         found = events.filter(wrong)
-        notes.add(fault, found.height, done, records.places(found["row"]))
+        notes.add_rows(fault, found["row"], done)
         events = events.filter(~wrong)
     seen = ["impression"] if (events["kind"] == "impression").any() else ["impression", "view"]
     known = pl.concat([queries["page"], events.filter(pl.col("kind").is_in(seen))["page"]])
     strays = events.filter(
         ~pl.col("page").is_in(known.unique().implode()) & pl.col("kind").is_in(SIGNALS)
     )
-    notes.add(
+    notes.add_rows(
         "events of unknown queries",
-        strays.height,
+        strays["row"],
         "neither a query record nor an impression has their query_id; left out",
-        records.places(strays["row"]),
     )
     return events.join(strays.select("row"), on="row", how="anti", maintain_order="left")
 
@@ -242,19 +223,14 @@ def _shown(events: pl.DataFrame, queries: pl.DataFrame, notes: Notebook) -> pl.D
     return views.select(columns)
 
 
-def _ranked(shown: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFrame:
+def _ranked(shown: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Give every result its rank: its position, or the order of the events where that fails."""
     # Numbers for pages and documents are far faster to compare than their names.
     codes = (code_of(shown[name]).alias(f"{name}_code") for name in ("page", "doc"))
     shown = shown.with_columns(codes)
     again = ~pl.struct("page_code", "doc_code", "ordinal").is_first_distinct()
     repeats = shown.filter(again)
-    notes.add(
-        "duplicate impressions",
-        repeats.height,
-        "a result is shown once",
-        records.places(repeats["row"]),
-    )
+    notes.add_rows("duplicate impressions", repeats["row"], "a result is shown once")
     shown = shown.filter(~again)
     unplaced = _on_pages_with(pl.col("ordinal").is_null(), shown)
     shared = _on_pages_with(pl.struct("page_code", "ordinal").is_duplicated(), shown) & ~unplaced
@@ -263,12 +239,7 @@ def _ranked(shown: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFr
         ("pages with two results on one position", shown.filter(shared)),
     ):
         firsts = pages.unique("page", keep="first", maintain_order=True)
-        notes.add(
-            kind,
-            firsts.height,
-            "their results are ranked in the order of the events",
-            records.places(firsts["row"]),
-        )
+        notes.add_rows(kind, firsts["row"], "their results are ranked in the order of the events")
     odd = shown.select(unplaced | shared).to_series()
     # A result that came again without a position is the same result.
     by_order = shown.filter(odd).sort("timestamp", "row", nulls_last=True)
@@ -294,30 +265,27 @@ def _pages(queries: pl.DataFrame, shown: pl.DataFrame, events: pl.DataFrame) -> 
     )
     first = pl.concat([queries.select("page", "row"), shown.select("page", "row")])
     first = first.group_by("page").agg(pl.col("row").min()).sort("row", "page")
-    pages = first.join(queries.drop("row", "hits"), on="page", how="left", maintain_order="left")
+    pages = first.join(
+        queries.select("page", "query", *DETAILS), on="page", how="left", maintain_order="left"
+    )
     pages = pages.join(of_events, on="page", how="left", suffix="_e", maintain_order="left")
     filled = [pl.coalesce(name, f"{name}_e").alias(name) for name in DETAILS]
     return pages.with_columns(filled).drop(f"{name}_e" for name in DETAILS)
 
 
-def _with_query(pages: pl.DataFrame, records: Records, notes: Notebook) -> pl.DataFrame:
+def _with_query(pages: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Leave out the pages whose query is not known; without any query, the log has none."""
     unknown = pages.filter(pl.col("query").is_null())
     if unknown.height == pages.height:
         notes.add("pages without a query text", pages.height, "the log has no queries")
         return pages.drop("query")
-    notes.add(
-        "pages without a query text",
-        unknown.height,
-        "no user_query; the pages are left out",
-        records.places(unknown["row"]),
+    notes.add_rows(
+        "pages without a query text", unknown["row"], "no user_query; the pages are left out"
     )
     return pages.filter(pl.col("query").is_not_null())
 
 
-def _with_signals(
-    results: pl.DataFrame, events: pl.DataFrame, records: Records, notes: Notebook
-) -> pl.DataFrame:
+def _with_signals(results: pl.DataFrame, events: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Add a boolean column a signal, finding each event's result by object id and position."""
     results = results.with_row_index("result")
     events = events.filter(pl.col("kind").is_in(SIGNALS)).sort("row")
@@ -331,29 +299,16 @@ def _with_signals(
     events = events.join(exact, on=[*keys, "ordinal"], how="left", maintain_order="left")
     events = events.with_columns(result=pl.coalesce("exact", "result"))
     early = events.filter(pl.col("timestamp") < pl.col("shown_at"))
-    notes.add(
-        "events out of order",
-        early.height,
-        "dated before their result was shown; they count",
-        records.places(early["row"]),
+    notes.add_rows(
+        "events out of order", early["row"], "dated before their result was shown; they count"
     )
     for signal, plural in zip(SIGNALS, ("clicks", "cart events", "purchases"), strict=True):
         found = events.filter(kind=signal)
         unseen = found.filter(pl.col("result").is_null())
-        notes.add(
-            f"{plural} on results never shown",
-            unseen.height,
-            "left out",
-            records.places(unseen["row"]),
-        )
+        notes.add_rows(f"{plural} on results never shown", unseen["row"], "left out")
         found = found.filter(pl.col("result").is_not_null())
         again = found.filter(~pl.col("result").is_first_distinct())
-        notes.add(
-            f"duplicate {plural}",
-            again.height,
-            f"a result has one {signal}",
-            records.places(again["row"]),
-        )
+        notes.add_rows(f"duplicate {plural}", again["row"], f"a result has one {signal}")
         results = results.with_columns(
             pl.col("result").is_in(found["result"].unique().implode()).alias(signal)
         )
@@ -362,7 +317,7 @@ def _with_signals(
 
 def write(log: ClickLog, path: Path) -> None:
     """Write queries and events into one file of JSON lines; a session is a query_id."""
-    writing = Writing(log, path, UBI)
+    writing = LogWriter(log, path, UBI)
     writing.keeps(*SIGNALS, *DETAILS)
     writing.needs_unit_weights()
     writing.needs_moments("timestamp")

@@ -1,37 +1,47 @@
 """The records of OpenSearch User Behavior Insights: queries and events, from JSON or Parquet.
 
-Parquet is read all at once where the types are plain, and JSON where the lines are; what is left is
-read one by one.
+Both are read as tables of one shape, `RECORD`, all records at once. What is left, because it has
+other types or may be at fault, is read record by record: slowly, but naming the line or the row.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.formats.ubi_lines import (
-    FLAT,
-    LARGEST_ORDINAL,
-    MOMENT,
-    SCHEMAS,
-    Plain,
-    as_text,
-    fields_of,
-    is_bulk_line,
-    moments_of_numbers,
-    moments_of_texts,
-    read_moment,
-    read_plain_lines,
-    source_of,
+from gecasmo.logs.inputs import (
+    BYTE_ORDER_MARK,
+    HALF_A_CHARACTER,
+    Input,
+    Lines,
+    Opened,
+    whole_json,
 )
-from gecasmo.logs.inputs import Input, Opened
-from gecasmo.logs.lines import Lines, read_lines
 from gecasmo.logs.notes import Notebook
 
+if TYPE_CHECKING:
+    from polars._typing import PolarsDataType
+
+MOMENT = pl.Datetime("us", "UTC")
+# What becomes of a record: one that has no action is a query.
+COLUMNS: dict[str, PolarsDataType] = {
+    "row": pl.Int64,
+    "page": pl.String,
+    "query": pl.String,
+    "action": pl.String,
+    "client_id": pl.String,
+    "session_id": pl.String,
+    "timestamp": MOMENT,
+    "hits": pl.List(pl.String),
+    "doc": pl.String,
+    "ordinal": pl.Int64,
+}
 _TEXTS = {
     "page": "query_id",
     "query": "user_query",
@@ -39,64 +49,120 @@ _TEXTS = {
     "client_id": "client_id",
     "session_id": "session_id",
 }
+FLAT = "event_attributes."
+_ATTRIBUTES = {
+    "object": pl.Struct({"object_id": pl.String}),
+    "position": pl.Struct({"ordinal": pl.Float64}),
+}
+RECORD: dict[str, PolarsDataType] = {
+    **dict.fromkeys(_TEXTS.values(), pl.String),
+    "timestamp": pl.String,
+    "query_response_hit_ids": pl.List(pl.String),
+    "event_attributes": pl.Struct(_ATTRIBUTES),
+    "object_id": pl.String,
+    "position.ordinal": pl.Float64,
+}
+_FLAT_RECORD: dict[str, PolarsDataType] = {
+    f"{FLAT}object.object_id": pl.String,
+    f"{FLAT}position.ordinal": pl.Float64,
+}
+BULK = {"index", "create", "update", "delete"}
+# Such a line, where nothing in it need be looked at; it is known to be JSON.
+_BULK_LINE = rf'^\s*\{{\s*"(?:{"|".join(sorted(BULK))})"\s*:\s*\{{[^{{}}\\]*\}}\s*\}}\s*$'
+LARGEST_ORDINAL = 2**62
+_EXACT_FLOAT = 2**53
+FEW = 50
+PARTS = 16
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+# The years 1 to 9999, in milliseconds since 1970.
+_FIRST_MOMENT, _LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
+_ISO = (
+    r"^[12][0-9]{3}-[01][0-9]-[0-3][0-9]T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(?:\.[0-9]{3}|\.[0-9]{6})?(?:Z|\+00:00)?$"
+)
+_MILLISECONDS = r"^[0-9]{1,18}$"
+# As numbers in JSON these are times, as texts they are not.
+_ODD_NUMBER = r"^(?:-[0-9]|[0-9]+\.)[0-9.]*$"
+_OBJECT = r"^[\[{]"
 
 
 class Records:
-    """The records of all files, numbered through.
-
-    Plain records are read all at once; the others, and all that is at fault, one by one.
-
-    Attributes
-    ----------
-    queries, events
-        One row a record.
-    """
+    """The records of all files, numbered through."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in SCHEMAS}
-        self._frames: dict[str, list[pl.DataFrame]] = {kind: [] for kind in SCHEMAS}
+        self._rows: list[tuple[Any, ...]] = []
+        self._frames: list[pl.DataFrame] = []
         self._places: list[tuple[int, Lines | Input]] = []
         self._count = 0
         self._undated: list[int] = []
 
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row a record, when all are read."""
+        slow = pl.DataFrame(self._rows, schema=COLUMNS, orient="row")
+        return pl.concat([*self._frames, slow]).sort("row")
+
     @property
     def queries(self) -> pl.DataFrame:
         """One row a query record."""
-        return self._all("query")
+        return self.table.filter(pl.col("action").is_null())
 
     @property
     def events(self) -> pl.DataFrame:
         """One row an event record."""
-        return self._all("event")
-
-    def _all(self, kind: str) -> pl.DataFrame:
-        slow = pl.DataFrame(self._rows[kind], schema=SCHEMAS[kind], orient="row")
-        return pl.concat([*self._frames[kind], slow]).sort("row")
+        return self.table.filter(pl.col("action").is_not_null())
 
     def read(self, inputs: Opened, max_line: int) -> None:
         """Add the records of some files."""
         for file in inputs:
             if file.is_parquet:
-                self._read_table(file)
+                self._read_parquet(file)
             else:
-                self._read_lines(read_lines(Opened(file.name, [file]), max_line))
+                self._read_lines(file, max_line)
 
-    def _read_lines(self, lines: Lines) -> None:
+    def _read_lines(self, file: Input, max_line: int) -> None:
+        data = file.content(max_line).removeprefix(BYTE_ORDER_MARK)
+        lines = Lines([(file.name, data)])
+        lines.refuse_blank(file.name)
         self._places.append((self._count, lines))
-        plain = read_plain_lines(lines.text)
-        self._add_plain(plain)
-        self._add_all(lines.records(plain.rest))
+        rows, table = table_of_lines(data, lines.text)
+        # Polars reads half a character as something else, without a word.
+        is_half = lines.text.str.contains(HALF_A_CHARACTER.pattern)
+        odd = rows.filter(self._add_table(table, rows, is_half.gather(rows)))
+        # Many may be lines that are known to be JSON, and hold no record.
+        odd = odd.filter(~lines.text.gather(odd).str.contains(_BULK_LINE))
+        if len(rows) < len(lines.text):
+            unread = pl.int_range(len(lines.text), eager=True)
+            odd = pl.concat([odd, unread.filter(~unread.is_in(rows.implode()))]).sort()
+        self._add_all(lines.records(odd, first_of_pairs))
         self._count += len(lines.text)
 
-    def _read_table(self, file: Input) -> None:
+    def _read_parquet(self, file: Input) -> None:
         self._places.append((self._count, file))
-        table = _parquet_table(file)
-        plain = read_plain_table(table)
-        if plain is None:
-            self._add_all(enumerate(table.iter_rows(named=True)))
-        else:
-            self._add_plain(plain)
+        table = file.read_parquet()
+        if "query_id" not in table.columns:
+            raise ClickLogError(
+                f"{file.name} lacks the column 'query_id', which queries and events of UBI have. "
+                f"It has: {', '.join(table.columns)}."
+            )
+        table = table.select(n for n in table.columns if n in RECORD or n.startswith(FLAT))
+        rows = pl.int_range(table.height, eager=True)
+        left = rows.filter(self._add_table(table, rows))
+        self._add_all(zip(left, table[left].iter_rows(named=True), strict=True))
         self._count += table.height
+
+    def _add_table(
+        self, table: pl.DataFrame, rows: pl.Series, is_odd: pl.Series | None = None
+    ) -> pl.Series:
+        """Add the records of a table but for the odd ones, and say which these are."""
+        plain = PlainRecords(table)
+        is_odd = plain.is_odd if is_odd is None else plain.is_odd | is_odd
+        rows = rows + self._count
+        self._undated += rows.filter(plain.is_undated & ~is_odd).to_list()
+        frame = plain.frame.with_columns(row=rows).filter(~is_odd)
+        self._frames.append(frame.select(pl.col(n).cast(dtype) for n, dtype in COLUMNS.items()))
+        return is_odd
 
     def place(self, row: int) -> str:
         """Say where a record is."""
@@ -104,10 +170,6 @@ class Records:
         if isinstance(holder, Lines):
             return holder.place(row - start)
         return f"{holder.name}, row {row - start}"
-
-    def places(self, rows: pl.Series) -> list[str]:
-        """Say where the first few of some records are."""
-        return [self.place(int(row)) for row in rows.head(3)]
 
     def error(self, row: int, what: str) -> ClickLogError:
         """Make the error for a record that cannot be read."""
@@ -118,18 +180,8 @@ class Records:
 
     def take_notes(self, notes: Notebook) -> None:
         """Note what could not be made sense of in the records themselves."""
-        notes.add(
-            "unreadable timestamps",
-            len(self._undated),
-            "the records are kept without one",
-            map(self.place, sorted(self._undated)),
-        )
-
-    def _add_plain(self, plain: Plain) -> None:
-        self._undated += (self._count + row for row in plain.undated)
-        for kind, frames in plain.frames.items():
-            shifted = (frame.with_columns(pl.col("row") + self._count) for frame in frames)
-            self._frames[kind] += shifted
+        undated = sorted(self._undated)
+        notes.add_rows("unreadable timestamps", undated, "the records are kept without one")
 
     def _add_all(self, records: Iterable[tuple[int, Mapping[str, Any]]]) -> None:
         for number, record in records:
@@ -137,23 +189,25 @@ class Records:
             if inner is record and is_bulk_line(record):
                 continue
             row = self._count + number
-            kind, fields = fields_of(inner)
-            if kind == "neither":
+            fields = fields_of(inner)
+            if fields["page"] is None and fields["action"] is None:
                 raise self.error(row, "neither an event (action_name) nor a query (query_id)")
             values = (self._value(row, name, value) for name, value in fields.items())
-            self._rows[kind].append((row, *values))
+            self._rows.append((row, *values))
 
     def _value(self, row: int, name: str, value: Any) -> Any:
         if name == "timestamp":
-            return self._moment(row, value)
+            moment = read_moment(value)
+            if moment is None and value is not None:
+                self._undated.append(row)
+            return moment
         if name == "ordinal":
             return self._ordinal(row, value)
-        return self._hits(row, value) if name == "hits" else as_text(value)
-
-    def _hits(self, row: int, value: Any) -> list[str | None] | None:
+        if name != "hits":
+            return id_text(value)
         if value is not None and not isinstance(value, list):
             raise self.error(row, "query_response_hit_ids should be a list")
-        return None if value is None else [as_text(hit) for hit in value]
+        return None if value is None else [id_text(hit) for hit in value]
 
     def _ordinal(self, row: int, value: Any) -> int | None:
         if value is None:
@@ -166,136 +220,288 @@ class Records:
             raise self.error(row, f"position.ordinal is too large to be a position: {value!r}")
         return int(value)
 
-    def _moment(self, row: int, value: Any) -> datetime.datetime | None:
-        moment = read_moment(value)
-        if moment is None and value is not None:
-            self._undated.append(row)
-        return moment
+
+def table_of_lines(data: bytes, lines: pl.Series) -> tuple[pl.Series, pl.DataFrame]:
+    """Read JSON lines as a table of the shape of `RECORD`.
+
+    Parameters
+    ----------
+    data
+        All lines, with line ends between.
+    lines
+        The same lines one by one.
+
+    Returns
+    -------
+    rows : pl.Series
+        The lines that are in the table; the others are blank, or near one that does not fit.
+    table : pl.DataFrame
+    """
+    shape = dict(RECORD)
+    if lines.str.contains(f'"{FLAT}', literal=True).any():
+        shape |= _FLAT_RECORD
+    if lines.str.contains('"_source"', literal=True).any():
+        shape |= {"_source": pl.Struct(shape)}
+    rows = lines.str.contains(r"\S").arg_true().cast(pl.Int64)
+    found = list(_tables(data, 0, rows, shape))
+    empty = (rows.clear(), pl.DataFrame(schema=shape))
+    all_rows, tables = zip(*found or [empty], strict=True)
+    return pl.concat(all_rows), _without_wrapping(pl.concat(tables))
 
 
-def _parquet_table(file: Input) -> pl.DataFrame:
+def _tables(
+    data: bytes, first: int, rows: pl.Series, shape: dict[str, PolarsDataType]
+) -> Iterator[tuple[pl.Series, pl.DataFrame]]:
+    """Read lines at once, or, where one does not fit, in smaller and smaller parts.
+
+    `first` is the number of the first line, and `rows` are the lines that are not blank.
+    """
     try:
-        table = pl.read_parquet(file.for_parquet(), glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise ClickLogError(f"{file.name} cannot be read: {str(error).splitlines()[0]}") from error
-    if "query_id" not in table.columns:
-        raise ClickLogError(
-            f"{file.name} lacks the column 'query_id', which queries and events of UBI have. "
-            f"It has: {', '.join(table.columns)}."
+        table = pl.read_ndjson(data, schema=shape)
+        if table.height == len(rows):
+            yield rows, table
+            return
+    except pl.exceptions.PolarsError:
+        pass
+    start = 0
+    while len(rows) > FEW and start < len(data):
+        end = data.find(b"\n", start + len(data) // PARTS) + 1 or len(data)
+        if end - start == len(data):
+            return
+        last = first + data.count(b"\n", start, end)
+        yield from _tables(
+            data[start:end], first, rows.filter(rows.is_between(first, last, "left")), shape
         )
-    wanted = {"query_id", "action_name", "user_query", "query_response_hit_ids"}
-    wanted |= {"client_id", "session_id", "timestamp"}
-    wanted |= {"event_attributes", "object_id", "position.ordinal"}
-    return table.select(n for n in table.columns if n in wanted or n.startswith(FLAT))
+        first, start = last, end
 
 
-class _Odd(Exception):
-    """The table has types, or faults, that are left to the slow reader."""
+def _without_wrapping(table: pl.DataFrame) -> pl.DataFrame:
+    """Take records out of what a scroll or a dump of an index wraps around them."""
+    if "_source" not in table.columns:
+        return table
+    inner, own = pl.col("_source"), [name for name in table.columns if name != "_source"]
+    is_wrapped = inner.is_not_null()
+    return table.select(
+        pl.when(is_wrapped).then(inner.struct.field(name)).otherwise(pl.col(name)).alias(name)
+        for name in own
+    )
 
 
-def read_plain_table(table: pl.DataFrame) -> Plain | None:
-    """Read the records of a table.
+class PlainRecords:
+    """The records of a table, each column read at once.
 
     Parameters
     ----------
     table
-        One row a record.
+        One row a record, with columns of `RECORD`, of any type.
 
-    Returns
-    -------
-    Plain or None
-        None when the slow reader has to read the table.
+    Attributes
+    ----------
+    frame
+        The `COLUMNS`, but for the row.
+    is_odd
+        Which records have to be read one by one.
+    is_undated
+        Which have a time that cannot be read.
     """
-    try:
-        columns = [_text(_column(table, name)).alias(role) for role, name in _TEXTS.items()]
-        columns.append(_text(_attribute(table, "object", "object_id", "object_id")).alias("doc"))
-        ordinal = _attribute(table, "position", "ordinal", "position.ordinal")
-        columns += [ordinal.alias("ordinal"), _hits(_column(table, "query_response_hit_ids"))]
-        times = _column(table, "timestamp")
-        columns.append(_moments(times).alias("timestamp"))
-        records = pl.DataFrame(columns).with_row_index("row").cast({"row": pl.Int64})
-        events = records.filter(pl.col("action").is_not_null())
-        events = events.with_columns(_whole(events["ordinal"]))
-        queries = records.filter(pl.col("action").is_null())
-        if queries["page"].null_count():
-            raise _Odd
-    except _Odd:
-        return None
-    undated = (times.is_not_null() & records["timestamp"].is_null()).arg_true().to_list()
-    frames = {
-        kind: [frame.select(pl.col(name).cast(dtype) for name, dtype in SCHEMAS[kind].items())]
-        for kind, frame in (("query", queries), ("event", events))
+
+    def __init__(self, table: pl.DataFrame) -> None:
+        self._table = table
+        self.is_odd = pl.repeat(False, table.height, eager=True)
+        times = self._column("timestamp")
+        columns = {role: self._texts(self._column(name)) for role, name in _TEXTS.items()}
+        columns["timestamp"] = self._moments(times)
+        # What an event has no use for, and what a query has none for, may be anything.
+        is_event = columns["action"].is_not_null()
+        columns["hits"] = self._hits(_where(~is_event, self._column("query_response_hit_ids")))
+        doc = self._attribute("object", "object_id", "object_id")
+        ordinal = self._attribute("position", "ordinal", "position.ordinal")
+        columns["doc"] = self._texts(_where(is_event, doc))
+        columns["ordinal"] = self._ordinals(_where(is_event, ordinal))
+        self.frame = pl.DataFrame([values.alias(name) for name, values in columns.items()])
+        self.is_odd |= ~is_event & columns["page"].is_null()
+        self.is_undated = times.is_not_null() & columns["timestamp"].is_null()
+
+    def _column(self, name: str) -> pl.Series:
+        if name in self._table.columns:
+            return self._table[name]
+        return pl.Series(name, [None], pl.Null).new_from_index(0, self._table.height)
+
+    def _leave(self, values: pl.Series, dtype: PolarsDataType) -> pl.Series:
+        """Leave all values of a column to be read one by one."""
+        self.is_odd |= values.is_not_null()
+        return pl.Series(values.name, [None], dtype).new_from_index(0, len(values))
+
+    def _attribute(self, part: str, key: str, outside: str) -> pl.Series:
+        """Find an attribute of events: in the nested attributes, in a flat column, or outside."""
+        name = f"{FLAT}{part}.{key}"
+        outer = self._column(outside)
+        flat = self._column(name) if name in self._table.columns else outer
+        attributes = self._column("event_attributes")
+        if not isinstance(attributes.dtype, pl.Struct):
+            self._leave(attributes, pl.Null)
+            return flat
+        fields = {inner.name: inner.dtype for inner in attributes.dtype.fields}
+        if not isinstance(fields.get(part), pl.Struct):
+            return flat
+        found = attributes.struct.field(part)
+        is_there = found.is_not_null()
+        nested = found.struct.field(key) if key in found.struct.fields else outer
+        if pl.Null not in (flat.dtype, nested.dtype) and flat.dtype != nested.dtype:
+            self.is_odd |= is_there
+            return flat
+        chosen = pl.select(pl.when(is_there).then(nested).otherwise(flat)).to_series()
+        # In JSON, what is null may also not be there, and then what stands outside counts.
+        self.is_odd |= chosen.is_null() & outer.is_not_null()
+        return chosen
+
+    def _texts(self, values: pl.Series) -> pl.Series:
+        if values.dtype == pl.String:
+            # Polars writes lists and objects of JSON as text, too.
+            self.is_odd |= values.str.contains(_OBJECT).fill_null(False)
+            return values
+        if values.dtype.is_integer() or values.dtype == pl.Null:
+            return values.cast(pl.String)
+        return self._leave(values, pl.String)
+
+    def _hits(self, values: pl.Series) -> pl.Series:
+        inner = values.dtype.inner if isinstance(values.dtype, pl.List) else None
+        if inner == pl.String:
+            is_object = values.list.eval(pl.element().str.contains(_OBJECT)).list.any()
+            self.is_odd |= is_object.fill_null(False)
+        elif values.dtype != pl.Null and not (inner is not None and inner.is_integer()):
+            return self._leave(values, pl.List(pl.String))
+        return values.cast(pl.List(pl.String))
+
+    def _ordinals(self, values: pl.Series) -> pl.Series:
+        if values.dtype == pl.Null:
+            return values.cast(pl.Int64)
+        if not values.dtype.is_integer() and not values.dtype.is_float():
+            return self._leave(values, pl.Int64)
+        numbers = values.cast(pl.Float64)
+        is_plain = numbers.is_between(0, _EXACT_FLOAT - 1) & (numbers % 1 == 0)
+        self.is_odd |= numbers.is_not_null() & ~is_plain
+        return _where(is_plain, numbers).cast(pl.Int64)
+
+    def _moments(self, values: pl.Series) -> pl.Series:
+        dtype = values.dtype
+        if dtype == pl.Null:
+            return values.cast(MOMENT)
+        if isinstance(dtype, pl.Datetime):
+            here = values.dt.cast_time_unit("us")
+            if dtype.time_zone is None:
+                return here.dt.replace_time_zone("UTC")
+            return here.dt.convert_time_zone("UTC")
+        if dtype == pl.String:
+            self.is_odd |= values.str.contains(_ODD_NUMBER).fill_null(False)
+            return moments_of_texts(values)
+        if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
+            return moments_of_numbers(values)
+        return self._leave(values, MOMENT)
+
+
+def _where(chosen: pl.Series, values: pl.Series) -> pl.Series:
+    """Keep the chosen values, null for the others."""
+    return pl.select(pl.when(chosen).then(values)).to_series()
+
+
+def is_bulk_line(record: Mapping[str, Any]) -> bool:
+    """Whether a record is the line before a record in a file for the bulk interface."""
+    return len(record) == 1 and set(record) <= BULK
+
+
+def source_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the record itself, also from what a scroll or a dump of an index wraps around it."""
+    inner = record.get("_source")
+    return inner if isinstance(inner, dict) else record
+
+
+def first_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of JSON, in which the first of equal keys counts, as it does in Polars."""
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else dict(reversed(pairs))
+
+
+def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Find the fields of a record, by the `COLUMNS` after the row, as they stand in it."""
+    fields = {column: record.get(name) for column, name in _TEXTS.items()}
+    fields |= {"timestamp": record.get("timestamp"), "hits": None, "doc": None, "ordinal": None}
+    if fields["action"] is None:
+        return fields | {"hits": record.get("query_response_hit_ids")}
+    target, position = _object(record, "object"), _object(record, "position")
+    return fields | {
+        "doc": target.get("object_id", record.get("object_id")),
+        "ordinal": position.get("ordinal", record.get("position.ordinal")),
     }
-    return Plain(frames, undated)
 
 
-def _column(table: pl.DataFrame, name: str) -> pl.Series:
-    if name in table.columns:
-        return table[name]
-    return pl.Series(name, [None], pl.Null).new_from_index(0, table.height)
+def _object(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Find an object within the attributes of an event, also in columns with dotted names."""
+    attributes = record.get("event_attributes")
+    if isinstance(attributes, str):
+        attributes = _json_or_nothing(attributes)  # as exports to flat tables have it
+    found = attributes.get(name) if isinstance(attributes, dict) else None
+    if isinstance(found, dict):
+        return found
+    start = f"{FLAT}{name}."
+    return {key[len(start) :]: value for key, value in record.items() if key.startswith(start)}
 
 
-def _attribute(table: pl.DataFrame, part: str, key: str, otherwise: str) -> pl.Series:
-    """Find an attribute of the events: in the nested attributes, in a flat column, or outside."""
-    name = f"{FLAT}{part}.{key}"
-    flat = _column(table, name if name in table.columns else otherwise)
-    attributes = _column(table, "event_attributes")
-    if attributes.dtype == pl.Null:
-        return flat
-    if not isinstance(attributes.dtype, pl.Struct):
-        raise _Odd
-    parts = {inner.name: inner.dtype for inner in attributes.dtype.fields}
-    if not isinstance(parts.get(part), pl.Struct):
-        return flat
-    found = attributes.struct.field(part)
-    inside = key in found.struct.fields
-    nested = found.struct.field(key) if inside else _column(table, otherwise)
-    if pl.Null not in (flat.dtype, nested.dtype) and flat.dtype != nested.dtype:
-        raise _Odd
-    return pl.select(pl.when(found.is_not_null()).then(nested).otherwise(flat)).to_series()
+def _json_or_nothing(text: str) -> Any:
+    try:
+        return whole_json(text)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _text(values: pl.Series) -> pl.Series:
-    if values.dtype == pl.String:
-        return values
-    if values.dtype.is_integer() or values.dtype == pl.Null:
-        return values.cast(pl.String)
-    raise _Odd
+def id_text(value: Any) -> str | None:
+    """Write an id or a query as text; numbers and booleans as Polars does."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{Decimal(repr(value)):f}".removesuffix(".0")
+    return str(value)
 
 
-def _hits(values: pl.Series) -> pl.Series:
-    inner = values.dtype.inner if isinstance(values.dtype, pl.List) else None
-    is_plain = inner is not None and (inner == pl.String or inner.is_integer())
-    if not is_plain and values.dtype != pl.Null:
-        raise _Odd
-    return values.cast(pl.List(pl.String)).alias("hits")
+def read_moment(value: Any) -> datetime.datetime | None:
+    """Read a time: milliseconds since 1970, ISO 8601, or a time already; UTC where none is said."""
+    try:
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return _EPOCH + datetime.timedelta(milliseconds=value)
+        if isinstance(value, str):
+            value = datetime.datetime.fromisoformat(value)
+        if isinstance(value, datetime.datetime):
+            if value.tzinfo is None:
+                return value.replace(tzinfo=datetime.UTC)
+            return value.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
+        return None
+    return None
 
 
-def _whole(values: pl.Series) -> pl.Series:
-    if values.dtype == pl.Null:
-        return values.cast(pl.Int64)
-    if not values.dtype.is_integer() and not values.dtype.is_float():
-        raise _Odd
-    known = values.drop_nulls()
-    if len(known):
-        lowest, highest = known.min(), known.max()
-        is_whole = values.dtype.is_integer() or bool((known % 1 == 0).all())
-        if not (is_whole and lowest >= 0 and highest < LARGEST_ORDINAL):  # type: ignore[operator]
-            raise _Odd
-    return values.cast(pl.Int64)
+def moments_of_numbers(values: pl.Series) -> pl.Series:
+    """Read milliseconds since 1970, all at once; null where `read_moment` finds no time."""
+    numbers = values.cast(pl.Int64)
+    known = _where(numbers.is_between(_FIRST_MOMENT, _LAST_MOMENT), numbers)
+    return known.cast(pl.Datetime("ms", "UTC")).cast(MOMENT)
 
 
-def _moments(values: pl.Series) -> pl.Series:
-    dtype = values.dtype
-    if dtype == pl.Null:
-        return values.cast(MOMENT)
-    if isinstance(dtype, pl.Datetime):
-        here = values.dt.cast_time_unit("us")
-        if dtype.time_zone is None:
-            return here.dt.replace_time_zone("UTC")
-        return here.dt.convert_time_zone("UTC")
-    if dtype == pl.String:
-        return moments_of_texts(values)
-    if dtype.is_integer() and dtype != pl.UInt64 and dtype != pl.Int128:
-        return moments_of_numbers(values)
-    raise _Odd
+def moments_of_texts(values: pl.Series) -> pl.Series:
+    """Read times written as texts, the usual ones all at once; null as in `read_moment`."""
+    plain = values.str.strip_suffix("Z").str.strip_suffix("+00:00")
+    texts = _where(values.str.contains(_ISO), plain)
+    found = texts.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
+    found = found.dt.replace_time_zone("UTC")
+    if found.null_count() == values.null_count():
+        return found
+    digits = _where(values.str.contains(_MILLISECONDS), values)
+    found = found.zip_with(found.is_not_null(), moments_of_numbers(digits))
+    odd = (found.is_null() & values.is_not_null() & digits.is_null()).arg_true()
+    if len(odd):
+        read = [read_moment(value) for value in values.gather(odd)]
+        found = found.scatter(odd, pl.Series(read, dtype=MOMENT))
+    return found

@@ -22,10 +22,9 @@ from gecasmo.logs.formats.columns import (
     page_ids,
     with_exact_ids,
 )
-from gecasmo.logs.formats.format import Format, Options, Reading, Sample
-from gecasmo.logs.formats.writing import Writing, write_lines
-from gecasmo.logs.inputs import open_inputs
-from gecasmo.logs.lines import Lines, read_lines
+from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.writer import LogWriter, write_lines
+from gecasmo.logs.inputs import Lines, open_inputs, read_lines
 from gecasmo.logs.notes import Notebook
 
 if TYPE_CHECKING:
@@ -34,41 +33,37 @@ if TYPE_CHECKING:
 FIRST_RESULT = 5
 
 
-def sniff(sample: Sample) -> bool:
+def sniff(head: Head) -> bool:
     """Say whether the first line is a query or a click."""
-    fields = sample.line.split("\t")
+    fields = head.line.split("\t")
     return len(fields) >= 4 and fields[2] in ("Q", "C") and fields[1].strip().isdecimal()
 
 
-def read(source: Any, options: Options) -> Reading:
+def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read queries and clicks; `docs/readers.md` says what becomes of odd ones."""
     lines = read_lines(open_inputs(source, folders=True), options.max_line)
-    notes = Notebook()
+    notes.place = lines.place
     actions = _actions(lines, notes)
     pages = actions.filter(kind="Q").with_row_index("page")
     results = _results(pages)
     note_shown_twice(
         results,
+        pages["row"],
         notes,
         "they stay on both ranks; a click counts for the upper one",
-        lambda page: lines.place(pages["row"][page]),
     )
-    clicked = _clicked(actions.filter(kind="C"), pages, results, lines, notes)
-    note_repeated_queries(pages, "visit", notes, lambda page: lines.place(pages["row"][page]))
+    clicked = _clicked(actions.filter(kind="C"), pages, results, notes)
+    note_repeated_queries(pages, "visit", pages["row"], notes)
 
     results = with_exact_ids(results.select("page", "doc"), ["doc"])
     results = results.with_columns(click=clicked)
-    notes.add(
-        "pages without results",
-        int((pages["urls"].list.len() == 0).sum()),
-        "they are kept",
-        lines.places(pages.filter(pl.col("urls").list.len() == 0)["row"]),
-    )
+    empty = pages.filter(pl.col("urls").list.len() == 0)
+    notes.add_rows("pages without results", empty["row"], "they are kept")
     # Within a visit pages are numbered by time; `at` is the row again where nothing was disordered.
     pages = pages.sort("at").with_columns(session=page_ids(pages.sort("at")["visit"])).sort("page")
     pages = pages.select("session", "query", region="region", visit="visit", time_passed="time")
     pages = with_exact_ids(pages, ["query", "region", "visit"])
-    return Reading(nested(pages, results), notes.notes)
+    return nested(pages, results)
 
 
 def _actions(lines: Lines, notes: Notebook) -> pl.DataFrame:
@@ -76,7 +71,7 @@ def _actions(lines: Lines, notes: Notebook) -> pl.DataFrame:
     fields = lines.text.str.strip_chars_end().str.split("\t")
     n_fields = fields.list.len()
     blank = lines.text.str.strip_chars() == ""
-    notes.add("blank lines", int(blank.sum()), "left out", lines.places(blank.arg_true()))
+    notes.add_rows("blank lines", blank.arg_true(), "left out")
     lines.refuse(
         ~blank & (n_fields < 3), "a line needs a session, a time and Q or C, with tabs between"
     )
@@ -90,12 +85,8 @@ def _actions(lines: Lines, notes: Notebook) -> pl.DataFrame:
     others = ~blank & ~is_query & ~is_click
     if others.any():
         names = ", ".join(repr(name) for name in kind.filter(others).unique().sort().head(5))
-        notes.add(
-            "unknown action names",
-            int(others.sum()),
-            f"left out; they are {names}",
-            lines.places(others.arg_true()),
-        )
+        done = f"left out; they are {names}"
+        notes.add_rows("unknown action names", others.arg_true(), done)
     table = pl.DataFrame({"kind": kind, "fields": fields}).with_row_index("row")
     table = table.filter(is_query | is_click)
     get = pl.col("fields").list.get
@@ -111,19 +102,14 @@ def _actions(lines: Lines, notes: Notebook) -> pl.DataFrame:
     untimed = table.filter(pl.col("time").is_null())
     if untimed.height:
         raise lines.error(untimed["row"][0], "the time is not a whole number")
-    return _in_turn(table, lines, notes)
+    return _in_turn(table, notes)
 
 
-def _in_turn(table: pl.DataFrame, lines: Lines, notes: Notebook) -> pl.DataFrame:
+def _in_turn(table: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Give each line its turn: the order of the file, or of time where the two disagree."""
     latest = pl.col("time").cum_max().over("visit")
     late = table.filter(pl.col("time") < latest)
-    notes.add(
-        "events out of order",
-        late.height,
-        "the events of a session are taken by time",
-        lines.places(late["row"]),
-    )
+    notes.add_rows("events out of order", late["row"], "the events of a session are taken by time")
     if late.height:
         return table.sort("time", "row").with_row_index("at").sort("row")
     return table.with_columns(at=pl.col("row"))
@@ -136,7 +122,7 @@ def _results(pages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _clicked(
-    clicks: pl.DataFrame, pages: pl.DataFrame, results: pl.DataFrame, lines: Lines, notes: Notebook
+    clicks: pl.DataFrame, pages: pl.DataFrame, results: pl.DataFrame, notes: Notebook
 ) -> pl.Series:
     """Say which results were clicked: each click is on the latest page that shows its result."""
     clicks = clicks.select("row", "at", "visit", doc="query").sort("at")
@@ -150,34 +136,31 @@ def _clicked(
     clicks = clicks.join_asof(
         latest, on="at", by="visit", strategy="backward", check_sortedness=False
     ).sort("row")
-    unasked = clicks.filter(~pl.col("visit").is_in(pages["visit"].implode()))
-    notes.add(
-        "events without a query",
-        unasked.height,
-        "clicks of sessions that have no Q line; left out",
-        lines.places(unasked["row"]),
-    )
-    unseen = clicks.filter(
-        pl.col("page").is_null() & pl.col("visit").is_in(pages["visit"].implode())
-    )
-    notes.add(
-        "clicks on results never shown",
-        unseen.height,
-        "no page of the session before the click has the result; left out",
-        lines.places(unseen["row"]),
-    )
+    is_asked = pl.col("visit").is_in(pages["visit"].implode())
     placed = clicks.filter(pl.col("page").is_not_null())
-    back = placed.filter(pl.col("page") != pl.col("latest"))
-    notes.add(
-        "clicks on an earlier page",
-        back.height,
-        "they count for the latest page of the session that shows the result",
-        lines.places(back["row"]),
-    )
-    again = placed.filter(~pl.col("result").is_first_distinct())
-    notes.add(
-        "duplicate clicks", again.height, "a result is clicked once", lines.places(again["row"])
-    )
+    for kind, found, done in (
+        (
+            "events without a query",
+            clicks.filter(~is_asked),
+            "clicks of sessions that have no Q line; left out",
+        ),
+        (
+            "clicks on results never shown",
+            clicks.filter(is_asked & pl.col("page").is_null()),
+            "no page of the session before the click has the result; left out",
+        ),
+        (
+            "clicks on an earlier page",
+            placed.filter(pl.col("page") != pl.col("latest")),
+            "they count for the latest page of the session that shows the result",
+        ),
+        (
+            "duplicate clicks",
+            placed.filter(~pl.col("result").is_first_distinct()),
+            "a result is clicked once",
+        ),
+    ):
+        notes.add_rows(kind, found["row"], done)
     clicked = np.zeros(results.height, np.bool_)
     clicked[placed["result"].to_numpy()] = True
     return pl.Series(clicked)
@@ -185,7 +168,7 @@ def _clicked(
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log; the visit, time and region are those of the columns of that name, else made."""
-    writing = Writing(log, path, YANDEX)
+    writing = LogWriter(log, path, YANDEX)
     writing.keeps("visit", "time_passed", "region")
     writing.needs_queries()
     writing.needs_plain_ranks()

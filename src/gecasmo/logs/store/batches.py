@@ -14,13 +14,12 @@ from typing import Any, Protocol
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.formats import Format, Options
-from gecasmo.logs.formats.table import open_table
-from gecasmo.logs.inputs import MAX_LINE, Opened
-from gecasmo.logs.notes import Faults, Note, Notebook
-from gecasmo.logs.reader import _as_chosen
+from gecasmo.logs.formats import Format, ReadOptions
+from gecasmo.logs.formats.table import TABLE
+from gecasmo.logs.inputs import Opened
+from gecasmo.logs.notes import Note, Notebook
+from gecasmo.logs.reader import read_as
 from gecasmo.logs.store.plan import Wishes
 
 Place = dict[str, int]
@@ -204,7 +203,7 @@ def _is_table(source: Any) -> bool:
 
 
 def _table(item: Any) -> pl.DataFrame:
-    return open_table(item, (), MAX_LINE, Notebook())
+    return TABLE.read(item, ReadOptions(id_columns=()), Notebook())
 
 
 class FormatFiles:
@@ -253,11 +252,12 @@ class FormatFiles:
         if self._known is not None and self._known[0] == number:
             return self._known[1]
         self._known = None
-        roles = self._wishes.roles()
-        reading = self._format.read(
-            self._parts[number], Options(self._wishes.max_line, roles.id_columns)
+        log = read_as(
+            self._format,
+            self._parts[number],
+            self._wishes.roles(),
+            self._wishes.max_line,
+            self.files[number],
         )
-        table = _as_chosen(reading.table, roles)
-        log = assemble(table, roles, Faults(self.files[number]), reading.notes)
         self._known = (number, log)
         return log

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gecasmo.errors import ClickLogError, ClickLogWarning
+from gecasmo.errors import ClickLogError, ClickLogWarning, either
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.logs.store.disk import DiskFullError
@@ -175,5 +175,6 @@ def _check_target(target: Path, overwrite: bool) -> None:
         raise ClickLogError(f"{target} is there already, and is no stored log; name another place.")
     if not overwrite:
         raise ClickLogError(
-            f"{target} is there already; overwrite=True replaces it, and open_log opens it."
+            f"{target} is there already; "
+            f"{either('overwrite=True replaces it, and open_log opens it', '--force replaces it')}."
         )

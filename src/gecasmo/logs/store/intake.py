@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.formats import detect_format, format_named
-from gecasmo.logs.formats.ubi import is_pair
-from gecasmo.logs.inputs import Input, Opened, open_inputs
+from gecasmo.logs.formats.table import kind_of_files
+from gecasmo.logs.inputs import Opened
 from gecasmo.logs.notes import Faults
-from gecasmo.logs.roles import DEFAULTS, Roles
+from gecasmo.logs.reader import recognise
+from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.batches import Batch, FormatFiles, Frames, Schema, Segment, Source
 from gecasmo.logs.store.disk import DiskFullError, check_disk, disk_need
 from gecasmo.logs.store.journal import Journal, signature
@@ -40,7 +40,6 @@ from gecasmo.logs.store.plan import (
 )
 from gecasmo.logs.store.spill import Spill, bucket_of, rows_of_runs
 from gecasmo.logs.store.text import TextFiles, Widened
-from gecasmo.logs.table_files import PARQUET_SUFFIXES, TEXT_SUFFIXES, kind_of_content, kind_of_name
 
 Progress = Callable[[str, int, int | None], None]
 Types = dict[str, str]
@@ -64,38 +63,19 @@ def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[Source, list
     paths : list of Path
         Its files, where it has any.
     """
-    if wishes.format is not None:
-        format_named(wishes.format)
-    if isinstance(source, str | Path):
-        source = open_inputs(source, folders=wishes.format not in (None, "table"))
-    if not isinstance(source, Opened):
-        if wishes.format not in (None, "table") or is_pair(source):
-            return FormatFiles(source, format_named(wishes.format or "ubi"), wishes), []
-        return Frames(source), []
-    paths = [file.path for file in source if file.path is not None]
-    named = any(roles.given[role] != DEFAULTS[role] for role in ("session", "query", "doc", "rank"))
-    found = wishes.format or ("table" if named else detect_format(source))
-    if found != "table":
-        return FormatFiles(source, format_named(found), wishes), paths
-    return _tables(source, wishes, roles), paths
+    source, found = recognise(source, wishes.format, roles)
+    files = source if isinstance(source, Opened) else ()
+    paths = [file.path for file in files if file.path is not None]
+    if found.name != "table":
+        return FormatFiles(source, found, wishes), paths
+    return _tables(source, wishes, roles) if files else Frames(source), paths
 
 
 def _tables(source: Opened, wishes: Wishes, roles: Roles) -> Source:
-    kinds = {_kind(file) for file in source}
-    if len(kinds) > 1 or None in kinds:
-        endings = ", ".join((*PARQUET_SUFFIXES, *TEXT_SUFFIXES))
-        raise ClickLogError(
-            f"{source.label} does not look like one kind of log file; the name should end in "
-            f"{endings} (text also .gz or .zst), or format= should name a format."
-        )
-    kind = str(kinds.pop())
+    kind = kind_of_files(source)
     if kind == "parquet":
         return ParquetFiles(source)
     return TextFiles(source, kind, roles.id_columns, chunk_bytes(wishes.memory), wishes.max_line)
-
-
-def _kind(file: Input) -> str | None:
-    return kind_of_content(file) if file.path is None else kind_of_name(file.name)
 
 
 class Spilling:
@@ -176,7 +156,7 @@ class Spilling:
             if list(before) != list(after):
                 raise ClickLogError(
                     f"{before[0]} was changed while it was read; run the same again, with "
-                    "resume=False."
+                    f"{either('resume=False', '--no-resume')}."
                 )
 
     def _plan(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
 
 VERSION = 1
@@ -159,7 +159,7 @@ class Journal:
                 folder.mkdir()
 
     def _refuse_change(self, before: dict[str, Any], new: dict[str, Any]) -> None:
-        how = "; to start anew, pass resume=False"
+        how = f"; to start anew, pass {either('resume=False', '--no-resume')}"
         there = {name: rest for name, *rest in before["inputs"]}
         now = {name: rest for name, *rest in new["inputs"]}
         for name in [*there, *now]:
@@ -190,6 +190,9 @@ def _one_by_one(wishes: dict[str, Any]) -> dict[str, Any]:
 
 def _asked(name: str, value: Any) -> str:
     """A wish in words."""
-    if name == "fold" and value is None:
-        return "with fold='auto'"
-    return f"with {name}={value!r}" if value or value is False else f"without {name}"
+    if name == "fold":
+        words = {None: "with fold='auto'", True: "with fold=True", False: "with fold=False"}
+        flags = {None: "without --fold or --no-fold", True: "with --fold", False: "with --no-fold"}
+        return either(words[value], flags[value])
+    is_given = value or value is False
+    return f"with {option(name, value)}" if is_given else f"without {either(name, f'--{name}')}"

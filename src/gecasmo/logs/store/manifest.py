@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either
 from gecasmo.logs.notes import EXAMPLES, Note
 
 NAME = "manifest.json"
@@ -65,7 +65,7 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     if not file.is_file():
         raise ClickLogError(
             f"{path} is no stored log: it has no {NAME}.{_unfinished(path)} "
-            "Stored logs are made by `gecasmo ingest` and ClickLog.ingest."
+            f"Stored logs are made by `gecasmo ingest`{either(' and ClickLog.ingest', '')}."
         )
     data = file.read_bytes()
     try:

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.hashing import Hashes, hash_values, mix
-from gecasmo.logs.assembly import assemble
-from gecasmo.logs.checks import note_repeated_sessions
+from gecasmo.logs.assembly import assemble, note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Faults, Note, counted
+from gecasmo.logs.notes import Faults, Note
 from gecasmo.logs.pages import number_by_first_appearance, shown
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.pieces import LENGTH, WEIGHT, Integers
 from gecasmo.logs.store.plan import Layout
+from gecasmo.report import counted
 
 RowName = Callable[[int], str]
 Bools = NDArray[np.bool_]

@@ -14,9 +14,8 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.inputs import Opened
+from gecasmo.logs.inputs import Opened, first_line
 from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
-from gecasmo.logs.table_files import first_line
 
 # What Polars needs to read a byte of a row group, measured: the pages, and what is made of them.
 MEMORY_OF_A_BYTE = 2

@@ -14,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.hashing import Hashes, hash_values
-from gecasmo.logs.checks import RoleReader
+from gecasmo.logs.assembly import RoleReader
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Notebook
 from gecasmo.logs.pages import (

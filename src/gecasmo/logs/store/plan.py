@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError, GecasmoWarning, tell
+from gecasmo.errors import ClickLogError, GecasmoWarning, either, option, tell
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Faults, Note, in_words
+from gecasmo.logs.notes import Faults, Note
 from gecasmo.logs.roles import Given, Roles, extra_columns
 from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
+from gecasmo.report import listed
 
 if TYPE_CHECKING:
     from gecasmo.logs.store.batches import Schema
@@ -112,23 +113,27 @@ def wishes(
     """Check the arguments of an ingest; `ClickLog.ingest` explains them."""
     names = (keep,) if isinstance(keep, str) else tuple(keep)
     if not all(isinstance(name, str) for name in names):
-        raise ClickLogError(f"ingest(keep={keep!r}): column names are needed, or 'all'.")
+        raise ClickLogError(
+            f"{option('keep', keep, of='ingest')}: column names are needed, or 'all'."
+        )
     if fold not in (True, False, "auto"):
         raise ClickLogError(f"ingest(fold={fold!r}): True, False or 'auto'.")
     bytes_ = parse_bytes(memory)
     if bytes_ < SMALLEST_MEMORY:
         raise ClickLogError(
-            f"ingest(memory={memory!r}): at least {in_bytes(SMALLEST_MEMORY)} are needed."
+            f"{option('memory', memory, of='ingest')}: at least {in_bytes(SMALLEST_MEMORY)} are "
+            "needed."
         )
     if partitions is not None and not _is_power_of_two(partitions):
         raise ClickLogError(
-            f"ingest(partitions={partitions!r}): a power of two from 1 to {MOST_PARTITIONS}."
+            f"{option('partitions', partitions, of='ingest')}: a power of two from 1 to "
+            f"{MOST_PARTITIONS}."
         )
     keeps_session = SESSION in names or ALL in names
     if fold is True and keeps_session:
         raise ClickLogError(
-            "ingest(fold=True): pages that keep the ids of their sessions are all different; "
-            "leave 'session' out of keep, or do not fold."
+            f"{either('ingest(fold=True)', '--fold')}: pages that keep the ids of their sessions "
+            f"are all different; leave 'session' out of {either('keep', '--keep')}, or do not fold."
         )
     return Wishes(
         given=dict(given),
@@ -202,14 +207,15 @@ class Layout:
         """What is to be said about columns that are not in the log."""
         notes = [Note("columns left out", 1, what) for what in self.taken]
         if self.left_out:
-            names = in_words([repr(name) for name in self.left_out])
+            names = listed([repr(name) for name in self.left_out])
             noun = "column" if len(self.left_out) == 1 else "columns"
-            what = f"not kept: the {noun} {names} (name them in keep to have them)."
+            where = either("keep", "--keep")
+            what = f"not kept: the {noun} {names} (name them in {where} to have them)."
             notes.append(Note("columns not kept", len(self.left_out), what))
         if self.has_session and not self.keeps_session:
             what = (
-                "not kept: the ids of sessions (ingest with keep='session' has them); pages are "
-                "numbered."
+                f"not kept: the ids of sessions (ingest with {option('keep', 'session')} has "
+                "them); pages are numbered."
             )
             notes.append(Note(NO_SESSIONS, 1, what))
         return notes
@@ -284,8 +290,9 @@ def kept_columns(extras: Iterable[str], wishes: Wishes, there: Iterable[str]) ->
     absent = [name for name in asked if name not in extras]
     if absent:
         raise ClickLogError(
-            f"ingest(keep=...): there is no column {in_words([repr(name) for name in absent])} "
-            f"to keep. The source has: {', '.join(there)}."
+            f"{option('keep', of='ingest')}: there is no column "
+            f"{listed([repr(name) for name in absent])} to keep. The source has: "
+            f"{', '.join(there)}."
         )
     return asked
 
@@ -366,7 +373,7 @@ def warn_of_row_groups(name: str, needed: int, memory: int) -> None:
     if needed > memory // 2:
         tell(
             f"{name}: reading a row group of it takes about {in_bytes(needed)}, so more than "
-            f"memory={in_bytes(memory)} will be used. To stay within it, grant "
+            f"{option('memory', shown=in_bytes(memory))} will be used. To stay within it, grant "
             f"{in_bytes(2 * needed)} or write the file with smaller row groups.",
             GecasmoWarning,
         )
@@ -382,11 +389,11 @@ def warn_of_partitions(largest: int, memory: int, chosen: int | None) -> None:
     if needed > memory:
         why, advice = "since all pages of a query are in one", ""
         if chosen is not None:
-            why = f"with partitions={chosen}"
+            why = f"with {option('partitions', chosen)}"
             advice = " Ask for more partitions, or leave their number open."
         tell(
             f"A partition has {largest:,} results, {why}; to put it together takes about "
-            f"{in_bytes(needed)}, more than memory={in_bytes(memory)}.{advice}",
+            f"{in_bytes(needed)}, more than {option('memory', shown=in_bytes(memory))}.{advice}",
             GecasmoWarning,
         )
 

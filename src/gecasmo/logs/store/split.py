@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, either
 from gecasmo.hashing import Hashes, hash_values, mix
 from gecasmo.logs.store.manifest import sums_of
 from gecasmo.logs.store.merge import smallest
@@ -265,7 +265,8 @@ def _check(log: StoredLog, test: float, by: str, seed: int) -> None:
 def _no_sessions() -> ClickLogError:
     return ClickLogError(
         "split(by='session'): the log is folded and has weights of its own, so nobody knows how "
-        "many sessions a page stands for. Split it by='query', or ingest it with fold=False."
+        "many sessions a page stands for. Split it by='query', or ingest it with "
+        f"{either('fold=False', '--no-fold')}."
     )
 
 

@@ -7,7 +7,6 @@ not fit them, they are made wider, and reading starts again.
 
 from __future__ import annotations
 
-import io
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
@@ -18,19 +17,19 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.compression import unpacked
-from gecasmo.logs.inputs import Input, Opened, check_lines
-from gecasmo.logs.lines import BYTE_ORDER_MARK, check_utf8
+from gecasmo.logs.formats.table import common_separator, explain_text, read_json, whole_json_text
+from gecasmo.logs.inputs import (
+    BYTE_ORDER_MARK,
+    Input,
+    Opened,
+    check_lines,
+    check_utf8,
+    first_line,
+    unpacked,
+)
 from gecasmo.logs.notes import Note, Notebook
 from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
 from gecasmo.logs.store.disk import arrow_bytes
-from gecasmo.logs.table_files import (
-    _check_json,
-    _refuse_halves,
-    _separator,
-    first_line,
-    refuse_ragged,
-)
 from gecasmo.logs.values import integers_where_exact
 
 # A guess for packed text; it only decides about the number of buckets.
@@ -200,7 +199,7 @@ class TextFiles:
         self._chunk, self._max_line = chunk, max_line
         self._ids = [] if kind == "json" else list(ids)
         self._notes = Notebook()
-        self._separator = None if kind == "json" else _separator(inputs, kind, self._notes)
+        self._separator = None if kind == "json" else common_separator(inputs, kind, self._notes)
         self._types: Schema = {}
         first = next(self._chunks(0, 0, 0), None)
         if first is None:
@@ -350,12 +349,7 @@ class TextFiles:
 
     def _explain(self, chunk: Chunk) -> None:
         """Find the line at fault, which a reader made for speed does not name."""
-        data = self._with_header(chunk)
-        check_utf8(data, chunk.name)
-        if self._separator is None:
-            _check_json(data, chunk.name)
-        else:
-            refuse_ragged(data, chunk.name, self._separator)
+        explain_text(self._with_header(chunk), chunk.name, self._separator)
 
 
 def _place(file: int, byte: int, line: int, row: int) -> Place:
@@ -367,14 +361,8 @@ def _read_as(dtype: pl.DataType, is_id: bool) -> pl.DataType:
 
 
 def _read_json(chunk: Chunk) -> pl.DataFrame:
-    data = without_mark(chunk.data)
-    _refuse_halves(data, chunk.name)
-    data = data.strip()
-    if not data:
-        return pl.DataFrame()
-    if data[:1] == b"[":
-        return pl.read_json(io.BytesIO(data), infer_schema_length=None)
-    return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
+    data = whole_json_text(chunk.data, chunk.name)
+    return read_json(data) if data else pl.DataFrame()
 
 
 def _types_of(frame: pl.DataFrame) -> Schema:

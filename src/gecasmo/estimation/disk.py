@@ -1,0 +1,230 @@
+"""Parts in files: a few of them in memory at a time, and progress that survives a kill.
+
+A fit is a conversation: the driver asks, the parts answer. With the answers written down, the
+driver can be run again from the start, and finds itself where it was without a single pass being
+repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import zipfile
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gecasmo.errors import CheckpointError
+from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.part import Part, Point, Points
+from gecasmo.estimation.part_files import (
+    Blueprint,
+    PartFiles,
+    read_numbers,
+    set_up,
+    telling_full_disk_of_fit,
+    write_numbers,
+)
+from gecasmo.estimation.passes import run_pass
+from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
+from gecasmo.files import whole_file
+from gecasmo.forms.priors import Priors
+from gecasmo.kernels.running import default_threads
+
+# Parts that take no more than this in all stay in memory from one pass to the next.
+_KEPT_BYTES = 256 * 2**20
+
+
+class DiskParts:
+    """Runs passes over parts in files.
+
+    Parameters
+    ----------
+    folder : of the fit; it has the parts in `parts`, points in `points`, answers in `journal`
+    numbers : of the parts
+    blueprint : what parts have in common
+    n_rows : for each shared coin, how many rows there are in all
+    threads : how many parts are worked on at once; the answer does not depend on it
+    is_noted : whether answers are written down; not for methods that do not ask the same twice
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        numbers: list[int],
+        blueprint: Blueprint,
+        n_rows: Mapping[int, int],
+        threads: int | None = None,
+        is_noted: bool = True,
+    ) -> None:
+        self.folder, self.numbers, self.blueprint = folder, numbers, blueprint
+        self.n_rows, self.threads = n_rows, threads
+        self.files = PartFiles(folder / "parts")
+        self._kept: dict[int, Part] = {}
+        self._is_small = self.files.n_bytes() <= _KEPT_BYTES
+        self.journal = Journal(folder / "journal") if is_noted else None
+        self.n_passes = 0
+
+    @property
+    def n_parts(self) -> int:
+        return len(self.numbers)
+
+    def run(self, task: Task) -> Answer:
+        """Run one pass, or remember what an earlier run of the same fit was answered."""
+        if self.journal is None:
+            return combined(self._all_parts(task))
+        # Nobody can ask for these any more, also when this pass is cut short and run again.
+        for name in task.forget:
+            shutil.rmtree(self._point(name), ignore_errors=True)
+        if self.n_passes < self.journal.n_written:
+            answer = self.journal.read(self.n_passes, task)
+        else:
+            with telling_full_disk_of_fit(self.folder):
+                if task.name:
+                    self._point(task.name).mkdir(parents=True, exist_ok=True)
+                answer = combined(self._all_parts(task))
+                self.journal.write(task, answer)
+        self.n_passes += 1
+        return answer
+
+    def part(self, number: int, threads: int = 1) -> Part:
+        """One part in memory; it is in the hands of one thread at a time."""
+        part = self._kept.get(number)
+        if part is None:
+            part = set_up(self.files.read(number), self.blueprint, self.n_rows, threads)
+            if self._is_small:
+                self._kept[number] = part
+        return part
+
+    def points(self, number: int, names: set[str]) -> Points:
+        """Some points of one part."""
+        found = {}
+        for name in names:
+            arrays = read_numbers(self._point(name) / f"{number:05d}.numbers")
+            found[name] = Point.from_arrays(arrays)
+        return found
+
+    def _all_parts(self, task: Task) -> Iterator[Answer]:
+        """The answers of the parts, in their order."""
+        threads = self.threads or default_threads()
+        at_once = min(threads, self.n_parts)
+        inside = max(1, threads // max(at_once, 1))
+        if at_once == 1:
+            yield from (self._one_part(number, task, inside) for number in self.numbers)
+            return
+        with ThreadPoolExecutor(max_workers=at_once) as pool:
+            # Threads of a pool have settings of their own unless they are given these.
+            calls = deque(
+                pool.submit(copy_context().run, self._one_part, number, task, inside)
+                for number in self.numbers
+            )
+            try:
+                while calls:
+                    yield calls.popleft().result()
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _one_part(self, number: int, task: Task, threads: int) -> Answer:
+        names = {name for name in (task.recipe.of, task.recipe.start) if name}
+        points, answer = run_pass(self.part(number, threads), self.points(number, names), task)
+        if task.name:
+            path = self._point(task.name) / f"{number:05d}.numbers"
+            write_numbers(path, points[task.name].arrays())
+        return answer
+
+    def _point(self, name: str) -> Path:
+        return self.folder / "points" / name
+
+
+class Journal:
+    """A folder with one file a pass."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.n_written = 0
+        while self._path(self.n_written).exists():
+            self.n_written += 1
+
+    def read(self, number: int, task: Task) -> Answer:
+        """The answer to a task that was asked before."""
+        try:
+            content = io.BytesIO(self._path(number).read_bytes())
+            with np.load(content, allow_pickle=False) as arrays:
+                words = json.loads(bytes(arrays["words"]))
+                counts = {
+                    int(coin): SharedCounts(arrays[f"counts{coin}"], size)
+                    for coin, size in words["counts"].items()
+                }
+                extra = {name: arrays[f"extra.{name}"] for name in words["extra"]}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
+            raise CheckpointError(
+                f"{self._path(number)} is damaged ({problem}). Remove the folder of this fit, and "
+                "fit again."
+            ) from None
+        if words["task"] != digest(task):
+            raise CheckpointError(
+                f"{self.folder.parent} holds a fit that went another way at pass {number}: another "
+                "version of gecasmo or of a library may have made it. Remove it, and fit again."
+            )
+        sums = words["sums"]
+        return Answer(
+            sums[0], words["n_impossible"], sums[1], counts, sums[2], Lengths(*sums[3:]), extra
+        )
+
+    def write(self, task: Task, answer: Answer) -> None:
+        """Note the answer to the next task."""
+        words = {
+            "task": digest(task),
+            "sums": [
+                answer.log_likelihood,
+                answer.penalty,
+                answer.squared_distance,
+                *answer.lengths,
+            ],
+            "n_impossible": answer.n_impossible,
+            "counts": {str(coin): own.n_rows for coin, own in answer.counts.items()},
+            "extra": list(answer.extra),
+        }
+        arrays: dict[str, Any] = {"words": np.frombuffer(json.dumps(words).encode(), np.uint8)}
+        arrays |= {f"counts{coin}": own.table for coin, own in answer.counts.items()}
+        arrays |= {f"extra.{name}": np.asarray(v) for name, v in answer.extra.items()}
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        with whole_file(self._path(self.n_written), CheckpointError) as temporary:
+            temporary.write_bytes(buffer.getvalue())
+        self.n_written += 1
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.npz"
+
+
+def digest(task: Task) -> str:
+    """A number for what is asked, whatever is to be forgotten on the way."""
+    found = hashlib.blake2b(digest_size=16)
+    found.update(repr((task.recipe, task.name, task.ahead, task.work)).encode())
+    for number, weights in sorted(task.shared.items()):
+        found.update(
+            repr((number, weights.shape)).encode() + np.ascontiguousarray(weights).tobytes()
+        )
+    for number, prior in sorted(task.priors.items()):
+        if isinstance(prior, Priors):
+            found.update(repr((number, [one.name for one in prior.smooths])).encode())
+            arrays = [prior.slopes, *(one.knots for one in prior.smooths)]
+            arrays += [side for one in prior.effects for side in (one.mean, one.variance)]
+            for array in arrays:
+                found.update(np.ascontiguousarray(array).tobytes())
+        else:
+            found.update(repr((number, *(prior or ()))).encode())
+    for name, value in sorted(task.extra.items()):
+        found.update(name.encode())
+        found.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
+    return found.hexdigest()

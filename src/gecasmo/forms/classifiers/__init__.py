@@ -1,1 +1,0 @@
-"""What `Estimator` is made of: inputs for classifiers, and classifiers in files."""

@@ -1,0 +1,412 @@
+"""What a form is: a way to give every row of a coin a probability.
+
+A form is a choice of the user and never changes; what is learned lives in a state, a separate
+value. `rows` are the distinct keys of the coin: `rows.frame` has the key columns, and
+`rows.features(form.columns)` what the form asked for.
+
+All that the library wants to know of a form it asks the form itself, never its class. Three methods
+have to be written; every other one has a default here, which means "no" or "nothing", and what a
+form is able to do follows from the methods that it has of its own. `docs/forms.md` shows how to
+write one, and `gecasmo.testing.check_form` examines it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.errors import ModelError, SavedModelError
+
+if TYPE_CHECKING:
+    from gecasmo.forms.memory import Memory
+    from gecasmo.forms.parted_table import PartedTable
+    from gecasmo.forms.priors import Empirical
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+FormState = Any  # each form has a state type of its own
+Parts = Mapping[str, pl.DataFrame | bytes]  # what a saved form consists of beside JSON
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """What is known of some rows: the expected flips behind each, its posterior mean and standard
+    deviation (NaN where nobody knows), and in a word what that rests on."""
+
+    trials: Floats
+    mean: Floats
+    spread: Floats
+    rests_on: NDArray[np.str_]
+
+
+class Form(ABC):
+    """A way to give every row of a coin a probability.
+
+    A class that derives from it is known by its name to files of models, or by another one:
+    `class Falling(Form, name="shop.Falling")`.
+
+    Attributes
+    ----------
+    key : tuple of str or None
+        Replaces the key that the model declares.
+    columns : tuple of str
+        The feature columns that it reads. Without a `key`, rows are then the distinct combinations
+        of these columns; with `by_declared_key`, those of the declared key. Coins with the same
+        form that reads columns share one state.
+    missing : str
+        "raise", or anything else if nulls in these columns are welcome.
+    fixed : mapping
+        Rows that are given, by key.
+    row_by_row : bool
+        Every row has a probability of its own, free or given, and says nothing of other rows. The
+        vector, if there is one, has the logit of each row.
+    has_posterior : bool
+        Its states are `TableState`: rows have a prior that can be learned, and posteriors.
+    prior : Empirical or None
+        The prior that the user wants to be learned.
+    learns_prior : bool
+        `tuned` finds a better prior of its own once EM has converged.
+    """
+
+    key: tuple[str, ...] | None = None
+    columns: tuple[str, ...] = ()
+    missing: str = "raise"
+    by_declared_key: bool = False
+    fixed: Mapping[Any, float] = MappingProxyType({})
+    row_by_row: bool = False
+    has_posterior: bool = False
+    prior: Empirical | None = None
+    learns_prior: bool = False
+    name_in_files: ClassVar[str]
+
+    def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.name_in_files = cls.__name__ if name is None else name
+        _register(cls)
+
+    # -- what every form does ------------------------------------------------------------------
+    @abstractmethod
+    def begin(self, rows: Rows, generator: np.random.Generator | None) -> FormState:
+        """Make the state before the first M-step; with a generator, a random one near it."""
+
+    @abstractmethod
+    def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: FormState) -> FormState:
+        """Make the M-step: maximise sum(heads log p + tails log(1 - p)) + penalty over the rows.
+
+        It never loses; if nothing can be gained it returns `previous` itself, which stays as it is.
+        """
+
+    @abstractmethod
+    def predict(self, state: FormState, rows: Rows) -> Floats:
+        """Tell the probability of each row, also of rows never seen."""
+
+    def known(self, state: FormState, rows: Rows) -> Bools:
+        """Tell which rows the fit has something to say about, beyond what it says of all."""
+        return np.ones(len(rows), bool)
+
+    def penalty(self, state: FormState) -> float:
+        """Tell what the form adds to the objective: the logarithm of its prior."""
+        return 0.0
+
+    def keys(self, declared: tuple[str, ...], features: pl.DataFrame | None) -> tuple[str, ...]:
+        """Tell the key columns in force for a coin with this form.
+
+        Its own key, if it has one. A form with columns has a row per combination of these; of
+        columns that a frame of features supplies, per key of that frame.
+        """
+        if self.key is not None:
+            return tuple(self.key)
+        if self.constant is not None:
+            return ()
+        if not self.columns or self.by_declared_key:
+            return declared
+        if features is None:
+            return tuple(self.columns)
+        others = [name for name in features.columns if name not in self.columns]
+        by = [name for name in declared if name in others] or others
+        return (*by, *(name for name in self.columns if name not in features.columns))
+
+    @property
+    def constant(self) -> float | None:
+        """The probability that all rows are given, so that one row will do."""
+        return None
+
+    @property
+    def allows_missing(self) -> bool:
+        """Whether nulls in its columns are welcome."""
+        return self.missing != "raise"
+
+    def _has_own(self, *methods: str) -> bool:
+        """Whether these methods are more than the defaults of this class."""
+        return all(getattr(type(self), name) is not getattr(Form, name) for name in methods)
+
+    # -- for people ----------------------------------------------------------------------------
+    def to_frame(self, state: FormState) -> pl.DataFrame:
+        """Show what was learned. With a column `probability` it has a line per row of the fit, in
+        their order, and `model.parameters` adds expected heads and tails."""
+        return pl.DataFrame({"form": [repr(self)]})
+
+    def summary(self, state: FormState) -> str:
+        """Say in a few words what was learned, for `print(model)`."""
+        frame = self.to_frame(state)
+        if "probability" not in frame.columns:
+            return f"{len(frame):,} lines of parameters"
+        if len(frame) == 1:
+            return f"= {frame['probability'][0]:.4f}"
+        mean: Any = frame["probability"].mean()
+        return f"{len(frame):,} rows, mean {mean:.4f}" if len(frame) else ""
+
+    def remarks(self, state: FormState, heads: Floats, tails: Floats) -> list[str]:
+        """Say what a user should know about a finished fit."""
+        return []
+
+    def coefficients(self, state: FormState) -> pl.DataFrame | None:
+        """Show coefficients, for `model.coefficients`; None if it has none."""
+        return None
+
+    def posterior(
+        self, state: FormState, rows: Rows, probability: Floats, counts: Floats | None
+    ) -> Posterior:
+        """Tell how sure it is of rows, whose probabilities are known already; by default it does
+        not tell. `counts` are expected tails and heads of the rows of the fit, if there was one."""
+        n = len(rows)
+        own = "features" if self.columns else ", ".join(rows.keys) or "all"
+        rests_on = np.full(n, own)
+        return Posterior(np.zeros(n), probability, np.full(n, np.nan), rests_on)
+
+    def drawn(self, state: FormState, rng: np.random.Generator) -> FormState:
+        """Draw a state from the posterior; the same one if it has none."""
+        return state
+
+    # -- in files ------------------------------------------------------------------------------
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether its class says itself how it is saved, and no other has its name. What a parent
+        writes may not be all that there is to know."""
+        own = vars(type(self)).keys() >= {"to_data", "from_data"}
+        return own and _classes.get(self.name_in_files) == [type(self)]
+
+    def to_data(self, state: FormState) -> tuple[dict[str, Any], Parts]:
+        """Describe the form and its state by JSON, frames and bytes, to be saved."""
+        raise SavedModelError(f"The form {self!r} has no data format.")
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Form, FormState]:
+        """Make the form and the state that `to_data` described; nothing in it may be run."""
+        raise SavedModelError(f"The form {cls.name_in_files} has no data format.")
+
+    def in_files(self, state: FormState) -> PartedTable | None:
+        """Give the state as one whose rows are in files, if they are."""
+        return None
+
+    def whole(self, state: FormState) -> FormState:
+        """Give the state with all rows in memory."""
+        return state
+
+    @property
+    def is_split(self) -> bool:
+        """Whether rows by query are fitted and kept part by part where a log is in parts."""
+        return False
+
+    # -- from other fits and other logs --------------------------------------------------------
+    def adopted(self, state: FormState, rows: Rows) -> FormState | None:
+        """Make a state for a fit on these rows from that of an earlier fit of such a form with the
+        same columns; None if there is no better way than by its probabilities."""
+        return None
+
+    def starting_at(self, state: FormState, rows: Rows, probability: Floats) -> FormState:
+        """Bring a state that was just begun as close to probabilities of its rows as it comes."""
+        near = self.fit(rows, probability, 1 - probability, state)
+        errors = [
+            float(np.abs(np.asarray(self.predict(it, rows)) - probability).sum())
+            for it in (near, state)
+        ]
+        return near if errors[0] <= errors[1] else state
+
+    def memory(self, state: FormState, counts: Floats, decay: float) -> Memory | None:
+        """Tell what an update goes on from; None if it cannot be updated. See forms/memory.py."""
+        return None
+
+    # -- numbers that are given ----------------------------------------------------------------
+    @property
+    def takes_values(self) -> bool:
+        """Whether a state can be made of numbers that the user knows."""
+        return self._has_own("given")
+
+    def given(self, values: Any, keys: tuple[str, ...], coin: str) -> FormState:
+        """Make a state from numbers that the user knows: one for all rows, or by key."""
+        raise ModelError(f"The form {self!r} of '{coin}' takes no values.")
+
+    def given_rows(self, rows: Rows) -> Bools:
+        """Tell which rows the user has given, so that no fit moves them."""
+        return np.zeros(len(rows), bool)
+
+    def has_given(self, state: FormState) -> bool:
+        """Whether some probability of a state was given."""
+        return False
+
+    # -- priors --------------------------------------------------------------------------------
+    def learned_prior(self, keys: Sequence[str]) -> Empirical | None:
+        """Tell the prior to be learned for rows by these keys, if one is."""
+        return None
+
+    def prior_strength(self, state: FormState) -> float:
+        """Tell how many flips the prior of a row is worth, on average."""
+        return 0.0
+
+    def tuned(
+        self, state: FormState, rows: Rows, heads: Floats, tails: Floats, information: Floats
+    ) -> FormState:
+        """Give the state a better prior, or return the very same one; `information` is that on the
+        logit of each row. Asked of forms with `learns_prior`."""
+        return state
+
+    # -- a vector ------------------------------------------------------------------------------
+    @property
+    def has_vector(self) -> bool:
+        """Whether logits are linear in a vector, which acceleration can extrapolate."""
+        return self._has_own("vector", "from_vector")
+
+    def vector(self, state: FormState) -> Floats:
+        """Give the numbers that logits are linear in."""
+        raise NotImplementedError
+
+    def from_vector(self, state: FormState, vector: Floats) -> FormState:
+        """Make the state with another vector."""
+        raise NotImplementedError
+
+    def logits(self, state: FormState, rows: Rows) -> Floats:
+        """Tell the logit of every row."""
+        from scipy.special import logit  # not at the top: importing gecasmo stays light
+
+        logits: Floats = logit(self.predict(state, rows))
+        return logits
+
+    def is_swept(self, *states: FormState) -> bool:
+        """Whether these are tables so large that their rows are swept by kernels, not moved by
+        their vector."""
+        return False
+
+    def moved_to(self, state: FormState, probability: Floats) -> FormState:
+        """Give the rows of a state that is swept other probabilities."""
+        raise NotImplementedError
+
+    @property
+    def has_score(self) -> bool:
+        """Whether it can be differentiated by its vector."""
+        return self.has_vector and self._has_own("score")
+
+    def score(self, state: FormState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
+        """Differentiate the M-step's objective by the vector."""
+        raise NotImplementedError
+
+    # -- errors of coefficients ----------------------------------------------------------------
+    @property
+    def has_errors(self) -> bool:
+        """Whether its states can be told how uncertain the coefficients are."""
+        return self._has_own("informed", "information", "n_coefficients")
+
+    def n_coefficients(self, state: FormState) -> int:
+        """Count the coefficients."""
+        return 0
+
+    def informed(
+        self, state: FormState, covariance: Floats, is_exact: bool, unknown: Floats
+    ) -> FormState:
+        """Give the state the covariance of its coefficients; `unknown` has a column for each
+        direction that the data say nothing about."""
+        return state
+
+    def information(self, state: FormState, rows: Rows, weight: Floats) -> Floats:
+        """Tell the information on the coefficients if that on the logit of each row is `weight`."""
+        raise NotImplementedError
+
+    def squares(self, state: FormState, rows: Rows, weight: Floats) -> Floats:
+        """Tell the information on each entry of the vector by itself, likewise."""
+        return weight
+
+    # -- other ways to learn -------------------------------------------------------------------
+    @property
+    def takes_offsets(self) -> bool:
+        """Whether it can stand inside a `Sum`."""
+        return self._has_own("fit_around", "logits")
+
+    def fit_around(
+        self,
+        rows: Rows,
+        heads: Floats,
+        tails: Floats,
+        previous: FormState,
+        offsets: Floats,
+        variance: float,
+    ) -> tuple[FormState, Floats]:
+        """Make the M-step of a sum: a state, and an offset per row with a prior variance."""
+        raise NotImplementedError
+
+    def trainable(self, state: FormState, rows: Rows) -> Any:
+        """Make what `Gradient` moves, a `forms.trainable.Trainable`; None if it has no gradient."""
+        return None
+
+
+# Classes by the name that files know them by. Two of one name are no matter until one is saved.
+_classes: dict[str, list[type[Form]]] = {}
+
+
+def _register(form: type[Form]) -> None:
+    """Make a class known to files; one that is defined again, as in a notebook, is replaced."""
+    named = _classes.setdefault(form.name_in_files, [])
+    place = (form.__module__, form.__qualname__)
+    named[:] = [other for other in named if (other.__module__, other.__qualname__) != place]
+    # Nobody takes the name of a form of this package.
+    if not any(other.__module__.startswith("gecasmo.") for other in named):
+        named.append(form)
+
+
+def form_named(name: str) -> type[Form]:
+    """Find the class of a saved form."""
+    named = _classes.get(name, [])
+    if not named:
+        raise SavedModelError(
+            f"The form {name!r} is not known to this version. If it is one of your own, import it "
+            "first."
+        )
+    if len(named) > 1:
+        listed = ", ".join(f"{form.__module__}.{form.__qualname__}" for form in named)
+        raise SavedModelError(
+            f"Several forms are called {name!r}: {listed}. Give one of them another name: class "
+            f'{named[-1].__name__}(Form, name="...").'
+        )
+    return named[0]
+
+
+def as_key(key: str | tuple[str, ...] | list[str] | None) -> tuple[str, ...] | None:
+    """Check a key given as one name or as several."""
+    from gecasmo.language.parameter import check_keys
+
+    if key is None:
+        return None
+    return check_keys((key,) if isinstance(key, str) else tuple(key))
+
+
+def as_columns(columns: Sequence[Any], form: str) -> tuple[str, ...]:
+    """Check names of feature columns: at least one, each once."""
+    from gecasmo.language.parameter import check_keys
+
+    odd = [column for column in columns if not isinstance(column, str)]
+    if odd or not columns:
+        shown = f", not {odd[0]!r}" if odd else ""
+        raise ModelError(f'{form} takes the names of columns, such as {form}("price"){shown}.')
+    if "result" in columns:
+        raise ModelError(
+            f"{form}: 'result' numbers the shown results, so it is a key and no feature. A column "
+            "of the log with that name has to be renamed."
+        )
+    return check_keys(tuple(columns))

@@ -1,1 +1,0 @@
-"""What `Torch` is made of: calling modules, training them, and networks in files."""

@@ -1,0 +1,188 @@
+"""Forms as torch parameters: what gradient descent on the marginal likelihood moves.
+
+Only imported where PyTorch is in use. A form of one's own takes part if its
+`trainable(state, rows)` returns such an object.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gecasmo.encoding.rows import Rows
+from gecasmo.forms.form import FormState
+from gecasmo.forms.networks import FAR, Inputs, call
+
+if TYPE_CHECKING:
+    from gecasmo.forms.fixed import Fixed
+    from gecasmo.forms.logistic import Logistic
+    from gecasmo.forms.sum import Sum
+    from gecasmo.forms.table import Table
+    from gecasmo.forms.torch import Torch, TorchState
+
+Integers = NDArray[np.int64]
+
+
+class Trainable(ABC):
+    """A form during gradient descent."""
+
+    @abstractmethod
+    def parameters(self) -> Sequence[torch.Tensor]:
+        """List what the optimiser moves."""
+
+    @abstractmethod
+    def logits(self, numbers: Integers) -> torch.Tensor:
+        """Tell the logits of the rows with these numbers."""
+
+    @abstractmethod
+    def penalty(self) -> torch.Tensor:
+        """Tell the logarithm of the prior, as the form's own `penalty`."""
+
+    @abstractmethod
+    def state(self) -> FormState:
+        """Make the state where the form is now."""
+
+
+class TrainableTable(Trainable):
+    """The logits of a table's rows; given ones stay."""
+
+    def __init__(self, form: Table, state: Any) -> None:
+        self.form, self.began = form, state
+        start = np.clip(form.vector(state), -30.0, 30.0)
+        self.free = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+        self.given = torch.as_tensor(form.vector(state).copy())
+        self.is_fixed = None if state.is_fixed is None else torch.as_tensor(state.is_fixed.copy())
+
+    def _all(self) -> torch.Tensor:
+        return self.free if self.is_fixed is None else self.free.where(~self.is_fixed, self.given)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [self.free]
+
+    def logits(self, numbers: Integers) -> torch.Tensor:
+        return self._all()[torch.as_tensor(numbers)]
+
+    def penalty(self) -> torch.Tensor:
+        open_rows = slice(None) if self.is_fixed is None else ~self.is_fixed
+        a, b = (torch.as_tensor(counts) for counts in self.began.pseudo)
+        if a.ndim:
+            a, b = a[open_rows], b[open_rows]
+        free, sigmoid = self.free[open_rows], torch.nn.functional.logsigmoid
+        total: torch.Tensor = (a * sigmoid(free)).sum() + (b * sigmoid(-free)).sum()
+        return total
+
+    def state(self) -> Any:
+        return self.form.from_vector(self.began, self.free.detach().numpy().copy())
+
+
+class TrainableConstant(Trainable):
+    """A probability that is given: nothing moves."""
+
+    def __init__(self, form: Fixed, state: Any, rows: Rows) -> None:
+        self.began = state
+        probability = torch.as_tensor(form.predict(state, rows))
+        self.given: torch.Tensor = torch.special.logit(probability)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return []
+
+    def logits(self, numbers: Integers) -> torch.Tensor:
+        return self.given[torch.as_tensor(numbers)]
+
+    def penalty(self) -> torch.Tensor:
+        return torch.zeros((), dtype=torch.float64)
+
+    def state(self) -> Any:
+        return self.began
+
+
+class TrainableLogistic(Trainable):
+    """The coefficients of a regression."""
+
+    def __init__(self, form: Logistic, state: Any, rows: Rows) -> None:
+        self.form, self.began = form, state
+        self.free = torch.tensor(state.coefficients, dtype=torch.float64, requires_grad=True)
+        self.precision = torch.as_tensor(form.precision(len(state.coefficients)))
+        design = form.design(state, rows)
+        self.numeric = torch.as_tensor(design.numeric)
+        self.levels = [torch.as_tensor(levels) for levels in design.levels]
+        self.starts = [int(start) for start in design.starts]
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [self.free]
+
+    def logits(self, numbers: Integers) -> torch.Tensor:
+        rows = torch.as_tensor(numbers)
+        n_dense = self.numeric.shape[1]
+        logits = self.numeric[rows] @ self.free[:n_dense]
+        for levels, start in zip(self.levels, self.starts, strict=True):
+            level = levels[rows]
+            effect = self.free[(start + level).clamp(min=0)]
+            logits = logits + effect.where(level >= 0, torch.zeros_like(effect))
+        return logits
+
+    def penalty(self) -> torch.Tensor:
+        return -0.5 * (self.precision * self.free**2).sum()
+
+    def state(self) -> Any:
+        return self.form.from_vector(self.began, self.free.detach().numpy().copy())
+
+
+class TrainableSum(Trainable):
+    """The covariates of a sum, and the offsets of its rows."""
+
+    def __init__(self, form: Sum, state: Any, inner: Trainable) -> None:
+        self.form, self.began, self.inner = form, state, inner
+        self.free = torch.tensor(state.offsets, dtype=torch.float64, requires_grad=True)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [*self.inner.parameters(), self.free]
+
+    def logits(self, numbers: Integers) -> torch.Tensor:
+        return self.inner.logits(numbers) + self.free[torch.as_tensor(numbers)]
+
+    def penalty(self) -> torch.Tensor:
+        around = -0.5 * (self.free**2).sum() / self.began.spread**2
+        around = around - len(self.free) * float(np.log(self.began.spread))
+        total: torch.Tensor = self.inner.penalty().to(around.dtype) + around
+        return total
+
+    def state(self) -> Any:
+        offsets = self.free.detach().numpy().copy()
+        return replace(self.began, inner=self.inner.state(), offsets=offsets)
+
+
+class TrainableNetwork(Trainable):
+    """A copy of a state's network that may change."""
+
+    def __init__(self, form: Torch, state: TorchState, inputs: Inputs) -> None:
+        self.form, self.began, self.inputs = form, state, inputs
+        self.network = copy.deepcopy(state.network)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [weight for weight in self.network.parameters() if weight.requires_grad]
+
+    def logits(self, numbers: Any) -> torch.Tensor:
+        rows = torch.as_tensor(numbers)
+        self.network.train(len(rows) > 1)
+        logits = call(self.network, tuple(each[rows.to(each.device)] for each in self.inputs))
+        return logits.cpu().double().clamp(-FAR, FAR)
+
+    def penalty(self) -> torch.Tensor:
+        decay = self.form.recipe.weight_decay
+        total = torch.zeros((), dtype=torch.float64)
+        if decay:
+            for weight in self.network.parameters():
+                total = total - 0.5 * decay * weight.pow(2).sum().cpu().double()
+        return total
+
+    def state(self) -> TorchState:
+        network = copy.deepcopy(self.network).eval()
+        return replace(self.began, network=network, moments=None)

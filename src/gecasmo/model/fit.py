@@ -1,0 +1,228 @@
+"""Fit a model: put a problem together from its coins and a log, solve it, keep the answer.
+
+A log is an ordered set of parts: one in memory, several on disk or on a cluster. Who has them
+(`Source`) says what differs; all else is the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.compiler.symmetry import has_exchangeable_states
+from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
+from gecasmo.estimation import EM, Method, Problem, Record, Solution
+from gecasmo.estimation.beliefs.posteriors import Posteriors
+from gecasmo.estimation.beliefs.sample import Sample
+from gecasmo.estimation.coins import Evaluation
+from gecasmo.forms import FormState
+from gecasmo.kernels.running import using_threads
+from gecasmo.logs import ClickLog
+from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.part_builder import Builder, Settings
+from gecasmo.model.solution import progress_bar, solve
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Impossible, Model
+
+
+@dataclass
+class FitReport:
+    """How a fit went."""
+
+    history: list[Record]
+    converged: bool
+    interrupted: bool
+    n_sessions: int
+    total_weight: float
+    n_dropped: int
+    n_floored: int
+    n_evaluations: int
+    objective: float
+    log_likelihood: float
+    counts: dict[str, NDArray[np.float64]]
+    seconds: float | None = None  # of the whole fit, with encoding and learning of priors
+
+
+FitRows = dict[str, tuple[FormState, NDArray[np.float64] | None]]  # by coin: state and counts
+
+
+class Source(Protocol):
+    """The parts of a log, ready to be fitted.
+
+    Attributes
+    ----------
+    problem : coins and parts
+    n_sessions, n_dropped, n_floored : pages that count, that were left out, results floored
+    """
+
+    problem: Problem
+    n_sessions: int
+    n_dropped: int
+    n_floored: int
+
+    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+        """Some pages in memory, and by coin what the priors of their rows depend on; None where
+        nothing is to be learned from them."""
+
+    def local_rows(self, best: Evaluation) -> FitRows:
+        """The rows that are with the parts, as the fitted model keeps them."""
+
+
+def fit_source(
+    model: Model, source: Source, method: Any, show: Any, intervals: bool = True
+) -> Solution:
+    """Solve the problem of a source, and give the model its states and its report."""
+    problem = source.problem
+    sampled = source.sample()
+    posteriors = None if sampled is None else Posteriors(problem, *sampled)
+    solution = solve(problem, method, show, posteriors, intervals)
+    best = solution.best
+    rows = source.local_rows(best)
+    states, counts = {}, {}
+    for number, coin in enumerate(model.forms):
+        if number in problem.local:
+            states[coin], own = rows[coin]
+        else:
+            states[coin], own = best.states[number], best.counts.tables[number]
+        if own is not None:
+            counts[coin] = own
+    model.states_ = states
+    model.report_ = FitReport(
+        history=solution.history,
+        converged=solution.converged,
+        interrupted=solution.interrupted,
+        n_sessions=source.n_sessions,
+        total_weight=problem.n_pages,
+        n_dropped=source.n_dropped,
+        n_floored=source.n_floored,
+        n_evaluations=solution.n_evaluations,
+        objective=best.objective,
+        log_likelihood=best.log_likelihood,
+        counts=counts,
+    )
+    return solution
+
+
+def fit_model(
+    model: Model,
+    log: ClickLog | StoredLog,
+    method: Method | None,
+    start: Model | None,
+    features: Mapping[str, Any] | None,
+    threads: int | None,
+    progress: bool | None,
+    impossible: Impossible,
+    intervals: bool = True,
+    checkpoint: Any = None,
+) -> None:
+    """Fit `model` in place; it keeps its old fit if anything goes wrong."""
+    settings = Settings(EM() if method is None else method, start, impossible)
+    is_stored = isinstance(log, StoredLog)
+    if not isinstance(log, ClickLog) and not is_stored:
+        raise ClickLogError(
+            "fit() takes a ClickLog, which gecasmo.read_log(source) makes, or a StoredLog, which "
+            "gecasmo.open_log(path) opens."
+        )
+    if checkpoint is not None and not is_stored:
+        raise ModelError(
+            f"{option('checkpoint')} is for stored logs "
+            f"({either('ClickLog.ingest', '`gecasmo ingest`')} makes one); a fit in memory can be "
+            f"resumed by {either('start=model', '--start FIT')}."
+        )
+    if log.n_results == 0:
+        raise ClickLogError("There is nothing to fit: the log has no results.")
+    check_settings(settings, features, threads)
+    began = time.perf_counter()
+    work = model.with_features(**features) if features else model
+    with progress_bar(model.name, progress) as show, using_threads(threads):
+        if isinstance(log, StoredLog):
+            from gecasmo.model.stored_fit import fit_stored
+
+            fit_stored(model, work, log, settings, threads, show, intervals, checkpoint)
+        else:
+            source = MemorySource(work, log, settings, threads)
+            fit_source(model, source, settings.method, show, intervals)
+            tell_remarks(model)
+    model.features_ = work.features_
+    assert model.report_ is not None
+    model.report_.seconds = time.perf_counter() - began
+
+
+def check_settings(settings: Settings, features: Any, threads: int | None = None) -> None:
+    """Refuse what no fit can do."""
+    method, start, impossible = settings.method, settings.start, settings.impossible
+    if not hasattr(method, "solve") or isinstance(method, type):
+        raise ModelError(f"method={method!r}: a method is an object such as EM(max_iter=50).")
+    if impossible not in ("raise", "drop", "floor"):
+        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
+    if threads is not None and threads < 1:
+        raise ModelError(f"{option('threads', threads)}: at least one is needed.")
+    if start is not None and (isinstance(start, type) or not hasattr(start, "states")):
+        raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
+    if features is not None and not isinstance(features, Mapping):
+        raise ModelError('features are given by coin: features={"attraction": frame}.')
+
+
+class MemorySource:
+    """A log in memory: one part, with all rows at hand."""
+
+    def __init__(
+        self, model: Model, log: ClickLog, settings: Settings, threads: int | None
+    ) -> None:
+        log, held_out = _set_apart(log, settings.method)
+        build = Builder(model, log, settings, threads)
+        part = build.part()
+        begin = None if settings.start is None else build.begun(part)
+        is_exchangeable = has_exchangeable_states(model.structure.traced)
+        self.problem = Problem.of(part, is_exchangeable, begin)
+        if held_out is not None:
+            self.problem.held_out = Builder(model, held_out, settings, threads).part()
+        self._sample = Sample(part, is_all=True)
+        self._typical = build.typical
+        self.n_sessions = build.log.n_sessions
+        self.n_dropped, self.n_floored = build.n_dropped, build.n_floored
+
+    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]]:
+        """All pages."""
+        return self._sample, self._typical
+
+    def local_rows(self, best: Evaluation) -> FitRows:
+        """None: all rows are states of the fit."""
+        return {}
+
+
+def _set_apart(log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
+    """The pages to fit, and those that a method wants to be judged by."""
+    validation = getattr(method, "validation", None)
+    if validation is None:
+        return log, None
+    if isinstance(validation, ClickLog):
+        return log, validation
+    return log.split(test=validation, by="session", seed=method.seed)
+
+
+def tell_remarks(model: Model) -> None:
+    """Tell what a user should know about a finished fit."""
+    assert model.states_ is not None
+    assert model.report_ is not None
+    by_form: dict[Any, list[str]] = {}
+    for coin, form in model.forms.items():
+        # Coins that share the state of a form share its remarks.
+        by_form.setdefault((id(form), id(model.states_[coin])), []).append(coin)
+    for coins in by_form.values():
+        form, state = model.forms[coins[0]], model.states_[coins[0]]
+        which = f"The coin '{coins[0]}'"
+        if len(coins) > 1:
+            which = "The coins " + " and ".join(f"'{coin}'" for coin in coins)
+        # Counts of rows that are in files are there, too.
+        nothing = np.zeros((2, 0))
+        tails, heads = np.sum([model.report_.counts.get(coin, nothing) for coin in coins], axis=0)
+        for remark in form.remarks(state, heads, tails):
+            tell(f"{which}: {remark}.", GecasmoWarning)
