@@ -226,7 +226,7 @@ def test_the_page_about_scale_runs(
     assert len(pl.read_parquet(tmp_path / "judgments" / "*.parquet")) > 0
 
 
-@BOTH
+@CLASSIC
 def test_a_fit_leaves_nothing_in_the_temporary_folder(
     spark: Any, frame: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
