@@ -20,7 +20,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.hashing import hash_values, mix
 from gecasmo.logs.assembly import assemble, note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Faults, Note, counted
+from gecasmo.logs.notes import Faults, Note
 from gecasmo.logs.pages import number_by_first_appearance, shown
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.runs import Integers, offsets
@@ -37,6 +37,7 @@ from gecasmo.logs.store.page_runs import (
     numbers_apart,
 )
 from gecasmo.logs.store.plan import LogLayout
+from gecasmo.report import counted
 
 QUERY = "\0query"  # in heads, the number of the query
 _ODD = np.uint64(0x9E3779B97F4A7C15)
