@@ -100,5 +100,5 @@ def test_going_on_is_told(parquet: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert "began here without --partitions, and cannot go on with --partitions 4" in other.stderr
     assert "Going on" not in other.stderr
     done = run(parquet, "-o", target, "--json")
-    assert f"Going on with the ingest that began in {target}.part." in done.stderr
+    assert f"Resuming the ingest that began in {target}.part." in done.stderr
     assert json.loads(done.stdout)["source_columns"]["doc"] == ["doc"]
