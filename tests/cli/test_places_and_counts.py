@@ -301,7 +301,7 @@ def test_an_interrupted_fit_says_how_to_go_on(
         patch.setattr(DiskParts, "run", some_passes)
         found = invoke(*begin)
     assert found.exit_code == 130
-    assert "The same command goes on from ck" in found.stderr
+    assert "The same command resumes the fit from ck" in found.stderr
     assert "--start" not in found.stderr
     assert "can be removed" not in found.stderr
     assert (folder / "x.fit").exists() == (passes > 0)
@@ -334,7 +334,7 @@ def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     begin = ("fit", model, folded, "-o", "x.fit")
     kept, lost = invoke(*begin, "--checkpoint", "ck"), invoke(*begin)
     assert kept.exit_code == lost.exit_code == 130
-    assert "The same command goes on from ck" in kept.stderr
+    assert "The same command resumes the fit from ck" in kept.stderr
     assert "--start" not in kept.stderr
     assert "go on with --start FIT" in lost.stderr
 

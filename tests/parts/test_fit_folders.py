@@ -223,7 +223,7 @@ def test_an_interrupted_fit_goes_on(
         patch.setattr(disk.DiskParts, "run", counted)
         with pytest.warns(ConvergenceWarning) as caught:
             half = model().fit(log, METHOD, checkpoint=tmp_path / "fit")
-    assert "The same call goes on from" in str(caught[-1].message)
+    assert "The same call resumes the fit from" in str(caught[-1].message)
     assert half.report_.interrupted
     assert half.parameters["attraction"].height > 0
     again = model().fit(log, METHOD, checkpoint=tmp_path / "fit")

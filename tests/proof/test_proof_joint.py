@@ -1,8 +1,8 @@
-"""Slopes of shared coins with rows integrated out, against exact integrals.
+"""Slopes of global coins with rows integrated out, against exact integrals.
 
 A page's likelihood is a polynomial of its rows' probabilities, and Gauss and Jacobi's rule
 integrates polynomials against a Beta prior without error. So the integrated likelihood of a small
-log is known to rounding, and its derivative by a shared coin is a difference of two.
+log is known to rounding, and its derivative by a global coin is a difference of two.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gecasmo.testing import plain_python
 from strategies.checks import many
 
 Page = tuple[list[str], list[int], float]  # documents from the top, clicks, weight
-Values = dict[Any, float]  # of shared coins, by (coin, row)
+Values = dict[Any, float]  # of global coins, by (coin, row)
 LEFT = 1e-3  # a step in logits
 
 
@@ -54,7 +54,7 @@ def prior_of(mean: float, strength: float) -> np.ndarray:
 def swept(
     model: Any, log: Any, row_coins: dict[str, np.ndarray], times: int = 1, streamed: bool = False
 ) -> Values:
-    """The slopes of the integrated log-likelihood by logits of shared coins, as sweeps find
+    """The slopes of the integrated log-likelihood by logits of global coins, as sweeps find
     them."""
     encoded = model.encode(log, "e_step", "minimal")
     expectation = Expectation(encoded, model.library(encoded.plan, counting=True), "minimal")
@@ -101,7 +101,7 @@ def expected(f: Callable[..., Any], priors: list[np.ndarray], n_points: int) -> 
 
 
 def slope(log_likelihood: Callable[[Values], float], values: Values, coin: Any) -> float:
-    """The derivative by the logit of a shared coin: a difference, without its largest error."""
+    """The derivative by the logit of a global coin: a difference, without its largest error."""
 
     def moved(by: float) -> float:
         return log_likelihood(values | {coin: float(expit(logit(values[coin]) + by))})

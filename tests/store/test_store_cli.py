@@ -97,8 +97,9 @@ def test_going_on_is_told(parquet: str, tmp_path: Path, monkeypatch: pytest.Monk
         patch.setattr(Intake, "_plan", killed)
         assert run(parquet, "-o", target).exit_code == 130
     other = run(parquet, "-o", target, "--partitions", 4)
-    assert "began here without --partitions, and cannot go on with --partitions 4" in other.stderr
-    assert "Going on" not in other.stderr
+    assert "began here without --partitions, and cannot be resumed with" in other.stderr
+    assert "--partitions 4" in other.stderr
+    assert "Resuming" not in other.stderr
     done = run(parquet, "-o", target, "--json")
-    assert f"Going on with the ingest that began in {target}.part." in done.stderr
+    assert f"Resuming the ingest that began in {target}.part." in done.stderr
     assert json.loads(done.stdout)["source_columns"]["doc"] == ["doc"]

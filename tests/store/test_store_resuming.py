@@ -265,7 +265,7 @@ def test_changed_inputs_are_refused(
     changed.write_bytes(before)
     os.utime(changed, ns=(about.st_mtime_ns, about.st_mtime_ns))
     with pytest.raises(
-        ClickLogError, match="began here with fold='auto', and cannot go on with fold=True; to"
+        ClickLogError, match="began here with fold='auto', and cannot be resumed with fold=True; to"
     ):
         ClickLog.ingest(parquet, target, fold=True, resume=True)
     log = ClickLog.ingest(parquet, target, resume=False, fold=True)

@@ -225,7 +225,7 @@ def test_what_is_typical_fades():
 
 
 def test_shared_coins_take_what_was_said_of_rows_along():
-    """Where a first fit was wrong about a shared coin, rows do not hold on to that."""
+    """Where a first fit was wrong about a global coin, rows do not hold on to that."""
     truth = users(30, seed=10)
     days = [day_of(truth, 400, 30, day) for day in range(6)]
     model = DBN().fit(days[0], progress=False)

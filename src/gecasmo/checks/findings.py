@@ -38,7 +38,7 @@ _TITLES = {
     "links": "Pages that would connect them",
     "not_identified": "Parameters that cannot be told apart",
     "impossible": "Pages that cannot happen under the model",
-    "directions": "How sure the shared parameters are (priors count two flips at most)",
+    "directions": "How sure the global parameters are (priors count two flips at most)",
     "randomising": "What random pages would buy",
 }
 

@@ -1,6 +1,6 @@
 """Flat directions: combinations of parameters that the log hardly tells apart.
 
-The information on shared parameters, with all others profiled out, is measured in units of what
+The information on global parameters, with all others profiled out, is measured in units of what
 each parameter would be known by if the rest were given. An eigenvalue near zero then is a
 combination that hardly changes the likelihood, however well each part of it seems to be known. The
 second derivative of the observed likelihood along it has the last word.
@@ -37,14 +37,14 @@ _ZERO = 1e-7
 class Flatness:
     """Eigenvalues of the profiled information in each parameter's own units, smallest first.
 
-    The columns of `vectors` are directions of the shared parameters in these units; `moves` has the
+    The columns of `vectors` are directions of the global parameters in these units; `moves` has the
     direction of all parameters, in logits, that belongs to each.
     """
 
     values: Floats
     vectors: Floats
     moves: Floats
-    inflation: Floats  # of the standard error of each shared parameter
+    inflation: Floats  # of the standard error of each global parameter
 
     @property
     def condition(self) -> float:
@@ -54,7 +54,7 @@ class Flatness:
 
 
 def curvature(known: Information) -> Flatness:
-    """Eigenvalues and directions of what is known about shared parameters."""
+    """Eigenvalues and directions of what is known about global parameters."""
     own = np.diag(known.now)[known.shared]
     scale = 1 / np.sqrt(own)
     ridge = _RIDGE + _RIDGE * np.diag(known.now)
@@ -73,7 +73,7 @@ def curvature(known: Information) -> Flatness:
 def check_flatness(
     subject: CheckedModel, known: Information, tangles: Sequence[Tangle], top: int
 ) -> Findings:
-    """Which combinations of shared parameters are badly known."""
+    """Which combinations of global parameters are badly known."""
     part = Findings()
     found = curvature(known)
     table = part.tables["directions"] = _table(known)
@@ -101,7 +101,7 @@ def check_flatness(
         part.add(
             "info",
             "flat directions",
-            "No combination of shared parameters is known much less well than its parts"
+            "No combination of global parameters is known much less well than its parts"
             f"{known.taken_as_known()}{besides}; condition number {_number(found.condition)}.",
         )
         return part

@@ -1,11 +1,11 @@
-"""What a sample of pages tells about shared parameters while all others are estimated too.
+"""What a sample of pages tells about global parameters while all others are estimated too.
 
-Shared parameters are those of coins with few rows that are not about single queries or documents
+Global parameters are those of coins with few rows that are not about single queries or documents
 (examination by rank, one continuation for all): the whole log has a say in them. All others, such
 as attraction by query and document, are profiled out: they may make up for whatever shared ones do.
 
 This also tells what showing a few pages in random order would buy. Pages of the log are shuffled
-and given clicks by the model; standard errors of shared parameters are compared with those of the
+and given clicks by the model; standard errors of global parameters are compared with those of the
 pages as they are. All other parameters are estimated at the same time, which is where random order
 helps.
 """
@@ -74,14 +74,14 @@ class Information:
     ratio: float
 
     def profiled(self, matrix: Floats, ridge: Floats) -> Floats:
-        """The information on shared parameters that is left when all others are unknown."""
+        """The information on global parameters that is left when all others are unknown."""
         own, between = matrix[np.ix_(self.shared, self.shared)], self._between(matrix)
         if not len(self.rest):
             return own
         return own - between @ np.linalg.solve(self._others(matrix, ridge), between.T)
 
     def response(self, matrix: Floats, ridge: Floats, move: Floats) -> Floats:
-        """How the other parameters move to make up for a move of the shared ones."""
+        """How the other parameters move to make up for a move of the global ones."""
         if not len(self.rest):
             return np.zeros(0)
         pull = self._between(matrix).T @ move
@@ -96,7 +96,7 @@ class Information:
     def errors(self, matrix: Floats) -> Floats:
         """Standard errors of shared probabilities on the whole log, others unknown, with the prior.
 
-        What is left of the information on shared parameters adds up over pages, so that of the
+        What is left of the information on global parameters adds up over pages, so that of the
         sample is scaled up to the log.
         """
         left = self.ratio * self.profiled(matrix, self.prior)
@@ -110,7 +110,7 @@ class Information:
         return np.asarray(self.width() / np.sqrt(own), np.float64)
 
     def width(self) -> Floats:
-        """What a small step of each shared parameter's logit means for its probability."""
+        """What a small step of each global parameter's logit means for its probability."""
         is_row = self.parameters.rows[self.shared] >= 0
         level = self.level[self.shared]
         return np.where(is_row, level * (1 - level), 1.0)
@@ -230,7 +230,7 @@ def _anchors(
 def check_randomising(
     subject: CheckedModel, sample: PageSample, known: Information, randomise: float, top: int
 ) -> Findings:
-    """Standard errors of shared parameters, now and with a share of the pages in random order."""
+    """Standard errors of global parameters, now and with a share of the pages in random order."""
     part = Findings()
     if int(sample.log.lengths.max(initial=0)) < 2:
         return part
@@ -291,7 +291,7 @@ def _tell(
         part.add(
             "info",
             "randomising",
-            f"Showing {percent} of the pages in random order would hardly sharpen the shared "
+            f"Showing {percent} of the pages in random order would hardly sharpen the global "
             f"parameters{given}{looked}: {why}.",
         )
         return
@@ -302,7 +302,7 @@ def _tell(
         f"{best['parameter']} would go from {best['error_now']:.2g} to "
         f"{best['error_with_random_pages']:.2g}{given}{looked}: as much as "
         f"{best['worth_so_many_logs']:.3g} logs like this one would give. The median over all "
-        f"shared parameters is {part.facts['randomising_worth']:.3g} logs.",
+        f"global parameters is {part.facts['randomising_worth']:.3g} logs.",
         count=n_random,
         examples=[
             f"{row['parameter']}: {row['error_now']:.2g} to {row['error_with_random_pages']:.2g}"

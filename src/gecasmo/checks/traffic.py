@@ -182,7 +182,7 @@ def _check_concentration(part: Findings, log: ClickLog, top: int) -> None:
                     f"{counted(n_pages[code], 'page')}"
                     for code in order[:top]
                 ],
-                advice="A robot, a default query, or a test; it decides what shared parameters "
+                advice="A robot, a default query, or a test; it decides what global parameters "
                 "become.",
             )
     if lines:

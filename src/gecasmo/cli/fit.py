@@ -164,8 +164,8 @@ def _saying_how_to_go_on(checkpoint: str | None) -> Iterator[None]:
         if checkpoint is None or not Path(checkpoint).expanduser().is_dir():
             raise
         write_remark(
-            f"Interrupted. The same command goes on from {checkpoint}; keep that folder until the "
-            "fit is written, or remove it to give up."
+            f"Interrupted. The same command resumes the fit from {checkpoint}; keep that folder "
+            "until the fit is written, or remove it to give up."
         )
         raise typer.Exit(INTERRUPTED) from None
 

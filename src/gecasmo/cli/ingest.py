@@ -61,7 +61,7 @@ def ingest(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume/--no-resume", help="Go on with an ingest that was interrupted, or start anew."
+            "--resume/--no-resume", help="Resume an ingest that was interrupted, or start anew."
         ),
     ] = True,
     force: Annotated[
@@ -129,7 +129,7 @@ def _saying_that_it_goes_on(target: Path, output: Output, tell: Tell | None) -> 
     def told(stage: str, done: int, total: int | None) -> None:
         nonlocal is_said
         if not is_said:
-            output.say(f"Going on with the ingest that began in {target}.part.")
+            output.say(f"Resuming the ingest that began in {target}.part.")
             is_said = True
         if tell is not None:
             tell(stage, done, total)

@@ -93,7 +93,7 @@ class WatchedEM(EM):
     from the parameters that it had.
     """
 
-    # So that a fit that was begun with EM in Python can be gone on with here, and the reverse.
+    # So that a fit that was begun with EM in Python can be resumed here, and the reverse.
     told_as: ClassVar[str] = "EM"
 
     show: Progress | None = field(default=None, repr=False, compare=False)

@@ -50,7 +50,7 @@ class DiskParts:
     folder : of the fit; it has the parts in `parts`, points in `points`, answers in `journal`
     numbers : of the parts
     blueprint : what parts have in common
-    n_rows : for each shared coin, how many rows there are in all
+    n_rows : for each global coin, how many rows there are in all
     threads : how many parts are worked on at once; the answer does not depend on it
     is_noted : whether answers are written down; not for methods that do not ask the same twice
     """

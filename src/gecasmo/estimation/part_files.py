@@ -113,7 +113,7 @@ def take_down(part: Part) -> StoredPart:
 def set_up(
     stored: StoredPart, blueprint: Blueprint, n_rows: Mapping[int, int], threads: int = 1
 ) -> Part:
-    """The part that was taken down; `n_rows` says how many rows shared coins have in all."""
+    """The part that was taken down; `n_rows` says how many rows global coins have in all."""
     words, arrays = stored.words, stored.arrays
     plan = Plan(
         tuple(CoinPlan(**{**coin, "history": tuple(coin["history"])}) for coin in words["plan"])

@@ -72,7 +72,7 @@ class Task:
     ----------
     recipe : how to find the local coins
     name : under which name to keep the point; empty to keep nothing
-    shared : weights `[side, row]` of the shared coins, by number of the coin
+    shared : weights `[side, row]` of the global coins, by number of the coin
     priors : what the prior of each local coin is now, by number
     ahead : also tell how long the EM step from here is, to be extrapolated; for `next` only
     forget : points that nobody will ask for again
@@ -99,7 +99,7 @@ class Task:
 
 @dataclass(frozen=True)
 class SharedCounts:
-    """Expected tails and heads of rows of a shared coin: of all `n_rows`, or of those with
+    """Expected tails and heads of rows of a global coin: of all `n_rows`, or of those with
     `index`."""
 
     table: Floats

@@ -7,7 +7,7 @@ value. `rows` are the distinct keys of the coin: `rows.frame` has the key column
 All that the library wants to know of a form it asks the form itself, never its class. Three methods
 have to be written; every other one has a default here, which means "no" or "nothing", and what a
 form is able to do follows from the methods that it has of its own. `docs/forms.md` shows how to
-write one, and `gecasmo.testing.check_form` examines it.
+write one, and `gecasmo.testing.check_form` checks it.
 """
 
 from __future__ import annotations

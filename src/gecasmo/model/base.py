@@ -82,7 +82,7 @@ class Model(StructuredModel):
             fixed priors is faster; learned priors take that work anyway.
         checkpoint : path of a folder, optional
             For stored logs: where the fit keeps its parts and its progress. A fit that was killed
-            goes on from there when it is started again with the same settings. Without it, a
+            is resumed there when it is started again with the same settings. Without it, a
             folder beside the log is used for as long as it is needed.
 
         Returns

@@ -1,6 +1,6 @@
 """The folder in which a fit over parts keeps everything until it is done.
 
-It can be gone on with by the same fit and no other. What makes a fit this one is the log, the model
+It can be resumed by the same fit and no other. What makes a fit this one is the log, the model
 and how it is fitted, told by values, down to the last bit of a number, and not by how things print.
 """
 
@@ -22,7 +22,7 @@ import polars as pl
 
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
-from gecasmo.errors import CheckpointError, ModelError
+from gecasmo.errors import CheckpointError, ModelError, option
 from gecasmo.files import whole_file
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
@@ -70,7 +70,8 @@ def differences(before: Identity, now: Identity) -> list[str]:
         if then is None or today is None or not (_is_short(then) and _is_short(today)):
             words.append(name)
         else:
-            words.append(f"{name}={then} then and {name}={today} now")
+            then, today = (option(name, text, shown=text) for text in (then, today))
+            words.append(f"{then} then and {today} now")
     return words
 
 
@@ -80,7 +81,7 @@ def _options(name: str, value: Any) -> Identity:
         return {name: _told(value)}
     # What merely watches a fit does not count.
     compared = [field.name for field in fields(value) if field.compare]
-    options = {option: _told(getattr(value, option)) for option in compared}
+    options = {field: _told(getattr(value, field)) for field in compared}
     # A method that does the same as another one may say that it is told by that name.
     return {name: getattr(value, "told_as", type(value).__name__), **options}
 
@@ -180,7 +181,7 @@ class FitFolder:
     Parameters
     ----------
     path : folder, or None
-        One that is given stays, and a fit that was killed goes on from there. Without one, a
+        One that is given stays, and a fit that was killed is resumed there. Without one, a
         folder beside the log is used and removed when nobody needs it any more.
     beside : the log
     identity : what the fit is of; another one is refused
@@ -261,7 +262,7 @@ class FitFolder:
             if isinstance(begun, str):
                 raise CheckpointError(
                     f"{self.path} is of a fit that an earlier version of gecasmo began, and cannot "
-                    "be gone on with. Name another folder, or remove it."
+                    "be resumed. Name another folder, or remove it."
                 )
             different = differences(dict(begun), identity)
         except (OSError, ValueError, KeyError, TypeError):
@@ -293,7 +294,7 @@ def _temporary_folder(log: Path) -> Path:
 
 
 def write_shared_rows(folder: FitFolder, number: int, rows: Rows) -> None:
-    """Keep the rows of a shared coin, for a fit that is gone on with."""
+    """Keep the rows of a global coin, for a fit that is resumed."""
     own = folder.path / "shared"
     columns = [] if not rows.keys else rows.frame.get_columns()
     columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
@@ -306,7 +307,7 @@ def write_shared_rows(folder: FitFolder, number: int, rows: Rows) -> None:
 
 
 def read_shared_rows(folder: FitFolder, number: int) -> Rows:
-    """The rows of a shared coin, as they were kept."""
+    """The rows of a global coin, as they were kept."""
     keys, n_rows, attached = folder.words[f"rows{number}"]
     if not keys and not attached:
         return Rows((), (), n_rows)

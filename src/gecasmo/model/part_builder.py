@@ -160,7 +160,7 @@ def coins_of(model: Model, encoded: EncodedLog) -> list[Coin]:
 class BuiltPart:
     """A part, but for the places of its rows among those that all parts share.
 
-    `shared` are its rows of shared coins, by number.
+    `shared` are its rows of global coins, by number.
     """
 
     part: Part

@@ -75,7 +75,7 @@ def _interrupted(solution: Solution, when: str, method: Any) -> None:
     """Keep what there is."""
     solution.interrupted = True
     if getattr(method, "is_kept", False):
-        return  # a fit with a checkpoint goes on from there, of which others tell
+        return  # a fit with a checkpoint is resumed there, of which others tell
     tell(
         f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
         f"with {either('fit(log, start=model)', '--start FIT')}.",
@@ -109,7 +109,7 @@ class _Rounds:
         if is_rough and not solution.converged:
             self.method.report(solution, self.problem)
             return solution
-        # Rows, priors and shared coins go on together afterwards; forms that only EM can move are
+        # Rows, priors and global coins go on together afterwards; forms that only EM can move are
         # fitted to priors that were learned before.
         is_held = self.learns and self.posteriors.held(solution.best)
         for number in range(MOST_ROUNDS + 1):

@@ -110,7 +110,8 @@ def _fit_in(
     model.kept_ = folder  # rows are read from there
     if solution.interrupted and folder.is_kept:
         tell(
-            f"The same {either('call', 'command')} goes on from {folder.path}.", ConvergenceWarning
+            f"The same {either('call', 'command')} resumes the fit from {folder.path}.",
+            ConvergenceWarning,
         )
         return
     if folder.is_kept:

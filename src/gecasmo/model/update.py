@@ -142,7 +142,7 @@ def _begin(problem: Problem, memories: dict[str, Memory]) -> list[Any]:
 
 
 def _leanings(problem: Problem, memories: dict[str, Memory]) -> dict[int, Leaning]:
-    """How the past of rows depends on shared coins, by number of a coin."""
+    """How the past of rows depends on global coins, by number of a coin."""
     tables = {
         number: (coin.name, memory)
         for number, coin in enumerate(problem.coins)

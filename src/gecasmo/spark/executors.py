@@ -70,7 +70,7 @@ class Job:
     folder : that executors share
     threads : that a task may use
     probe : a file in the folder of the model, by which executors tell that they reach it
-    n_rows : for each shared coin, how many rows there are in all; known after all parts are made
+    n_rows : for each global coin, how many rows there are in all; known after all parts are made
     """
 
     model: ShippedModel
@@ -115,7 +115,7 @@ class Placement:
     first: Mapping[int, Mapping[int, int]]
 
     def index(self, number: int, own: Mapping[int, Rows]) -> dict[int, Integers]:
-        """For each shared coin the places of the rows of a part."""
+        """For each global coin the places of the rows of a part."""
         found = {}
         for coin, rows in own.items():
             if coin in self.first:

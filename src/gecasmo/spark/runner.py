@@ -95,7 +95,7 @@ class SparkRunner:
         return {number: unpack(answer, MadePart, Note) for number, answer in heard.items()}
 
     def _place(self, names: Sequence[str]) -> dict[int, Rows]:
-        """Find the rows of shared coins over all parts, and tell the parts of them."""
+        """Find the rows of global coins over all parts, and tell the parts of them."""
         shared = {n: SharedRows(name) for n, name in enumerate(names) if n not in self.job.local}
         first: dict[int, dict[int, int]] = {}
         for number in self.numbers:

@@ -1,4 +1,4 @@
-"""The exam that every form sits: `check_form(MyForm("price"))`."""
+"""The check that every form has to pass: `check_form(MyForm("price"))`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NUMBERED = ("rank", "page_length", "result", "last_click", "distance", "clicks_
 
 
 class FormCheckError(GecasmoError, AssertionError):
-    """A form failed its exam."""
+    """A form failed its check."""
 
 
 def check_form(form: Form, frame: Any = None, *, exact: bool = True, seed: int = 0) -> CheckReport:
@@ -73,8 +73,8 @@ def check_form(form: Form, frame: Any = None, *, exact: bool = True, seed: int =
         raise ModelError(f"check_form({form!r}): an object that derives from gecasmo.Form.")
     report = CheckReport(repr(form))
     first: Exception | None = None
-    exam = _FormExam(form, frame, exact, seed)
-    for question, ask in exam.questions():
+    check = _FormCheck(form, frame, exact, seed)
+    for question, ask in check.questions():
         try:
             with plain_python(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", GecasmoWarning)
@@ -89,7 +89,7 @@ def check_form(form: Form, frame: Any = None, *, exact: bool = True, seed: int =
     return report
 
 
-class _FormExam:
+class _FormCheck:
     """The questions; each answers with the largest error it found and what is allowed."""
 
     def __init__(self, form: Form, frame: Any, exact: bool, seed: int) -> None:

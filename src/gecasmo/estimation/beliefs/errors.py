@@ -1,4 +1,4 @@
-"""How sure rows and shared coins are, in view of what all of them leave open.
+"""How sure rows and global coins are, in view of what all of them leave open.
 
 The belief about a row holds everything else where it is. Coins that all pages share, and the slopes
 of priors, are uncertain too, and rows lean on them: along the widest directions of their
@@ -27,7 +27,7 @@ from gecasmo.forms.table_state import informed_evidence, strength_of
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Rows are moved along this many directions of the shared coins, the widest ones.
+# Rows are moved along this many directions of the global coins, the widest ones.
 _DIRECTIONS = 12
 _ROWS_AT_ONCE = 40_000
 # Of more shared numbers rows do not remember how they lean on each.
@@ -65,7 +65,7 @@ class Errors:
     Parameters
     ----------
     problem : coins and pages
-    shared : the shared numbers (`joint.Shared`)
+    shared : the global numbers (`joint.Shared`)
     regressions : of coins whose priors were learned, by number, in the order of the covariance
     covariance : of shared numbers, then of all slopes
     is_open : which shared numbers pages leave open
@@ -96,7 +96,7 @@ class Errors:
         }
 
     def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
-        """The widest moves of the shared numbers, with how slopes go along; and, by coin, the
+        """The widest moves of the global numbers, with how slopes go along; and, by coin, the
         covariance of slopes that is left."""
         n, covariance = self.shared.size, self.covariance
         values, vectors = (
@@ -122,7 +122,7 @@ class Errors:
     def with_spreads(
         self, states: Sequence[FormState], held: Floats, factor: float
     ) -> dict[int, TableState]:
-        """The shared tables, with how sure their rows are; NaN where nothing tells."""
+        """The global tables, with how sure their rows are; NaN where nothing tells."""
         deviation = np.sqrt(np.maximum(np.diag(self.covariance)[: self.shared.size], 0.0))
         information, is_open = self.shared.by_coin(held), self.shared.by_coin(self.is_open)
         found = {}

@@ -1,4 +1,4 @@
-"""Shared coins, priors and rows, estimated together with rows integrated out.
+"""Global coins, priors and rows, estimated together with rows integrated out.
 
 What all pages share (continuation, examination by rank) and what all rows share (their priors) are
 confounded: rows shown low may be worse, or less looked at. Only the likelihood with rows integrated
@@ -184,7 +184,7 @@ class _Silent(NamedTuple):
 
 
 class Joint:
-    """Climbs to where shared coins, priors and rows fit each other.
+    """Climbs to where global coins, priors and rows fit each other.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ class Joint:
         self.set_priors()
 
     def sweep(self) -> Counts:
-        """Look at all pages: what is known of rows, and counts of shared coins without them."""
+        """Look at all pages: what is known of rows, and counts of global coins without them."""
         states = {coin.number: self.states[coin.number] for coin in self.coins}
         weights = self.problem.weights(self.states)
         found = self.sweeps.run(weights, asked_of(weights, states))

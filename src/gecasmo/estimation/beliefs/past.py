@@ -42,7 +42,7 @@ class Past:
         precision
     then : the logit that the mean of each row's prior had
     number : of each row among those of both logs
-    leant : how much of the slopes of what rows have said shared coins have moved since
+    leant : how much of the slopes of what rows have said global coins have moved since
     """
 
     design: Design
@@ -90,15 +90,15 @@ class Past:
 
 @dataclass
 class Leaning:
-    """How what was said of rows depends on shared coins.
+    """How what was said of rows depends on global coins.
 
     All is by row of both logs; `place` are those of the new one.
 
     Parameters
     ----------
     memory : of the coin whose rows these are
-    leans : by number of a shared coin, `[row, row of the shared coin]`
-    begin : by number of a shared coin, where the past left the logits of its rows
+    leans : by number of a global coin, `[row, row of the global coin]`
+    begin : by number of a global coin, where the past left the logits of its rows
     mean, room : what was believed of rows, and how far their logits go with a head for a tail
     by_mean, by_strength : how far they go with the logit of the prior's mean, and its log strength
     past, prior : heads and tails of the past, and of the prior, of rows of the new log
@@ -118,7 +118,7 @@ class Leaning:
 
     @classmethod
     def of(cls, memory: TableMemory, shared: Mapping[int, tuple[str, TableMemory]]) -> Leaning:
-        """From what a coin and the shared coins remember."""
+        """From what a coin and the global coins remember."""
         before, union = memory.before, memory.union
         leans, begin = {}, {}
         for number, (name, other) in shared.items():
@@ -143,7 +143,7 @@ class Leaning:
         return cls(memory, leans, begin, mean, room, by_mean, by_strength, union.place, past, prior)
 
     def align(self, shared: Any, states: Any) -> None:
-        """Put the numbers in the order that shared coins have in a climb."""
+        """Put the numbers in the order that global coins have in a climb."""
         n_rows = len(self.mean)
         blocks, begin = [np.zeros((n_rows, 0))], [np.zeros(0)]
         vectors = shared.by_coin(shared.vector(states))
@@ -168,7 +168,7 @@ class Leaning:
         return found
 
     def shifted(self, past: Past, states: Any) -> Past:
-        """The past in view of shared coins as they are now."""
+        """The past in view of global coins as they are now."""
         shift = self.shift(states)[past.number]
         rows = replace(past.rows, shift=shift[: past.n_met])
         return replace(past, rows=rows, leant=self.by_mean[past.number] * shift)
@@ -180,7 +180,7 @@ class Leaning:
         return np.flatnonzero(rest)
 
     def moves(self, rows: Integers, states: Any, past: Past | None, logit: Any) -> Floats:
-        """How far rows that no page tells of have moved, as logits: with shared coins, and with
+        """How far rows that no page tells of have moved, as logits: with global coins, and with
         their priors."""
         found: Floats = self.room[rows] * self.shift(states)[rows]
         if past is not None:
@@ -282,7 +282,7 @@ class _Known:
 
 
 def merged_leans(name: str, memories: Mapping[str, Any], state: TableState) -> Any:
-    """How all that was said of a coin's rows, old and new, depends on shared coins."""
+    """How all that was said of a coin's rows, old and new, depends on global coins."""
     memory = memories[name]
     before, day = memory.before.leans or {}, state.leans or {}
     found = {}

@@ -77,7 +77,7 @@ def bends(
     s, m = np.exp(log_strength), 1 / (1 + np.exp(-np.clip(logit, -FARTHEST, FARTHEST)))
     prior = np.stack([s * m, s * (1 - m)])
     used = prior if past is None else past.under(prior)
-    # What is known by now of shared coins was not known before.
+    # What is known by now of global coins was not known before.
     before = _of_beta(used if past is None else replace(past, shift=None).under(prior))
     if isinstance(likelihood, RowLikelihood):
         after = np.stack(narrow_moments_of(likelihood, rows, used)[3:])
@@ -369,7 +369,7 @@ class Regression:
 
     def claimed(self) -> Floats:
         """How much of the information of slopes comes from how steep lines were found to be of
-        which only the log is to tell: where it cannot tell them from shared coins, that is a claim
+        which only the log is to tell: where it cannot tell them from global coins, that is a claim
         about these."""
         found = np.zeros_like(self.priors.slopes)
         smooths = zip(self.priors.parts(), self.priors.smooths, strict=True)
@@ -379,7 +379,7 @@ class Regression:
         return found.ravel()
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
-        """Move slopes by a step, and effects along with them and with the shared numbers."""
+        """Move slopes by a step, and effects along with them and with the global numbers."""
         slopes = self.priors.slopes + step.reshape(self.priors.slopes.shape)
         slopes[0, 0] = np.clip(slopes[0, 0], -FARTHEST, FARTHEST)
         slopes[1, 0] = np.clip(slopes[1, 0], WEAKEST, STRONGEST)

@@ -1,4 +1,4 @@
-"""Directions in which shared coins and priors can move together, and hardly a page would tell.
+"""Directions in which global coins and priors can move together, and hardly a page would tell.
 
 Who doubles all examination and halves all attraction changes no click where every pair was shown
 once: the likelihood has a ridge. The information that a climb goes by takes rows to first order,

@@ -1,10 +1,10 @@
-"""Rows and shared coins of some pages, with rows integrated out.
+"""Rows and global coins of some pages, with rows integrated out.
 
 On one page the likelihood is linear in the probability of each row that can be flipped once there.
 So what a page says on average over what all *other* pages make of its rows is what it says at their
 means under that: no row has to be drawn, and no estimate of a row is taken for the truth. A sweep
 runs every page at these means, multiplies what pages say of each row, and finds the new means. The
-slopes of the integrated likelihood by shared coins are their expected counts at the same means.
+slopes of the integrated likelihood by global coins are their expected counts at the same means.
 
 For models whose pages do not tie rows together (PBM, UBM) this is exact. For others it is
 expectation propagation, with the whole likelihood of a row in place of a Gaussian. Where a result
@@ -88,7 +88,7 @@ class Sweeps:
         self._found: dict[int, RowLikelihood] = {}
 
     def run(self, weights: Sequence[Floats], asked: Sequence[Asked]) -> Sweep:
-        """One sweep; `weights` are those of shared coins, and where rows begin."""
+        """One sweep; `weights` are those of global coins, and where rows begin."""
         found = {one.coin: self._empty(one) for one in asked}
 
         def take(one: Asked, first: int, known: RowLikelihood) -> None:

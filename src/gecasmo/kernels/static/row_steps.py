@@ -132,7 +132,7 @@ def measure_rows(first, last, flips, probability, once, bent, sums):
 
 
 def follow_rows(first, last, origin, once, bent, length, end, is_fixed, after):
-    """Where moves lead when they are gone on with; rows that do not move are as at the end."""
+    """Where moves lead when they are followed further; rows that do not move are as at the end."""
     logits = np.empty(CHUNK)
     below = np.empty(CHUNK)
     powers = np.empty(CHUNK)

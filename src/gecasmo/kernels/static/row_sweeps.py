@@ -83,7 +83,7 @@ def lengths(flips: Floats, probability: Floats, once: Floats, bent: Floats) -> t
 def followed(
     move: tuple[Floats, Floats, Floats], length: float, end: Floats, is_fixed: Fixed
 ) -> Floats:
-    """The probabilities that moves lead to when they are gone on with."""
+    """The probabilities that moves lead to when they are followed further."""
     after = np.empty(len(end))
     _sweep(follow_rows, len(end), [*move, float(length), end, _flags(is_fixed), after])
     return after

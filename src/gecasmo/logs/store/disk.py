@@ -137,7 +137,7 @@ def telling_full_disk(
     path: Path,
     full: type[GecasmoError] = DiskFullError,
     other: type[GecasmoError] | None = ClickLogError,
-    advice: str = "make room and run the same again, and it goes on from here.",
+    advice: str = "make room and run the same again, and it is resumed here.",
 ) -> Iterator[None]:
     """Within this block, what the system refuses to write is told in words.
 

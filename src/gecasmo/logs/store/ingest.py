@@ -102,7 +102,7 @@ def ingest(
         Whether pages that are the same in all that is kept are stored once, with a weight; "auto"
         does so where that at least halves the pages.
     resume
-        Whether to go on with an ingest of the same files into the same place that was interrupted.
+        Whether to resume an ingest of the same files into the same place that was interrupted.
     overwrite
         Whether a stored log that is there already is replaced.
     progress

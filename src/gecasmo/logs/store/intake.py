@@ -200,7 +200,7 @@ class Intake:
         check_disk(
             self.journal.folder,
             needs,
-            advice="Make room and run the same again, and it goes on.",
+            advice="Make room and run the same again, and it is resumed.",
             error=DiskFullError,
         )
 

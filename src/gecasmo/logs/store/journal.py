@@ -63,7 +63,7 @@ class IngestJournal:
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is something to go on with, if files and wishes are the same."""
+        """Whether there is something to resume, if files and wishes are the same."""
         found = self._read()
         return found is not None and found["inputs"] is not None and self.log.is_dir()
 
@@ -74,7 +74,7 @@ class IngestJournal:
         resume: bool,
         memory: int,
     ) -> bool:
-        """Go on with what is there, if `resume` says so, or start anew; say which it is.
+        """Resume what is there, if `resume` says so, or start anew; say which it is.
 
         `inputs` is the signature of the input files, None for what cannot be read again. The work
         is planned for the least memory that any process was granted, so that who goes on without a
@@ -122,7 +122,7 @@ class IngestJournal:
             self.abandon()
 
     def abandon(self) -> None:
-        """Remove what was done so far, since nobody could go on with it."""
+        """Remove what was done so far, since nobody could resume it."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _read(self) -> dict[str, Any] | None:
@@ -148,19 +148,19 @@ class IngestJournal:
                 then, today = ("an", "none") if name in there else ("no", "one")
                 raise ClickLogError(
                     f"{name} was {then} input when the ingest into {self.target} began, and is "
-                    f"{today} now; it cannot go on with other files{how}."
+                    f"{today} now; it cannot be resumed with other files{how}."
                 )
             if there[name] != now[name]:
                 raise ClickLogError(
                     f"{name} was changed since the ingest into {self.target} began, which can "
-                    f"then not go on{how}."
+                    f"then not be resumed{how}."
                 )
         then_asked, now_asked = _one_by_one(before["wishes"]), _one_by_one(new["wishes"])
         for name, value in now_asked.items():
             if then_asked.get(name) != value:
                 raise ClickLogError(
                     f"{self.target}: an ingest began here {_asked(name, then_asked.get(name))}, "
-                    f"and cannot go on {_asked(name, value)}{how}."
+                    f"and cannot be resumed {_asked(name, value)}{how}."
                 )
 
 

@@ -92,7 +92,7 @@ def _check(manifest: Any, file: Path) -> None:
 
 def _unfinished(path: Path) -> str:
     if path.with_name(f"{path.name}.part").exists():
-        return " Its ingest has not finished; run the same again, and it goes on."
+        return " Its ingest has not finished; run the same again, and it is resumed."
     return ""
 
 

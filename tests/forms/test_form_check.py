@@ -1,4 +1,4 @@
-"""The exam for forms: ours pass it, one's own does, and every kind of mistake is caught."""
+"""The check of forms: ours pass it, one's own does, and every kind of mistake is caught."""
 
 from __future__ import annotations
 
