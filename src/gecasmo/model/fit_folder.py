@@ -22,7 +22,7 @@ import polars as pl
 
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
-from gecasmo.errors import CheckpointError, ModelError
+from gecasmo.errors import CheckpointError, ModelError, option
 from gecasmo.files import whole_file
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
@@ -70,7 +70,8 @@ def differences(before: Identity, now: Identity) -> list[str]:
         if then is None or today is None or not (_is_short(then) and _is_short(today)):
             words.append(name)
         else:
-            words.append(f"{name}={then} then and {name}={today} now")
+            was, is_ = (option(name, shown=str(value)) for value in (then, today))
+            words.append(f"{was} then and {is_} now")
     return words
 
 
