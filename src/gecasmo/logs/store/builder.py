@@ -32,7 +32,6 @@ from gecasmo.logs.store.page_runs import (
     PageRuns,
     first_equal,
     first_likes,
-    is_numbers,
     joined_runs,
     numbers_apart,
 )
@@ -283,13 +282,7 @@ def smallest(values: NDArray[np.integer[Any]]) -> NDArray[np.unsignedinteger[Any
 
 def _coded(whole: WholePages, fold: bool, has_query: bool) -> CodedPages:
     """Put pages in the order of their queries, and numbers in the place of documents."""
-    pages = whole.runs
-    doc, ids = pages.results["doc"], None
-    if not is_numbers(doc):
-        number, firsts = number_by_first_appearance(doc)
-        doc, ids = pl.Series(number), doc.gather(firsts)
-    pages = PageRuns(pages.heads, pages.results.with_columns(doc=doc))
-    times = np.ones(len(pages), np.int64)
+    pages, times = whole.runs, np.ones(len(whole.runs), np.int64)
     if fold:
         pages, times = _weighed(pages)
     query = pages.heads[QUERY].to_numpy()
@@ -301,7 +294,7 @@ def _coded(whole: WholePages, fold: bool, has_query: bool) -> CodedPages:
     group_of_result = np.repeat(group, lengths)
     doc = pages.results["doc"]
     # The results of each query stand together, so all that is looked up is near.
-    first = first_of_pair(doc.to_numpy(), group_of_result)
+    first = first_of_pair(numbers_apart(doc), group_of_result)
     # Counted in the source, so that it does not matter what was folded when.
     count = np.bincount(first, weights=np.repeat(times, lengths), minlength=len(doc))
     firsts = np.flatnonzero(count)
@@ -312,7 +305,7 @@ def _coded(whole: WholePages, fold: bool, has_query: bool) -> CodedPages:
     within = np.minimum(firsts - starts[page], (1 << 24) - 1)
     docs = pl.DataFrame(
         {
-            "doc": doc.gather(firsts) if ids is None else ids.gather(doc.gather(firsts)),
+            "doc": doc.gather(firsts),
             "query": group_of_result[firsts],
             "count": count[firsts].astype(np.int64),
             "first": (pages.heads[ROW].to_numpy()[page] << 24) + within,

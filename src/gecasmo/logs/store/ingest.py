@@ -11,10 +11,10 @@ import warnings
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
@@ -33,6 +33,7 @@ from gecasmo.logs.store.manifest import (
     notes_from_json,
     sums_of,
 )
+from gecasmo.logs.store.page_runs import first_likes
 from gecasmo.logs.store.partition import folder_of, write_partition
 from gecasmo.logs.store.plan import (
     N_WORKERS,
@@ -233,12 +234,12 @@ class PartitionWriter:
                 break
             parts = self.shuffle.partition(bucket, self.shuffle.n_buckets, self.most_rows)
             try:
-                pages = self.builder.build(islice(parts, 1), fold=True)
+                pages = self.builder.whole_pages(next(parts)).runs
             except ClickLogError:
                 # Told when all of its partition is put together, with the first of its faults.
                 return False
-            n_pages += pages.sessions
-            n_different += len(pages.runs)
+            n_pages += len(pages)
+            n_different += len(np.unique(first_likes(pages)))
         return 0 < 2 * n_different <= n_pages
 
     def _write_all(self, workers: Executor, tell: Progress) -> None:

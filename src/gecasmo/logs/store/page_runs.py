@@ -83,7 +83,9 @@ class PageRuns:
             self.results[rows_of_runs(starts[part], lengths[part])]
             for part in slices_of_runs(lengths)
         ]
-        return PageRuns(self.heads[chosen], pl.concat([self.results.clear(), *moved], rechunk=True))
+        if len(moved) != 1:
+            moved = [pl.concat([self.results.clear(), *moved], rechunk=True)]
+        return PageRuns(self.heads[chosen], moved[0])
 
 
 def joined_runs(parts: Sequence[PageRuns]) -> PageRuns:
@@ -273,15 +275,11 @@ def _run_starts(columns: list[pl.Series]) -> Integers:
 
 def numbers_apart(values: pl.Series) -> NDArray[np.generic]:
     """Numbers that are equal where values are, and different where they differ."""
-    if values.dtype == pl.Boolean and values.null_count() == 0:
-        return values.to_numpy()
-    return values.to_numpy() if is_numbers(values) else number_by_first_appearance(values)[0]
-
-
-def is_numbers(values: pl.Series) -> bool:
-    """Whether values are integers that NumPy holds, all there."""
     is_wide = values.dtype in (pl.Int128, pl.UInt128)
-    return values.dtype.is_integer() and not is_wide and values.null_count() == 0
+    is_whole = values.dtype.is_integer() or values.dtype == pl.Boolean
+    if is_whole and not is_wide and values.null_count() == 0:
+        return values.to_numpy()
+    return number_by_first_appearance(values)[0]
 
 
 def first_equal(keys: Hashes) -> Integers:

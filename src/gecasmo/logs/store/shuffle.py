@@ -151,9 +151,10 @@ class Shuffle:
         found = [self.no_runs]
         for batch in self._batches:
             for runs in batch.read(first, last):
-                if is_chosen is not None:
-                    runs = runs.take(np.flatnonzero(is_chosen(runs.heads)))
-                found.append(runs)
+                if is_chosen is None:
+                    found.append(runs)
+                elif len(chosen := np.flatnonzero(is_chosen(runs.heads))):
+                    found.append(runs.take(chosen))
         return joined_runs(found)
 
     def _count(self, first: int, last: int, is_chosen: Chosen) -> int:
