@@ -70,8 +70,8 @@ def differences(before: Identity, now: Identity) -> list[str]:
         if then is None or today is None or not (_is_short(then) and _is_short(today)):
             words.append(name)
         else:
-            then, today = (option(name, text, shown=text) for text in (then, today))
-            words.append(f"{then} then and {today} now")
+            was, is_ = (option(name, shown=str(value)) for value in (then, today))
+            words.append(f"{was} then and {is_} now")
     return words
 
 
