@@ -101,7 +101,8 @@ class Records:
     def table(self) -> pl.DataFrame:
         """One row a record, when all are read."""
         slow = pl.DataFrame(self._rows, schema=COLUMNS, orient="row")
-        return pl.concat([*self._frames, slow]).sort("row")
+        table = pl.concat([*self._frames, slow])
+        return table.sort("row") if slow.height else table
 
     @property
     def queries(self) -> pl.DataFrame:
@@ -160,7 +161,8 @@ class Records:
         is_odd = plain.is_odd if is_odd is None else plain.is_odd | is_odd
         rows = rows + self._count
         self._undated += rows.filter(plain.is_undated & ~is_odd).to_list()
-        frame = plain.frame.with_columns(row=rows).filter(~is_odd)
+        frame = plain.frame.with_columns(row=rows)
+        frame = frame.filter(~is_odd) if is_odd.any() else frame
         self._frames.append(frame.select(pl.col(n).cast(dtype) for n, dtype in COLUMNS.items()))
         return is_odd
 
@@ -492,13 +494,15 @@ def moments_of_numbers(values: pl.Series) -> pl.Series:
 
 def moments_of_texts(values: pl.Series) -> pl.Series:
     """Read times written as texts, the usual ones all at once; null as in `read_moment`."""
+    digits = _where(values.str.contains(_MILLISECONDS), values)
+    if digits.null_count() == values.null_count():
+        return moments_of_numbers(digits)
     plain = values.str.strip_suffix("Z").str.strip_suffix("+00:00")
     texts = _where(values.str.contains(_ISO), plain)
     found = texts.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     found = found.dt.replace_time_zone("UTC")
     if found.null_count() == values.null_count():
         return found
-    digits = _where(values.str.contains(_MILLISECONDS), values)
     found = found.zip_with(found.is_not_null(), moments_of_numbers(digits))
     odd = (found.is_null() & values.is_not_null() & digits.is_null()).arg_true()
     if len(odd):
