@@ -107,12 +107,12 @@ class Records:
     @property
     def queries(self) -> pl.DataFrame:
         """One row a query record."""
-        return self.table.filter(pl.col("action").is_null())
+        return self.table.filter(pl.col("action").is_null()).drop("action", "doc", "ordinal")
 
     @property
     def events(self) -> pl.DataFrame:
         """One row an event record."""
-        return self.table.filter(pl.col("action").is_not_null())
+        return self.table.filter(pl.col("action").is_not_null()).drop("query", "hits")
 
     def read(self, inputs: Opened, max_line: int) -> None:
         """Add the records of some files."""
@@ -310,16 +310,18 @@ class PlainRecords:
     def __init__(self, table: pl.DataFrame) -> None:
         self._table = table
         self.is_odd = pl.repeat(False, table.height, eager=True)
+        self._relevant = ~self.is_odd
         times = self._column("timestamp")
         columns = {role: self._texts(self._column(name)) for role, name in _TEXTS.items()}
         columns["timestamp"] = self._moments(times)
         # What an event has no use for, and what a query has none for, may be anything.
         is_event = columns["action"].is_not_null()
-        columns["hits"] = self._hits(_where(~is_event, self._column("query_response_hit_ids")))
-        doc = self._attribute("object", "object_id", "object_id")
-        ordinal = self._attribute("position", "ordinal", "position.ordinal")
-        columns["doc"] = self._texts(_where(is_event, doc))
-        columns["ordinal"] = self._ordinals(_where(is_event, ordinal))
+        self._relevant = ~is_event
+        columns["hits"] = self._hits(self._column("query_response_hit_ids"))
+        self._relevant = is_event
+        columns["doc"] = self._texts(self._attribute("object", "object_id", "object_id"))
+        ordinals = self._attribute("position", "ordinal", "position.ordinal")
+        columns["ordinal"] = self._ordinals(ordinals)
         self.frame = pl.DataFrame([values.alias(name) for name, values in columns.items()])
         self.is_odd |= ~is_event & columns["page"].is_null()
         self.is_undated = times.is_not_null() & columns["timestamp"].is_null()
@@ -329,9 +331,13 @@ class PlainRecords:
             return self._table[name]
         return pl.Series(name, [None], pl.Null).new_from_index(0, self._table.height)
 
+    def _mark(self, odd: pl.Series) -> None:
+        """Leave records to be read one by one, if they have a use for the column at hand."""
+        self.is_odd |= odd & self._relevant
+
     def _leave(self, values: pl.Series, dtype: PolarsDataType) -> pl.Series:
         """Leave all values of a column to be read one by one."""
-        self.is_odd |= values.is_not_null()
+        self._mark(values.is_not_null())
         return pl.Series(values.name, [None], dtype).new_from_index(0, len(values))
 
     def _attribute(self, part: str, key: str, outside: str) -> pl.Series:
@@ -350,17 +356,17 @@ class PlainRecords:
         is_there = found.is_not_null()
         nested = found.struct.field(key) if key in found.struct.fields else outer
         if pl.Null not in (flat.dtype, nested.dtype) and flat.dtype != nested.dtype:
-            self.is_odd |= is_there
+            self._mark(is_there)
             return flat
         chosen = pl.select(pl.when(is_there).then(nested).otherwise(flat)).to_series()
         # In JSON, what is null may also not be there, and then what stands outside counts.
-        self.is_odd |= chosen.is_null() & outer.is_not_null()
+        self._mark(chosen.is_null() & outer.is_not_null())
         return chosen
 
     def _texts(self, values: pl.Series) -> pl.Series:
         if values.dtype == pl.String:
             # Polars writes lists and objects of JSON as text, too.
-            self.is_odd |= values.str.contains(_OBJECT).fill_null(False)
+            self._mark(values.str.contains(_OBJECT).fill_null(False))
             return values
         if values.dtype.is_integer() or values.dtype == pl.Null:
             return values.cast(pl.String)
@@ -370,7 +376,7 @@ class PlainRecords:
         inner = values.dtype.inner if isinstance(values.dtype, pl.List) else None
         if inner == pl.String:
             is_object = values.list.eval(pl.element().str.contains(_OBJECT)).list.any()
-            self.is_odd |= is_object.fill_null(False)
+            self._mark(is_object.fill_null(False))
         elif values.dtype != pl.Null and not (inner is not None and inner.is_integer()):
             return self._leave(values, pl.List(pl.String))
         return values.cast(pl.List(pl.String))
@@ -382,7 +388,7 @@ class PlainRecords:
             return self._leave(values, pl.Int64)
         numbers = values.cast(pl.Float64)
         is_plain = numbers.is_between(0, _EXACT_FLOAT - 1) & (numbers % 1 == 0)
-        self.is_odd |= numbers.is_not_null() & ~is_plain
+        self._mark(numbers.is_not_null() & ~is_plain)
         return _where(is_plain, numbers).cast(pl.Int64)
 
     def _moments(self, values: pl.Series) -> pl.Series:
@@ -395,7 +401,7 @@ class PlainRecords:
                 return here.dt.replace_time_zone("UTC")
             return here.dt.convert_time_zone("UTC")
         if dtype == pl.String:
-            self.is_odd |= values.str.contains(_ODD_NUMBER).fill_null(False)
+            self._mark(values.str.contains(_ODD_NUMBER).fill_null(False))
             return moments_of_texts(values)
         if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
             return moments_of_numbers(values)
