@@ -157,7 +157,7 @@ class Records:
         self, table: pl.DataFrame, rows: pl.Series, is_odd: pl.Series | None = None
     ) -> pl.Series:
         """Add the records of a table but for the odd ones, and say which these are."""
-        plain = PlainRecords(table)
+        plain = PlainRecords(table, is_json=is_odd is not None)
         is_odd = plain.is_odd if is_odd is None else plain.is_odd | is_odd
         rows = rows + self._count
         self._undated += rows.filter(plain.is_undated & ~is_odd).to_list()
@@ -296,6 +296,8 @@ class PlainRecords:
     ----------
     table
         One row a record, with columns of `RECORD`, of any type.
+    is_json
+        Whether it was made of JSON, in which a text may have been something else.
 
     Attributes
     ----------
@@ -307,8 +309,8 @@ class PlainRecords:
         Which have a time that cannot be read.
     """
 
-    def __init__(self, table: pl.DataFrame) -> None:
-        self._table = table
+    def __init__(self, table: pl.DataFrame, is_json: bool = False) -> None:
+        self._table, self._is_json = table, is_json
         self.is_odd = pl.repeat(False, table.height, eager=True)
         self._relevant = ~self.is_odd
         times = self._column("timestamp")
@@ -365,8 +367,9 @@ class PlainRecords:
 
     def _texts(self, values: pl.Series) -> pl.Series:
         if values.dtype == pl.String:
-            # Polars writes lists and objects of JSON as text, too.
-            self._mark(values.str.contains(_OBJECT).fill_null(False))
+            if self._is_json:
+                # Polars writes lists and objects as text, too.
+                self._mark(values.str.contains(_OBJECT).fill_null(False))
             return values
         if values.dtype.is_integer() or values.dtype == pl.Null:
             return values.cast(pl.String)
@@ -374,10 +377,11 @@ class PlainRecords:
 
     def _hits(self, values: pl.Series) -> pl.Series:
         inner = values.dtype.inner if isinstance(values.dtype, pl.List) else None
-        if inner == pl.String:
+        if inner == pl.String and self._is_json:
             is_object = values.list.eval(pl.element().str.contains(_OBJECT)).list.any()
             self._mark(is_object.fill_null(False))
-        elif values.dtype != pl.Null and not (inner is not None and inner.is_integer()):
+        is_plain = inner is not None and (inner == pl.String or inner.is_integer())
+        if values.dtype != pl.Null and not is_plain:
             return self._leave(values, pl.List(pl.String))
         return values.cast(pl.List(pl.String))
 
@@ -401,7 +405,8 @@ class PlainRecords:
                 return here.dt.replace_time_zone("UTC")
             return here.dt.convert_time_zone("UTC")
         if dtype == pl.String:
-            self._mark(values.str.contains(_ODD_NUMBER).fill_null(False))
+            if self._is_json:
+                self._mark(values.str.contains(_ODD_NUMBER).fill_null(False))
             return moments_of_texts(values)
         if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
             return moments_of_numbers(values)
