@@ -1,12 +1,24 @@
-"""Clicks that all tests of Spark read."""
+"""Clicks that all tests of Spark read, and the session that most of them ask."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from spark_sessions import started
 
 N_PAGES, N_DOCS = 400, 6
+
+
+@pytest.fixture(scope="session")
+def spark(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Any]:
+    """A session of the kind that a test is marked with; there is one at a time."""
+    yield from started(request.param, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from spark_sessions import started
 from gecasmo import DBN, EM, read_log
 from gecasmo import spark as on_spark
 from gecasmo.spark.executors import pass_over
-from gecasmo.spark.parts import Checkpoints, SparkParts
+from gecasmo.spark.runner import SparkRunner
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 STEPS = EM(max_iter=8, tol=0)
 IS_LONG = "GECASMO_EXAMPLES" in os.environ
-PASSES = [2, 4, 5, 7] if IS_LONG else [4]  # 2 and 5 are written down as checkpoints
-VICTIMS = [("worker", True), ("executor", True), *([("executor", False)] if IS_LONG else [])]
+PASSES = [0, 2, 4, 7] if IS_LONG else [4]
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def undisturbed(cluster: Any, clicks_file: str) -> Any:
 
 def fitted(cluster: Any, file: str) -> Any:
     frame = cluster.read.parquet(file)
-    return on_spark.fit(DBN(), frame, method=STEPS, partitions=4, checkpoint_every=3)
+    return on_spark.fit(DBN(), frame, method=STEPS, partitions=4)
 
 
 def killing(who: str, at: int, seen: Path) -> Any:
@@ -51,8 +50,8 @@ def killing(who: str, at: int, seen: Path) -> Any:
         with open(f"/proc/{process}/stat") as file:
             return int(file.read().rsplit(")", 1)[1].split()[1])
 
-    def run(job: Any, number: int, data: bytes, points: bytes, task: Any, keys: Any = None) -> Any:
-        done = pass_over(job, number, data, points, task, keys)
+    def run(job: Any, number: int, task: Any) -> Any:
+        done = pass_over(job, number, task)
         if task.name == name and number == 2:
             try:
                 with open(flag, "x") as file:
@@ -84,10 +83,9 @@ def test_executors_of_their_own_find_the_same(undisturbed: Any, clicks: pl.DataF
 
 
 @pytest.mark.parametrize("at", PASSES)
-@pytest.mark.parametrize(("who", "has_folder"), VICTIMS)
+@pytest.mark.parametrize("who", ["worker", "executor"])
 def test_who_is_killed_in_the_middle_of_an_iteration_changes_nothing(
     who: str,
-    has_folder: bool,
     at: int,
     cluster: Any,
     undisturbed: Any,
@@ -96,9 +94,7 @@ def test_who_is_killed_in_the_middle_of_an_iteration_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = tmp_path / "killed"
-    monkeypatch.setattr(SparkParts, "work", staticmethod(killing(who, at, seen)))
-    if not has_folder:  # then points are kept by two executors
-        monkeypatch.setattr(Checkpoints, "_find", lambda self: False)
+    monkeypatch.setattr(SparkRunner, "work", staticmethod(killing(who, at, seen)))
     found = fitted(cluster, clicks_file)
     assert not Path(f"/proc/{seen.read_text()}/cwd").exists()  # it is dead indeed
     for coin, table in undisturbed.parameters.items():

@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from gecasmo.errors import ClickLogError, GecasmoWarning
+from gecasmo.errors import ClickLogError
+from gecasmo.spark import SparkError
 from gecasmo.spark.answers import roles_of
-from gecasmo.spark.parts import Checkpoints
+from gecasmo.spark.shared_folder import SharedFolder, folder_for
 from gecasmo.spark.source import checked_roles
 
 LONG = {
@@ -71,107 +72,55 @@ def test_pages_in_lists_need_no_rank_and_have_lists_of_numbers() -> None:
     assert "holds String" in asked({**lists, "rank": pl.List(pl.String())})
 
 
-# -- folders for checkpoints -------------------------------------------------------------------
-class FakeContext:
-    """As much of a SparkContext as is asked where checkpoints go."""
+# -- the folder of a fit -----------------------------------------------------------------------
+class FakeSession:
+    """As much of a session as is asked where the state of a fit goes."""
 
-    _jsc = None
-
-    def __init__(self, master: str, folder: str | None = None) -> None:
-        self.master, self.folder = master, folder
-
-    def getCheckpointDir(self) -> str | None:
-        return self.folder
-
-    def setCheckpointDir(self, folder: Any) -> None:
-        self.folder = f"file:{folder}/0815"
+    def __init__(self, **settings: str) -> None:
+        self.conf = {f"spark.{name}": value for name, value in settings.items()}
 
 
-@pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_the_folder_of_a_fit_is_a_new_one_each_time() -> None:
+    session = FakeSession(master="yarn", **{"checkpoint.dir": "hdfs://node/known/"})
+    assert folder_for(session, "s3://mine/", "/model").startswith("s3://mine/gecasmo-")
+    assert folder_for(session, None, Path("/model")).startswith("/model/.gecasmo-")
+    one, other = (folder_for(session, None, None) for _ in range(2))
+    assert one.startswith("hdfs://node/known/gecasmo-")
+    assert one != other
+
+
+def test_a_single_machine_has_a_folder_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    return tmp_path
+    found = folder_for(FakeSession(master="local[2]"), None, None)
+    assert Path(found).parent == tmp_path
 
 
-def test_a_folder_that_was_made_is_removed(temporary: Path) -> None:
-    found = Checkpoints(FakeContext("local[2]"))
-    assert found.is_reliable
-    assert len(list(temporary.iterdir())) == 1
-    found.close()
-    found.close()
-    assert not list(temporary.iterdir())
+def test_of_a_cluster_nobody_but_the_user_knows_a_folder() -> None:
+    with pytest.raises(SparkError, match="scratch="):
+        folder_for(FakeSession(master="yarn"), None, None)
 
 
-def test_it_stays_as_long_as_another_fit_needs_it(temporary: Path) -> None:
-    context = FakeContext("local[2]")
-    one, other = Checkpoints(context), Checkpoints(context)
-    one.close()
-    assert len(list(temporary.iterdir())) == 1
-    del other
-    assert not list(temporary.iterdir())
+def test_files_are_there_as_a_whole(tmp_path: Path) -> None:
+    folder = SharedFolder(f"{tmp_path}/state")
+    folder.write("3/part", b"some")
+    folder.write("3/part", b"other")
+    assert folder.read("3/part") == b"other"
+    assert [path.name for path in (tmp_path / "state" / "3").iterdir()] == ["part"]
+    folder.remove("3/part")
+    folder.remove("3/part")
+    with pytest.raises(SparkError, match=r"does not find .*3/part(.|\n)*scratch="):
+        folder.read("3/part")
+    folder.remove()
+    folder.remove()
+    assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_of_the_users_stays(temporary: Path) -> None:
-    (temporary / "mine").mkdir()
-    found = Checkpoints(FakeContext("local[2]", f"file:{temporary}/mine/4711"))
-    assert found.is_reliable
-    found.close()
-    assert [path.name for path in temporary.iterdir()] == ["mine"]
-
-
-def test_a_cluster_without_a_folder_is_warned(temporary: Path) -> None:
-    with pytest.warns(GecasmoWarning, match="survives the loss of one of them"):
-        found = Checkpoints(FakeContext("yarn"))
-    assert not found.is_reliable
-    found.close()
-    assert not list(temporary.iterdir())
-
-
-class RunningContext(FakeContext):
-    """One that is asked to forget its folder."""
-
-    _jsc = object()
-
-
-def test_a_folder_that_the_user_names_meanwhile_stays(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken = []
-    monkeypatch.setattr("gecasmo.spark.parts.take_back", taken.append)
-    context = RunningContext("local[2]")
-    found = Checkpoints(context)
-    context.folder = "file:/shared/mine/4711"
-    found.close()
-    assert not taken
-    assert not list(temporary.iterdir())
-    context.folder = None
-    Checkpoints(context).close()
-    assert taken == [context]
-
-
-def test_the_folder_goes_also_if_spark_does_not_answer(
-    temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def failing(context: Any) -> None:
-        raise ConnectionError("no answer from Java")
-
-    monkeypatch.setattr("gecasmo.spark.parts.take_back", failing)
-    found = Checkpoints(RunningContext("local[2]"))
-    with pytest.raises(ConnectionError):
-        found.close()
-    assert not list(temporary.iterdir())
-
-
-def test_a_fit_may_end_while_another_one_looks_for_its_folder(temporary: Path) -> None:
-    """The collector of garbage runs in whatever thread there is, with the lock held."""
-    ending = [Checkpoints(FakeContext("local[2]")) for _ in range(2)]
-
-    class Colliding(FakeContext):
-        def getCheckpointDir(self) -> str | None:
-            ending.clear()
-            return super().getCheckpointDir()
-
-    found = Checkpoints(Colliding("local[2]"))
-    assert len(list(temporary.iterdir())) == 1
-    found.close()
-    assert not list(temporary.iterdir())
+def test_folders_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SparkError, match="cannot be written"):
+        SharedFolder(f"{tmp_path}/file/state").write("3/part", b"")
+    for address in ("here/there", "strange://there"):
+        with pytest.raises(SparkError, match=r"neither the full path .* nor an address"):
+            SharedFolder(address)

@@ -1,34 +1,28 @@
-"""Fits and answers on Spark, with two threads of one process, against those in memory."""
+"""Fits and answers on Spark, with two threads of one process, against those in memory: with a
+classic session, and with one of Spark Connect."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from spark_sessions import started
+from spark_sessions import BOTH, CLASSIC
 
 import gecasmo
 from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Logistic, Parameter, Table, flip, read_log
 from gecasmo import spark as on_spark
 from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms.parted_table import PartedTable
-from gecasmo.spark.parts import take_back
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
 )
 
 STEPS = EM(max_iter=7, tol=0)
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    yield from started("local[2]", tmp_path_factory)
 
 
 @pytest.fixture
@@ -78,6 +72,7 @@ MODELS = {
 }
 
 
+@CLASSIC
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFrame) -> None:
     options: dict[str, Any] = {}
@@ -90,7 +85,7 @@ def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFra
         clicks = clicks.with_columns(price=pl.col("doc") ** 2 / 10 + pl.col("doc") % 2)
     method = EM(max_iter=7, tol=0, restarts=2) if name == "mixture" else STEPS
     model = MODELS[name]()
-    found = on_spark.fit(model, frame, method=method, partitions=2, checkpoint_every=3, **options)
+    found = on_spark.fit(model, frame, method=method, partitions=2, **options)
     assert found is model
     log = read_log(clicks, **options)
     expected = MODELS[name]().fit(log, method)
@@ -103,6 +98,7 @@ def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFra
     assert len(found.history) == len(expected.history)
 
 
+@BOTH
 def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
     spark: Any, frame: Any, clicks: pl.DataFrame, tmp_path: Path
 ) -> None:
@@ -160,6 +156,7 @@ def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
         np.testing.assert_allclose(table["probability"], there["probability"], rtol=1e-12)
 
 
+@CLASSIC
 def test_pages_that_cannot_happen(frame: Any, clicks: pl.DataFrame) -> None:
     def sure() -> Any:  # who clicks leaves, so pages with two clicks are impossible
         return DBN(satisfaction=1.0)
@@ -180,6 +177,7 @@ def test_pages_that_cannot_happen(frame: Any, clicks: pl.DataFrame) -> None:
         assert told.n_impossible == there.n_impossible > 0
 
 
+@BOTH
 def test_going_on_from_another_fit(frame: Any, clicks: pl.DataFrame, tmp_path: Path) -> None:
     once = on_spark.fit(
         DBN(), frame, method=EM(max_iter=2, tol=0, accelerate=False), path=tmp_path / "once"
@@ -190,6 +188,7 @@ def test_going_on_from_another_fit(frame: Any, clicks: pl.DataFrame, tmp_path: P
     assert_same_parameters(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@CLASSIC
 def test_pages_in_lists_from_a_table(spark: Any, clicks: pl.DataFrame, tmp_path: Path) -> None:
     nested = clicks.sort("session", "rank").group_by("session", "query", maintain_order=True)
     pages = nested.agg("doc", "click")
@@ -203,6 +202,7 @@ def test_pages_in_lists_from_a_table(spark: Any, clicks: pl.DataFrame, tmp_path:
     assert len(set(predicted["session"].to_pylist())) == len(pages)
 
 
+@CLASSIC
 def test_ranks_from_0_are_ranks_from_1(frame: Any, clicks: pl.DataFrame) -> None:
     with pytest.warns(ClickLogWarning, match="ranks start at 0"):
         found = on_spark.fit(
@@ -211,6 +211,7 @@ def test_ranks_from_0_are_ranks_from_1(frame: Any, clicks: pl.DataFrame) -> None
     assert_same_parameters(found, UBM().fit(read_log(clicks), STEPS), rtol=1e-9, atol=1e-12)
 
 
+@BOTH
 def test_the_page_about_scale_runs(
     spark: Any, clicks_file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -225,24 +226,22 @@ def test_the_page_about_scale_runs(
     assert len(pl.read_parquet(tmp_path / "judgments" / "*.parquet")) > 0
 
 
+@CLASSIC
 def test_a_fit_leaves_nothing_in_the_temporary_folder(
     spark: Any, frame: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    take_back(spark.sparkContext)  # the page about scale names a folder
-    assert spark.sparkContext.getCheckpointDir() is None
-    made = []
-    set_folder = spark.sparkContext.setCheckpointDir
-    monkeypatch.setattr(
-        spark.sparkContext, "setCheckpointDir", lambda path: made.append(path) or set_folder(path)
-    )
-    for number in (1, 2):
-        on_spark.fit(DBN(), frame, method=STEPS, checkpoint_every=2, progress=False)
-        assert len(made) == number
-        assert spark.sparkContext.getCheckpointDir() is None
-        assert not list(tmp_path.iterdir())
+    scratch, once = tmp_path / "scratch", EM(max_iter=1, tol=0)
+    for options in ({}, {"scratch": scratch}, {"path": tmp_path / "model"}):
+        on_spark.fit(DBN(), frame, method=once, partitions=2, progress=False, **options)
+    with pytest.raises(ClickLogError, match="'attraction' has a row per 'city'"):
+        on_spark.fit(DBN(attraction=Table(key="city")), frame, partitions=2, scratch=scratch)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "scratch"]
+    assert not list(scratch.iterdir())
+    assert not [path for path in (tmp_path / "model").iterdir() if path.name.startswith(".")]
 
 
+@BOTH
 def test_what_is_wrong_with_a_log_is_told_by_the_driver(frame: Any) -> None:
     from pyspark.sql import functions as F
 
@@ -262,6 +261,7 @@ def test_what_is_wrong_with_a_log_is_told_by_the_driver(frame: Any) -> None:
         on_spark.fit(DBN(attraction=Table(key="city")), frame, partitions=2)
 
 
+@CLASSIC
 def test_what_is_wrong_with_a_request(frame: Any, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="a model such as DBN"):
         on_spark.fit(DBN, frame)  # type: ignore[arg-type]

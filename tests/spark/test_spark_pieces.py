@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,14 @@ from hypothesis import strategies as st
 
 import gecasmo
 from gecasmo import DBN, EM, UBM, Fixed, Table, read_log
+from gecasmo.encoding import Rows
 from gecasmo.errors import (
     ClickLogError,
     GecasmoError,
     ImpossibleSessionError,
     SavedModelError,
 )
+from gecasmo.estimation.coins import Lengths
 from gecasmo.estimation.part import Point
 from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Recipe, Task, combined
@@ -33,34 +36,42 @@ from gecasmo.hashing import hash_values
 from gecasmo.judgments import JudgmentsError
 from gecasmo.logs import Note
 from gecasmo.model.part_builder import Settings, build_part, local_coins
+from gecasmo.model.stored_fit import sample_pages
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (
     Job,
+    MadePart,
+    Placement,
+    check_probe,
+    decoded,
+    first_pages,
     make_part,
     pass_over,
     place_part,
-    points_from_bytes,
-    points_to_bytes,
-    with_part,
+    points_of,
 )
-from gecasmo.spark.fitting import first_pages
-from gecasmo.spark.parts import Answers, check_every, tell_notes
-from gecasmo.spark.results import Results, check_probe
-from gecasmo.spark.session import (
-    SparkError,
+from gecasmo.spark.messages import (
     ToldByExecutor,
     found_in,
     hearing,
     marked,
+    pack,
+    telling,
+    unpack,
+)
+from gecasmo.spark.runner import SparkPages, remove_folder, tell_notes
+from gecasmo.spark.session import (
+    SparkError,
     require_frame,
     require_java,
     require_spark,
     start,
-    telling,
     usable,
 )
-from gecasmo.spark.shipping import ShippedModel, columns_read
-from gecasmo.spark.source import NUMBERED, Reading, check_parts
+from gecasmo.spark.shared_folder import SharedFolder
+from gecasmo.spark.shipped_model import ShippedModel, columns_read
+from gecasmo.spark.source import NUMBERED, FrameReading, check_parts
+from gecasmo.spark.spark_fit import Results
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -72,18 +83,18 @@ ROLES |= {name: name for name in ("session", "query", "doc", "rank", "click")}
 ORDER = ("session", "rank", "doc", "click")
 
 
-def reading(n_parts: int = 4, **others: Any) -> Reading:
-    return Reading(ROLES, ("query",), ORDER, n_parts, **others)
+def reading(n_parts: int = 4, **others: Any) -> FrameReading:
+    return FrameReading(ROLES, ("query",), ORDER, n_parts, **others)
 
 
 def batches(frame: pl.DataFrame, size: int = 100) -> list[Any]:
     return frame.to_arrow().to_batches(max_chunksize=size)
 
 
-def pieces_of(frame: pl.DataFrame, how: Reading) -> dict[int, list[bytes]]:
-    found: dict[int, list[bytes]] = {number: [] for number in range(how.n_parts)}
+def pieces_of(frame: pl.DataFrame, how: FrameReading) -> dict[int, list[bytes]]:
+    found: dict[int, list[bytes]] = {}
     for number, piece in how.cut(batches(frame)):
-        found[number].append(piece)
+        found.setdefault(number, []).append(piece)
     return found
 
 
@@ -93,8 +104,6 @@ def test_every_row_goes_to_the_partition_of_its_querys_hash(clicks: pl.DataFrame
     found = []
     for number, pieces in pieces_of(clicks, how).items():
         table = how.table(pieces)
-        if table is None:
-            continue
         found.append(table)
         first_bits = hash_values(table["query"]) >> np.uint64(61)
         assert (first_bits == number).all()
@@ -106,8 +115,6 @@ def test_a_partition_does_not_depend_on_the_order_of_its_pieces(clicks: pl.DataF
     how = reading(1)
     shuffled = clicks.sample(fraction=1.0, shuffle=True, seed=1)
     one, other = (how.table(pieces_of(frame, how)[0]) for frame in (clicks, shuffled))
-    assert one is not None
-    assert other is not None
     assert one.equals(other)
 
 
@@ -119,14 +126,13 @@ def test_rows_are_cut_in_several_goes(
     cut = list(how.cut(batches(clicks)))
     assert len(cut) > 2
     rows = [how.table([piece]) for _, piece in cut]
-    assert sum(len(table) for table in rows if table is not None) == len(clicks)
+    assert sum(len(table) for table in rows) == len(clicks)
 
 
 def test_ranks_from_0_are_shifted_everywhere_or_nowhere(clicks: pl.DataFrame) -> None:
     shifted = clicks.with_columns(pl.col("rank") - 1)
     how = reading(1, shift=1)
     table = how.table(pieces_of(shifted, how)[0])
-    assert table is not None
     log = how.log(table, 0)
     assert log.rank.min() == 1
     assert not log.notes
@@ -134,11 +140,10 @@ def test_ranks_from_0_are_shifted_everywhere_or_nowhere(clicks: pl.DataFrame) ->
 
 def test_pages_in_lists_without_sessions_get_numbers() -> None:
     frame = pl.DataFrame({"query": ["a", "b"], "doc": [[1, 2], [3]], "click": [[0, 1], [1]]})
-    how = Reading({**ROLES, "session": NUMBERED, "rank": "rank"}, ("query",), (), 2)
+    how = FrameReading({**ROLES, "session": NUMBERED, "rank": "rank"}, ("query",), (), 2)
     logs = {
-        number: how.log(table, number)
+        number: how.log(how.table(pieces), number)
         for number, pieces in pieces_of(frame, how).items()
-        if (table := how.table(pieces)) is not None
     }
     numbers = [int(number) for log in logs.values() for number in log.sessions]
     assert sorted(number >> 32 for number in numbers) == sorted(part_of(frame["query"], 2).tolist())
@@ -149,14 +154,13 @@ def test_faults_name_the_partition(clicks: pl.DataFrame) -> None:
     broken = clicks.with_columns(rank=pl.lit(1))
     how = reading(2)
     table = how.table(pieces_of(broken, how)[1])
-    assert table is not None
     with pytest.raises(ClickLogError, match=r"Spark data frame \(partition 1, rows counted there"):
         how.log(table, 1)
 
 
 def test_ids_of_several_columns_decide_together() -> None:
     frame = pl.DataFrame({"user": [1, 1, 2], "page": [1, 2, 1], "doc": ["a", "b", "c"]})
-    how = Reading(ROLES, ("user", "page"), (), 256, is_struct=True)
+    how = FrameReading(ROLES, ("user", "page"), (), 256, is_struct=True)
     expected = hash_values(frame.select(pl.struct("user", "page")).to_series()) >> np.uint64(56)
     assert how.part_numbers(frame).tolist() == expected.astype(int).tolist()
 
@@ -168,34 +172,56 @@ def test_partitions_are_powers_of_two(n_parts: Any) -> None:
     assert check_parts(2**16) == 65536
 
 
-# -- points ------------------------------------------------------------------------------------
-@given(st.dictionaries(st.text(max_size=3), st.integers(0, 4), max_size=3), st.integers(0, 2**32))
-def test_points_survive_as_bytes(sizes: dict[str, int], of: int) -> None:
+# -- packets -----------------------------------------------------------------------------------
+numbers = st.integers(-(2**60), 2**60) | st.floats() | st.booleans() | st.none()
+kinds = st.sampled_from(["<f8", "<i4", "|u1", "|b1"])
+arrays = st.builds(np.ones, st.tuples(st.integers(0, 3), st.integers(0, 70)), kinds)
+plain = numbers | st.text(max_size=4) | st.binary(max_size=4) | arrays
+values = st.recursive(
+    plain,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.integers() | st.text(max_size=3), inner, max_size=3)
+        | st.builds(Lengths, inner, inner)
+        | st.builds(Note, st.just("kind"), st.just(3), st.text(max_size=3))
+    ),
+    max_leaves=8,
+)
+
+
+@given(values)
+def test_values_survive_as_bytes(value: Any) -> None:
+    found = unpack(pack(value), Lengths, Note)
+    assert type(found) is type(value)
+    np.testing.assert_equal(found, value)
+    if isinstance(found, np.ndarray):
+        assert found.flags.writeable
+        assert found.dtype == value.dtype
+
+
+def test_points_and_rows_survive_as_bytes() -> None:
     random = np.random.default_rng(0)
-    points = {
-        name: Point(
-            {0: random.random(n), 7: random.random(2 * n)},
-            {0: random.random(n)},
-            spread={7: random.random((2, n))},
-            leans={0: {3: random.random((2, n)), 12: random.random((11, n))}},
-        )
-        for name, n in sizes.items()
-    }
-    found, told = points_from_bytes(points_to_bytes(points, of))
-    assert told == of
-    assert list(found) == list(points)
-    for name, point in points.items():
-        expected, arrays = point.arrays(), found[name].arrays()
-        assert list(expected) == list(arrays)
-        for key, values in expected.items():
-            np.testing.assert_array_equal(arrays[key], values)
-            assert arrays[key].flags.writeable
-        for number, lines in point.leans[0].items():
-            np.testing.assert_array_equal(found[name].leans[0][number], lines)
+    point = Point(
+        {0: random.random(5), 7: random.random(10)},
+        {0: random.random(5)},
+        spread={7: random.random((2, 5))},
+        leans={0: {3: random.random((2, 5)), 12: random.random((11, 5))}},
+    )
+    found = unpack(pack(point), Point)
+    for key, expected in point.arrays().items():
+        np.testing.assert_array_equal(found.arrays()[key], expected)
+    price = pl.Series("price", [0.5, None])
+    rows = Rows(("doc",), [pl.Series("doc", ["a", "b"])], 2, {"price": price})
+    there = unpack(pack({3: rows, 4: Rows((), (), 1)}))
+    assert there[3].frame.equals(rows.frame)
+    assert there[3].attached["price"].equals(price, null_equal=True)
+    assert (there[4].keys, len(there[4])) == ((), 1)
 
 
-def test_no_points_at_all() -> None:
-    assert points_from_bytes(b"") == ({}, None)
+def test_what_no_packet_can_hold_is_refused() -> None:
+    with pytest.raises(TypeError, match="Path cannot be packed"):
+        pack([Path("a")])
 
 
 # -- errors on their way -----------------------------------------------------------------------
@@ -290,9 +316,6 @@ def test_a_small_java_is_not_asked_for_modules_that_it_lacks(tmp_path: Path) -> 
 def test_what_is_no_spark_frame_is_refused(clicks: pl.DataFrame) -> None:
     with pytest.raises(ClickLogError, match="takes a Spark DataFrame, not DataFrame"):
         require_frame(clicks)
-    connect = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
-    with pytest.raises(SparkError, match="Spark Connect"):
-        require_frame(connect)
 
 
 # -- models as data ----------------------------------------------------------------------------
@@ -326,28 +349,24 @@ def test_only_what_a_model_reads_travels() -> None:
 class Made:
     """The parts of a fit, made by what executors run."""
 
-    def __init__(self, clicks: pl.DataFrame, model: Any, n_parts: int = 4, **others: Any) -> None:
+    def __init__(
+        self, clicks: pl.DataFrame, model: Any, folder: Path, n_parts: int = 4, **others: Any
+    ) -> None:
         self.model = model
         how = reading(n_parts)
         self.local = tuple(local_coins(model, True))
-        self.job = Job(
-            ShippedModel.of(model, with_states=False),
-            EM(),
-            None,
-            "raise",
-            self.local,
-            how,
-            **others,
-        )
-        found = pieces_of(clicks, how)
-        self.made = [make_part(self.job, n, found[n]) for n in range(n_parts)]
-        self.logs = {
-            n: how.log(table, n) for n in found if (table := how.table(found[n])) is not None
-        }
+        shipped = ShippedModel.of(model, with_states=False)
+        job = Job(shipped, EM(), None, "raise", self.local, how, str(folder), **others)
+        pieces = pieces_of(clicks, how)
+        self.made = {n: make_part(job, n, how.table(pieces[n])) for n in sorted(pieces)}
+        self.logs = {n: how.log(how.table(pieces[n]), n) for n in self.made}
+        self.job = job.for_passes({2: 1})
+        for n, made in self.made.items():
+            place_part(self.job, n, Placement(made.shared, {}))
 
 
-def test_passes_over_bytes_are_passes_over_parts(clicks: pl.DataFrame) -> None:
-    made = Made(clicks, DBN(continuation=Fixed(0.9)))
+def test_passes_over_files_are_passes_over_parts(clicks: pl.DataFrame, tmp_path: Path) -> None:
+    made = Made(clicks, DBN(continuation=Fixed(0.9)), tmp_path)
     shared = {2: np.array([[0.1], [0.9]])}
     priors = dict.fromkeys(made.local, (1.0, 1.0))
     tasks = [
@@ -357,122 +376,129 @@ def test_passes_over_bytes_are_passes_over_parts(clicks: pl.DataFrame) -> None:
         Task(Recipe("next", of="c"), "d", shared, priors, forget=("a", "b")),
     ]
     settings = Settings(EM(), None, "raise")
-    parts = {
-        n: build_part(made.model, n, log, made.local, settings) for n, log in made.logs.items()
-    }
-    own = {
-        n: executors.replace(built.part, index={2: np.zeros(1, np.int64)}, n_rows={2: 1})
-        for n, built in parts.items()
-    }
-    job = executors.replace(made.job, n_rows={2: 1})
-    index = {2: np.zeros(1, np.int64)}
-    placed = {n: place_part(data, index) for n, (data, _) in enumerate(made.made)}
-    points: dict[int, bytes] = dict.fromkeys(placed, b"")
+    own = {}
+    for n, log in made.logs.items():
+        built = build_part(made.model, n, log, made.local, settings)
+        own[n] = built.part.placed({2: np.zeros(1, np.int64)})
+        own[n].n_rows = {2: 1}
     plain: dict[int, Any] = {n: {} for n in own}
     for task in tasks:
         expected, answers = [], []
-        for n, data in placed.items():
-            points[n], answer = pass_over(job, n, data, points[n], task)
-            if n not in own:
-                assert (points[n], answer) == (b"", None)
-                continue
+        for n in own:
+            answers.append(pass_over(made.job, n, task))
             plain[n], here = run_pass(own[n], plain[n], task)
-            answers.append(answer)
             expected.append(here)
-        one, other = combined(answers), combined(expected)  # type: ignore[arg-type]
+        one, other = combined(answers), combined(expected)
         assert one.log_likelihood == other.log_likelihood
         assert one.squared_distance == other.squared_distance
         assert one.lengths == other.lengths
         np.testing.assert_array_equal(one.counts[2].table, other.counts[2].table)
+    folder = SharedFolder(made.job.folder)
     for n, kept in plain.items():
-        found, _ = points_from_bytes(points[n])
-        assert list(found) == list(kept) == ["c", "d"]
-        np.testing.assert_array_equal(found["d"].probability[0], kept["d"].probability[0])
+        points = sorted(path.name for path in (tmp_path / str(n)).glob("point-*"))
+        assert points == ["point-c", "point-d"]
+        assert list(kept) == ["c", "d"]
+        found = points_of(folder, n, Recipe("next", of="d"))["d"]
+        np.testing.assert_array_equal(found.probability[0], kept["d"].probability[0])
 
 
-def test_a_worker_keeps_few_parts(clicks: pl.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+def beginning(made: Made, **others: Any) -> Task:
+    priors = dict.fromkeys(made.local, (1.0, 1.0))
+    return Task(Recipe("begin", **others), "a", {2: np.array([[0.1], [0.9]])}, priors)
+
+
+def test_a_worker_keeps_few_parts(
+    clicks: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(executors, "_parts", type(executors._parts)())
     monkeypatch.setattr(executors, "_MOST_PARTS", 2)
-    made = Made(clicks, DBN(), n_parts=8)
-    task = Task(
-        Recipe("begin"), "a", {2: np.array([[0.1], [0.9]])}, dict.fromkeys(made.local, (1.0, 1.0))
-    )
-    job = executors.replace(made.job, n_rows={2: 1})
-    for n, (data, _) in enumerate(made.made):
-        pass_over(job, n, place_part(data, {2: np.zeros(1, np.int64)}), b"", task)
+    made = Made(clicks, DBN(), tmp_path, n_parts=8)
+    for n in made.made:
+        pass_over(made.job, n, beginning(made))
     assert len(executors._parts) == 2
+    last = max(made.made)
+    assert decoded(made.job, last) is decoded(made.job, last)
     monkeypatch.setattr(executors, "_MOST_BYTES", 0)
-    number, data = next((n, data) for n, (data, _) in enumerate(made.made) if data)
-    pass_over(job, number, place_part(data, {2: np.zeros(1, np.int64)}), b"", task)
+    pass_over(made.job, min(made.made), beginning(made))
     assert not executors._parts
 
 
-def test_points_of_other_rows_are_refused(clicks: pl.DataFrame) -> None:
-    made = Made(clicks, DBN(), n_parts=1)
-    other = Made(clicks.filter(pl.col("session") > 10), DBN(), n_parts=1)
-    task = Task(
-        Recipe("begin"), "a", {2: np.array([[0.1], [0.9]])}, dict.fromkeys(made.local, (1.0, 1.0))
-    )
-    index = {2: np.zeros(1, np.int64)}
-    placed = [place_part(m.made[0][0], index) for m in (made, other)]
-    jobs = [executors.replace(m.job, n_rows={2: 1}) for m in (made, other)]
-    points, _ = pass_over(jobs[0], 0, placed[0], b"", task)
-    again = Task(Recipe("next", of="a"), "b", task.shared, task.priors)
-    with pytest.raises(SparkError, match="its rows were not the same"):
-        pass_over(jobs[1], 0, placed[1], points, again)
+def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame, tmp_path: Path) -> None:
+    made = Made(clicks, DBN(), tmp_path, n_parts=1)
+    pass_over(made.job, 0, beginning(made, seed=(3, 0)))
+    found = points_of(SharedFolder(made.job.folder), 0, Recipe("next", of="a"))["a"]
+    assert len(np.unique(found.probability[0])) > 10
+    assert len(decoded(made.job, 0).local[0].rows.frame) == len(found.probability[0])
 
 
-def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame) -> None:
-    made = Made(clicks, DBN(), n_parts=1)
-    data = made.made[0][0]
-    job = executors.replace(made.job, n_rows={2: 1})
-    placed = place_part(data, {2: np.zeros(1, np.int64)})
-    task = Task(
-        Recipe("begin", seed=(3, 0)),
-        "a",
-        {2: np.array([[0.1], [0.9]])},
-        dict.fromkeys(made.local, (1.0, 1.0)),
-    )
-    points, _ = pass_over(job, 0, placed, b"", task, data)
-    found, _ = points_from_bytes(points)
-    assert len(np.unique(found["a"].probability[0])) > 10
-    same = with_part(job, 0, placed, points, data, lambda part, at: len(part.local[0].rows.frame))
-    assert same == len(found["a"].probability[0])
-    assert with_part(job, 0, b"", b"", b"", lambda part, at: 1) is None
-
-
-def test_a_part_that_spark_cannot_move_is_refused(
-    clicks: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
+def test_a_part_in_which_nothing_can_happen_is_left_out(
+    clicks: pl.DataFrame, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(executors, "_LARGEST", 1000)
-    with pytest.raises(ClickLogError, match="use more partitions="):
-        Made(clicks, DBN(), n_parts=1)
-
-
-def test_a_part_in_which_nothing_can_happen_is_left_out(clicks: pl.DataFrame) -> None:
     how = reading(1)
-    pieces = pieces_of(clicks.with_columns(click=pl.lit(True)), how)[0]
+    table = how.table(pieces_of(clicks.with_columns(click=pl.lit(True)), how)[0])
     never = ShippedModel.of(DBN(attraction=0.0), with_states=False)
-    job = Job(never, EM(), None, "drop", (1,), how)
-    data, heard = make_part(job, 0, pieces)
-    assert data == b""
-    assert heard is not None
-    assert (heard.n_sessions, heard.n_dropped, heard.weight) == (0, 400, 0.0)
+    job = Job(never, EM(), None, "drop", (1,), how, str(tmp_path))
+    made = make_part(job, 0, table)
+    assert (made.n_sessions, made.n_results, made.n_dropped, made.weight) == (0, 0, 400, 0.0)
+    assert not list(tmp_path.iterdir())
     with pytest.raises(ImpossibleSessionError):
-        make_part(executors.replace(job, impossible="raise"), 0, pieces)
+        make_part(replace(job, impossible="raise"), 0, table)
+
+
+def test_parts_find_their_rows_among_those_of_all() -> None:
+    def rows(name: str, *values: Any) -> Rows:
+        return Rows((name,), [pl.Series(name, values)], len(values))
+
+    all_docs = rows("doc", "b", "c", "a")
+    placement = Placement({0: all_docs, 2: Rows((), (), 1)}, {1: {4: 10, 5: 12}})
+    own = {0: rows("doc", "a", "b"), 1: rows("result", 0, 1), 2: Rows((), (), 1)}
+    found = placement.index(5, own)
+    assert {coin: index.tolist() for coin, index in found.items()} == {
+        0: [2, 0],
+        1: [12, 13],
+        2: [0],
+    }
+
+
+def test_what_is_heard_of_a_part_survives_as_bytes(clicks: pl.DataFrame, tmp_path: Path) -> None:
+    made = Made(clicks, UBM(), tmp_path, n_parts=1).made[0]
+    there = unpack(pack(made), MadePart, Note)
+    assert replace(there, shared={}) == replace(made, shared={})
+    assert there.shared[0].frame.equals(made.shared[0].frame)
 
 
 def test_the_first_pages_have_whole_queries(clicks: pl.DataFrame) -> None:
     how = reading(1)
-    data = first_pages(how, pieces_of(clicks, how)[0], 5)
-    assert data is not None
-    some = pl.read_ipc(data)
+    some = first_pages(how, how.table(pieces_of(clicks, how)[0]), 5)
     hashes = hash_values(some["query"])
     assert (np.diff(hashes.astype(object)) >= 0).all()
     assert 50 <= len(some) < len(clicks)
     whole = clicks.filter(pl.col("query").is_in(some["query"].unique().to_list()))
     assert some.sort("session", "rank").equals(whole.sort("session", "rank"))
-    assert first_pages(how, [], 5) is None
+
+
+def test_a_sample_of_a_large_log_fetches_few_parts(
+    clicks: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(clicks, DBN(), tmp_path, n_parts=16)
+    asked: list[int] = []
+
+    def ask(spark: Any, parts: list[int], function: Any) -> dict[int, bytes]:
+        asked.extend(parts)
+        return {number: function(number) for number in parts}
+
+    monkeypatch.setattr("gecasmo.spark.runner.ask_parts", ask)
+    monkeypatch.setattr("gecasmo.spark.runner._FETCHED_PAGES", 100)
+    sizes = {number: part.n_read for number, part in made.made.items()}
+    pages: Any = SparkPages(None, made.job.reading, made.job.folder, sizes)
+    assert pages.n_pages == 400
+    some = sample_pages(pages, 60)
+    assert 60 <= some.n_sessions < 120
+    assert len(asked) == len(set(asked)) < len(sizes)
+    queries = some.session_column("query").unique().to_list()
+    whole = clicks.filter(pl.col("query").is_in(queries))
+    assert some.n_sessions == whole["session"].n_unique()
+    assert sample_pages(pages, 400).n_sessions == 400
 
 
 # -- folders, notes, numbers -------------------------------------------------------------------
@@ -500,17 +526,9 @@ def test_notes_of_partitions_are_told_once() -> None:
     tell_notes([[], []])
 
 
-def test_answers_are_put_side_by_side() -> None:
-    adding = Answers()
-    total = adding.addInPlace(adding.zero({1: "a"}), {(0, 1): "x"})
-    assert adding.addInPlace(total, {(0, 2): "y"}) == {(0, 1): "x", (0, 2): "y"}
-
-
-@pytest.mark.parametrize("passes", [0, True, 2.5])
-def test_checkpoints_every_so_many_passes(passes: Any) -> None:
-    with pytest.raises(SparkError, match="checkpoint_every="):
-        check_every(passes)
-    assert check_every(3) == 3
+def test_a_folder_that_cannot_be_removed_does_not_spoil_a_fit() -> None:
+    with pytest.warns(gecasmo.errors.GecasmoWarning, match="/there .* could not be removed"):
+        remove_folder(None, "/there")
 
 
 def test_importing_gecasmo_does_not_import_spark() -> None:

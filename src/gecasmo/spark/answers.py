@@ -6,7 +6,7 @@ They are about the pages of a Spark data frame, or graded judgments.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -14,18 +14,21 @@ import polars as pl
 
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import Evaluation, EvaluationSums, finished
+from gecasmo.evaluation.metrics import CalibrationSums, PerplexitySums
 from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import ClickLog
+from gecasmo.logs.notes import Note
 from gecasmo.logs.roles import Given
 from gecasmo.model.answers import conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
-from gecasmo.model.page_run import Filtered
+from gecasmo.model.page_run import Filtered, Tally
 from gecasmo.model.streaming import part_view
-from gecasmo.spark.parts import tell_notes
-from gecasmo.spark.session import hearing, quiet, require_frame, require_spark, telling
-from gecasmo.spark.shipping import ShippedModel
-from gecasmo.spark.source import Reading, Source, open_source
+from gecasmo.spark.messages import ask_parts, pack, telling, unpack
+from gecasmo.spark.runner import tell_notes
+from gecasmo.spark.session import quiet, require_frame, require_spark
+from gecasmo.spark.shipped_model import ShippedModel
+from gecasmo.spark.source import FrameReading, FrameSource, open_source
 
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
 
@@ -53,15 +56,19 @@ def evaluate(
     _check(model, dataframe, impossible)
     roles = roles_of(session, query, doc, rank, click, weight)
     source = open_source(dataframe, roles, model, partitions, check=check)
-    asked = _Asked(
-        source.reading, dataframe.sparkSession.sparkContext.broadcast(ShippedModel.of(model))
-    )
-    with hearing(), quiet():
-        heard = source.pieces().mapPartitionsWithIndex(asked.sums(impossible)).collect()
+    shipped, reading = ShippedModel.of(model), source.reading
+
+    def sums(number: int, table: pl.DataFrame) -> bytes:
+        view, log = viewed(shipped, reading, number, table)
+        with using_threads(1):
+            return pack((EvaluationSums.of(view, log, impossible), log.notes))
+
+    kinds = (EvaluationSums, Tally, PerplexitySums, CalibrationSums, Note)
+    heard = [unpack(answer, *kinds) for answer in source.ask(sums).values()]
     tell_notes([notes for _, notes in heard])
     total: EvaluationSums = heard[0][0]
-    for sums, _ in heard[1:]:
-        total = total + sums
+    for more, _ in heard[1:]:
+        total = total + more
     return finished(total, model.name, impossible)
 
 
@@ -101,13 +108,16 @@ def predict(
         raise ModelError(f"kind={kind!r}: choose 'conditional' or 'marginal'.")
     roles = roles_of(session, query, doc, rank, click, weight)
     source = open_source(dataframe, roles, model, partitions, check=check)
-    asked = _Asked(
-        source.reading, dataframe.sparkSession.sparkContext.broadcast(ShippedModel.of(model))
-    )
+    shipped, reading = ShippedModel.of(model), source.reading
     schema = answer_schema(source)
     with quiet():
-        answer = asked.table(kind, impossible, _as_arrow(dataframe.sparkSession, schema))
-        return source.cuts().groupBy("part").applyInArrow(answer, schema)
+        types = _as_arrow(dataframe.sparkSession, schema)
+
+    def predictions(number: int, table: pl.DataFrame) -> Any:
+        found = viewed(shipped, reading, number, table)
+        return _arrow(_predictions(*found, kind, impossible)).cast(types)
+
+    return source.by_part(predictions, schema)
 
 
 def roles_of(
@@ -118,59 +128,23 @@ def roles_of(
     return dict(zip(ROLES, given, strict=True))
 
 
-class _Asked:
-    """What executors are asked about partitions."""
-
-    def __init__(self, reading: Reading, shipped: Any) -> None:
-        self.reading, self.shipped = reading, shipped
-
-    def sums(self, impossible: Impossible) -> Callable[[int, Any], Any]:
-        """The sums of an evaluation."""
-
-        def ask(number: int, pieces: Any) -> Any:
-            found = telling(self.viewed)(number, pieces)
-            if found is not None:
-                view, log = found
-                yield telling(_sums)(view, log, impossible), log.notes
-
-        return ask
-
-    def table(self, kind: str, impossible: Impossible, schema: Any) -> Callable[[Any, Any], Any]:
-        """The click probabilities of a partition, with the types of an Arrow schema."""
-
-        def ask(key: Any, cuts: Any) -> Any:
-            pieces = [piece.as_py() for piece in cuts["piece"]]
-            found = telling(self.viewed)(key[0].as_py(), pieces)
-            assert found is not None  # a group has rows
-            return telling(_predictions)(*found, kind, impossible).cast(schema)
-
-        return ask
-
-    def viewed(self, number: int, pieces: Any) -> tuple[Model, ClickLog] | None:
-        """A partition of the log, and the model as far as it matters there."""
-        table = self.reading.table(pieces)
-        if table is None:
-            return None
-        model = self.shipped.value.model()
-        return part_view(model, number, self.reading.n_parts), self.reading.log(table, number)
+def viewed(
+    shipped: ShippedModel, reading: FrameReading, number: int, table: pl.DataFrame
+) -> tuple[Model, ClickLog]:
+    """A partition of the log, and the model as far as it matters there."""
+    view = part_view(shipped.model(), number, reading.n_parts)
+    return view, reading.log(table, number)
 
 
-def _sums(view: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
-    with using_threads(1):
-        return EvaluationSums.of(view, log, impossible)
-
-
-def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) -> Any:
+def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) -> pl.DataFrame:
     with using_threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if kind == "conditional":
-            frame = conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
-        else:
-            frame = marginal_frame(view, log)
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+            return conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
+        return marginal_frame(view, log)
 
 
-def answer_schema(source: Source) -> Any:
+def answer_schema(source: FrameSource) -> Any:
     """The columns of predictions, with the types that ids have in the source."""
     from pyspark.sql import types as T
 
@@ -276,13 +250,16 @@ def _by_executors(
 ) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-    sent = spark.sparkContext.broadcast(ShippedModel.of(model))
-    numbers = spark.sparkContext.parallelize(range(n_parts), n_parts)
+    shipped = ShippedModel.of(model)
     if question.rule in FIXED_CUTS:
         cuts = question.cuts([])
     else:
-        with hearing():
-            cuts = question.cuts(_seen(numbers, sent, question, n_parts))
+        heard = ask_parts(
+            spark,
+            range(n_parts),
+            lambda number: pack(seen(part_view(shipped.model(), number, n_parts), question)),
+        )
+        cuts = question.cuts(map(unpack, heard.values()))
     with quiet():
         schema = from_arrow_schema(_arrow(like).schema)
         as_asked = to_arrow_schema(schema)
@@ -290,23 +267,13 @@ def _by_executors(
     def grade(batches: Any) -> Iterator[Any]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                own = part_view(sent.value.model(), number, n_parts)
+                own = part_view(shipped.model(), number, n_parts)
                 if has_pairs(own):
                     table = _arrow(telling(graded)(own, question, cuts))
                     yield from table.cast(as_asked).to_batches()
 
     with quiet():
         return spark.range(0, n_parts, 1, n_parts).mapInArrow(grade, schema)
-
-
-def _seen(numbers: Any, sent: Any, question: Question, n_parts: int) -> Iterator[Any]:
-    """What cut points are found by, part by part."""
-
-    def look(number: int) -> Any:
-        view = part_view(sent.value.model(), number, n_parts)
-        return telling(seen)(view, question)
-
-    return iter(numbers.map(look).toLocalIterator(prefetchPartitions=True))
 
 
 def has_pairs(view: Model) -> bool:

@@ -1,15 +1,17 @@
-"""What executors do in a fit: make parts, and run passes over them.
+"""What executors do in a fit: make parts, run passes over them, and write the rows at the end.
 
-Between passes Spark keeps the points of a part, as bytes.
+Between passes everything is in the folder that executors share: parts, the keys of their rows, and
+the points where their coins stand. A function here reads what it needs and writes what it made, so
+that it can be run again by another executor with the same outcome.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
+import tempfile
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,28 +19,40 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
-from gecasmo.errors import ClickLogError, NothingLeftError
+from gecasmo.encoding.matching import match
+from gecasmo.errors import NothingLeftError
+from gecasmo.estimation.beliefs.sample import PAGES
 from gecasmo.estimation.part import Part, Point, Points
-from gecasmo.estimation.part_files import StoredPart, from_bytes, set_up, take_down, to_bytes
-from gecasmo.estimation.passes import run_pass
-from gecasmo.estimation.tasks import Answer, Task
+from gecasmo.estimation.part_files import StoredPart, set_up, take_down
+from gecasmo.estimation.passes import finished, run_pass
+from gecasmo.estimation.tasks import Answer, Recipe, Task
+from gecasmo.forms import TableState
+from gecasmo.forms.parted_files import PartFile
+from gecasmo.forms.parted_table import write_part
+from gecasmo.hashing import hash_values
 from gecasmo.kernels.running import using_threads
 from gecasmo.logs import Note
 from gecasmo.model.base import Impossible
 from gecasmo.model.part_builder import Settings, blueprint_of, build_part
 from gecasmo.model.streaming import part_view
-from gecasmo.spark.results import check_probe
+from gecasmo.spark.messages import pack, unpack
 from gecasmo.spark.session import SparkError
-from gecasmo.spark.shipping import ShippedModel, plain_rows
-from gecasmo.spark.source import Reading
+from gecasmo.spark.shared_folder import SharedFolder
+from gecasmo.spark.shipped_model import ShippedModel, plain_rows
+from gecasmo.spark.source import FrameReading
 
-Index = Mapping[int, NDArray[np.int64]]
+Integers = NDArray[np.int64]
 
 # Parts that a worker keeps decoded from one task to the next, by number and by bytes.
 _MOST_PARTS = 4
 _MOST_BYTES = 512 * 2**20
-# What Spark hands between its processes in one piece has its length in 32 bits.
-_LARGEST = 2**31 - 2**20
+
+# A sample of the log never takes more pages of a part than this, which are about so many rows.
+_FIRST_PAGES = 2 * PAGES
+_RESULTS_ON_A_PAGE = 10
+
+# What was written of a coin in one part: the file, and its content unless it is in a folder.
+Written = Mapping[int, tuple[PartFile, bytes]]
 
 
 @dataclass(frozen=True)
@@ -49,13 +63,14 @@ class Job:
     ----------
     model : as data
     method : how it is fitted
-    start : another model to begin at
+    start : another model to begin at; for making parts only
     impossible : what to do with pages that cannot happen
     local : numbers of the coins whose rows live with their part
     reading : how rows become pages
+    folder : that executors share
     threads : that a task may use
-    n_rows : for each shared coin, how many rows there are in all; known after all parts are made
     probe : a file in the folder of the model, by which executors tell that they reach it
+    n_rows : for each shared coin, how many rows there are in all; known after all parts are made
     """
 
     model: ShippedModel
@@ -63,15 +78,20 @@ class Job:
     start: ShippedModel | None
     impossible: Impossible
     local: tuple[int, ...]
-    reading: Reading
+    reading: FrameReading
+    folder: str
     threads: int = 1
-    n_rows: Mapping[int, int] = field(default_factory=dict)
     probe: str | None = None
+    n_rows: Mapping[int, int] = field(default_factory=dict)
+
+    def for_passes(self, n_rows: Mapping[int, int]) -> Job:
+        """The same without what only making parts needs: this travels with every pass."""
+        return replace(self, model=self.model.bare(), start=None, n_rows=n_rows)
 
 
 @dataclass(frozen=True)
-class Made:
-    """What the driver hears of a part that was made."""
+class MadePart:
+    """What the driver hears of a part that was made; one without results has no files."""
 
     shared: Mapping[int, Rows]
     n_read: int
@@ -83,12 +103,34 @@ class Made:
     notes: tuple[Note, ...]
 
 
-def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Made | None]:
-    """A partition encoded for a model, as bytes; nothing if it has no pages."""
+@dataclass(frozen=True)
+class Placement:
+    """All rows of the coins that parts share, so that each part finds its own among them.
+
+    Results are counted in each part anew; of coins that have a row for each, `first` says by
+    coin and part where those of the part begin.
+    """
+
+    rows: Mapping[int, Rows]
+    first: Mapping[int, Mapping[int, int]]
+
+    def index(self, number: int, own: Mapping[int, Rows]) -> dict[int, Integers]:
+        """For each shared coin the places of the rows of a part."""
+        found = {}
+        for coin, rows in own.items():
+            if coin in self.first:
+                found[coin] = self.first[coin][number] + np.arange(len(rows))
+            elif rows.keys:
+                found[coin] = match(rows.frame, self.rows[coin].frame, rows.keys)
+            else:
+                found[coin] = np.arange(len(rows))
+        return found
+
+
+# -- making parts ------------------------------------------------------------------------------
+def make_part(job: Job, number: int, table: pl.DataFrame) -> MadePart:
+    """Encode a partition of the log for a model."""
     check_probe(job.probe)
-    table = job.reading.table(pieces)
-    if table is None:
-        return b"", None
     with using_threads(job.threads):
         log = job.reading.log(table, number)
         start = None
@@ -99,9 +141,9 @@ def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Ma
             built = build_part(job.model.model(), number, log, job.local, settings)
         except NothingLeftError:
             # All its pages are impossible; those of other parts may not be.
-            return b"", Made({}, log.n_sessions, 0, 0, 0.0, log.n_sessions, 0, log.notes)
+            return MadePart({}, log.n_sessions, 0, 0, 0.0, log.n_sessions, 0, log.notes)
     encoded = built.part.expectation.encoded
-    heard = Made(
+    made = MadePart(
         {coin: plain_rows(rows) for coin, rows in built.shared.items()},
         log.n_sessions,
         log.n_sessions - built.n_dropped,
@@ -112,146 +154,110 @@ def make_part(job: Job, number: int, pieces: Iterable[bytes]) -> tuple[bytes, Ma
         log.notes,
     )
     if not encoded.n_results:
-        return b"", replace(heard, shared={})
-    data = to_bytes(take_down(built.part))
-    _check_size(len(data), number)
-    return data, heard
+        return replace(made, shared={})
+    stored = take_down(built.part)
+    folder = SharedFolder(job.folder)
+    folder.write(f"{number}/first", pack(first_pages(job.reading, table, _FIRST_PAGES)))
+    folder.write(f"{number}/shared", pack(made.shared))
+    for coin in job.local:
+        folder.write(f"{number}/rows{coin}", pack(stored.rows(coin)))
+    folder.write(f"{number}/part", pack((stored.words, stored.arrays)))
+    return made
 
 
-def place_part(data: bytes, index: Index) -> bytes:
-    """A part that knows its places among the rows that parts share, without the keys of its own
-    rows: passes only need numbers."""
-    if not data:
-        return data
-    stored = from_bytes(data)
-    arrays = {**stored.arrays, **{f"index.{coin}": places for coin, places in index.items()}}
-    return to_bytes(StoredPart(stored.words, arrays, lambda _: pl.DataFrame()))
+def first_pages(reading: FrameReading, table: pl.DataFrame, most: int) -> pl.DataFrame:
+    """The first pages of a partition by the hash of their query, up to so many and the end of the
+    last query, as rows in that order."""
+    hashes = hash_values(reading.values(table))
+    order = np.argsort(hashes, kind="stable")
+    n_rows = most * _RESULTS_ON_A_PAGE
+    if len(order) > n_rows:
+        last = hashes[order[n_rows - 1]]
+        order = order[hashes[order] <= last]
+    return table.select(pl.all().gather(pl.Series(order)))
 
 
-def pass_over(
-    job: Job,
-    number: int,
-    data: bytes,
-    points: bytes,
-    task: Task,
-    keys: bytes | None = None,
-) -> tuple[bytes, Answer | None]:
-    """One pass over one part: its points afterwards, and its answer."""
-    if not data:
-        return b"", None
-    part, check = decoded(job, number, data, keys)
-    before, of = points_from_bytes(points)
-    _check_same(of, check, number)
-    with using_threads(job.threads):
-        after, answer = run_pass(part, before, task)
-    saved = points_to_bytes(after, check)
-    _check_size(len(saved), number)
-    return saved, answer
+def place_part(job: Job, number: int, placement: Placement) -> None:
+    """Note where the rows of a part are among all rows of the coins that parts share."""
+    folder = SharedFolder(job.folder)
+    own = unpack(folder.read(f"{number}/shared"))
+    folder.write(f"{number}/index", pack(placement.index(number, own)))
 
 
-def with_part(
-    job: Job,
-    number: int,
-    data: bytes,
-    points: bytes,
-    keys: bytes,
-    use: Callable[[Part, Points], Any],
-) -> Any:
-    """What a function says of a part with its points and the keys of its rows."""
-    if not data:
-        return None
-    part, check = decoded(job, number, data, keys)
-    found, of = points_from_bytes(points)
-    _check_same(of, check, number)
-    with using_threads(job.threads):
-        return use(part, found)
-
-
-def decoded(job: Job, number: int, data: bytes, keys: bytes | None) -> tuple[Part, int]:
-    """A part and the check sum of its bytes, from memory if this worker has seen it lately."""
-    place = (job.model.id, number)
-    if keys is None and place in _parts:
-        _parts.move_to_end(place)
-        kept = _parts[place]
-        return kept.part, kept.check
-    stored = from_bytes(data)
-    if keys is not None:
-        stored = replace(stored, rows=from_bytes(keys).rows)
-    model = job.model.model()
-    part = set_up(stored, blueprint_of(model, job.method.augmentation), job.n_rows, job.threads)
-    check = zlib.crc32(data)
-    if keys is None:
-        _parts[place] = _Kept(part, check, len(data))
-        while len(_parts) > _MOST_PARTS or sum(k.n_bytes for k in _parts.values()) > _MOST_BYTES:
-            _parts.popitem(last=False)
-    return part, check
-
-
-@dataclass(frozen=True)
-class _Kept:
-    part: Part
-    check: int
-    n_bytes: int
-
-
-_parts: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
-
-
-def _check_same(of: int | None, check: int, number: int) -> None:
-    if of is not None and of != check:
+def check_probe(probe: str | None) -> None:
+    """Tell an executor that does not reach the folder of the model."""
+    if probe is not None and not Path(probe).exists():
         raise SparkError(
-            f"Partition {number} was lost and read again, and its rows were not the same. The data "
-            "frame must give the same rows whenever it is asked: write it to a table or to Parquet "
-            "first, and fit that."
+            f"An executor does not reach {Path(probe).parent}, where the model is to be written. "
+            "path= must be a folder that driver and executors have in common."
         )
 
 
-def _check_size(n_bytes: int, number: int) -> None:
-    if n_bytes > _LARGEST:
-        raise ClickLogError(
-            f"Partition {number} takes {n_bytes:,} bytes, and Spark's workers take 2 GiB at most: "
-            "use more partitions=. (One query that fills a partition alone cannot be divided.)"
-        )
+# -- passes ------------------------------------------------------------------------------------
+def pass_over(job: Job, number: int, task: Task) -> Answer:
+    """Run one pass over one part, and keep its new point."""
+    folder = SharedFolder(job.folder)
+    for name in task.forget:  # nobody asks for these, also when this task is run again
+        folder.remove(_point(number, name))
+    part, points = decoded(job, number), points_of(folder, number, task.recipe)
+    with using_threads(job.threads):
+        after, answer = run_pass(part, points, task)
+    if task.name:
+        folder.write(_point(number, task.name), pack(after[task.name]))
+    return answer
 
 
-_ALIGNED = 64  # arrays begin at multiples of this, as compiled kernels like them
+def points_of(folder: SharedFolder, number: int, recipe: Recipe) -> Points:
+    """The points of a part that a recipe asks for."""
+    names = {name for name in (recipe.of, recipe.start) if name}
+    return {name: unpack(folder.read(_point(number, name)), Point) for name in names}
 
 
-def points_to_bytes(points: Points, of: int = 0) -> bytes:
-    """Names and shapes as JSON, then the numbers themselves; `of` tells which part they are of."""
-    arrays = [
-        (name, key, np.ascontiguousarray(values))
-        for name, point in points.items()
-        for key, values in point.arrays().items()
-    ]
-    words = {
-        "of": of,
-        "points": list(points),
-        "arrays": [[name, key, values.dtype.str, values.shape] for name, key, values in arrays],
+def _point(number: int, name: str) -> str:
+    return f"{number}/point-{name}"
+
+
+def decoded(job: Job, number: int) -> Part:
+    """A part, from memory if this worker has seen it lately."""
+    place = (job.folder, number)
+    if place in _parts:
+        _parts.move_to_end(place)
+        return _parts[place][0]
+    folder = SharedFolder(job.folder)
+    words, arrays = unpack(folder.read(f"{number}/part"))
+    arrays |= {f"index.{n}": index for n, index in unpack(folder.read(f"{number}/index")).items()}
+    # Most passes do without the keys of rows.
+    stored = StoredPart(words, arrays, lambda coin: unpack(folder.read(f"{number}/rows{coin}")))
+    blueprint = blueprint_of(job.model.model(), job.method.augmentation)
+    part = set_up(stored, blueprint, job.n_rows, job.threads)
+    _parts[place] = part, stored.n_bytes
+    while len(_parts) > _MOST_PARTS or sum(size for _, size in _parts.values()) > _MOST_BYTES:
+        _parts.popitem(last=False)
+    return part
+
+
+_parts: OrderedDict[tuple[str, int], tuple[Part, int]] = OrderedDict()
+
+
+# -- the end -----------------------------------------------------------------------------------
+def write_rows(job: Job, number: int, task: Task, model_folder: str | None) -> Written:
+    """Write the rows of the local coins of a part as files of a saved model."""
+    part, points = decoded(job, number), points_of(SharedFolder(job.folder), number, task.recipe)
+    with using_threads(job.threads):
+        states, counts = finished(part, points, task)
+    forms = {coin: part.coins[coin].form for coin in states}
+    return {
+        coin: write_state(model_folder, coin, number, forms[coin], state, counts.tables[coin])
+        for coin, state in states.items()
     }
-    header = json.dumps(words).encode()
-    pieces = [len(header).to_bytes(8, "little"), header]
-    size = 8 + len(header)
-    for _, _, values in arrays:
-        gap = -size % _ALIGNED
-        pieces += [bytes(gap), values.tobytes()]
-        size += gap + values.nbytes
-    return b"".join(pieces)
 
 
-def points_from_bytes(data: bytes) -> tuple[Points, int | None]:
-    """The points that such bytes hold, and what part they are of; nothing if there are none."""
-    if not data:
-        return {}, None
-    # A copy that may be written to: kernels are compiled for such arrays only.
-    buffer = bytearray(data)
-    at = 8 + int.from_bytes(buffer[:8], "little")
-    words = json.loads(bytes(buffer[8:at]))
-    found: dict[str, dict[str, Any]] = {name: {} for name in words["points"]}
-    for name, key, dtype, shape in words["arrays"]:
-        at += -at % _ALIGNED
-        count = int(np.prod(shape))
-        values = np.frombuffer(buffer, dtype, count, at).reshape(shape)
-        found[name][key] = values
-        at += values.nbytes
-    return {name: Point.from_arrays(arrays) for name, arrays in found.items()}, words["of"]
+def write_state(
+    folder: str | None, coin: int, part: int, form: Any, state: TableState, counts: Any
+) -> tuple[PartFile, bytes]:
+    """Write the rows of one coin in one part; without a folder, into bytes."""
+    if folder is not None:
+        return write_part(folder, coin, part, form, state, counts), b""
+    with tempfile.TemporaryDirectory(prefix="gecasmo-") as own:
+        file = write_part(own, coin, part, form, state, counts)
+        return file, (Path(own) / file.name).read_bytes()

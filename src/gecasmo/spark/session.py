@@ -1,31 +1,23 @@
-"""What comes before all work with Spark: what it needs, a session, and how errors are told.
+"""What comes before all work with Spark: what it needs, and a session.
 
 What has to be installed, and a Java: what is missing is said in plain words. `start` gives a
 session on this machine.
-
-Errors of executors are told by the driver as if they had happened there. Spark brings a failure of
-a task to the driver as one long text. What gecasmo has to say is put into that text between two
-marks, and found again.
 """
 
 from __future__ import annotations
 
 import atexit
-import base64
-import functools
 import importlib
 import importlib.util
-import json
 import os
-import re
 import shlex
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from gecasmo.errors import ClickLogError, GecasmoError
 
@@ -55,83 +47,15 @@ def require_spark() -> None:
 
 
 def require_frame(dataframe: Any) -> None:
-    """Refuse what is no Spark data frame, or one of Spark Connect, which has no RDDs."""
+    """Refuse what is no Spark data frame; one of Spark Connect is as good as a classic one."""
     require_spark()
-    from pyspark.sql.classic.dataframe import DataFrame
+    from pyspark.sql import DataFrame
 
-    if isinstance(dataframe, DataFrame):
-        return
-    kind = type(dataframe)
-    if kind.__module__.startswith("pyspark.sql.connect"):
-        raise SparkError(
-            "gecasmo.spark keeps the state of a fit in RDDs, which Spark Connect does not offer: "
-            "run it on a classic session (spark-submit, or without .remote(...))."
+    if not isinstance(dataframe, DataFrame):
+        raise ClickLogError(
+            f"gecasmo.spark takes a Spark DataFrame, not {type(dataframe).__name__}; "
+            "model.fit(read_log(...)) takes everything else."
         )
-    raise ClickLogError(
-        f"gecasmo.spark takes a Spark DataFrame, not {kind.__name__}; model.fit(read_log(...)) "
-        "takes everything else."
-    )
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_BEGIN, _END = "<<gecasmo:", ":gecasmo>>"
-_MARKED = re.compile(re.escape(_BEGIN) + r"([A-Za-z0-9+/=]*)" + re.escape(_END))
-
-
-class ToldByExecutor(RuntimeError):
-    """An error of gecasmo on its way to the driver; the text in brackets is for the driver."""
-
-
-def telling(function: Callable[P, T]) -> Callable[P, T]:
-    """Run on an executor: what gecasmo says there is heard at the driver."""
-
-    @functools.wraps(function)
-    def told(*arguments: P.args, **options: P.kwargs) -> T:
-        try:
-            return function(*arguments, **options)
-        except GecasmoError as error:
-            raise ToldByExecutor(f"{error}\n{marked(error)}") from None
-
-    return told
-
-
-def marked(error: GecasmoError) -> str:
-    """An error as letters that survive any quoting."""
-    said = json.dumps([type(error).__name__, str(error)])
-    return f"{_BEGIN}{base64.b64encode(said.encode()).decode()}{_END}"
-
-
-def found_in(text: str) -> GecasmoError | None:
-    """The error of gecasmo that a text of Spark's brings along."""
-    found = _MARKED.search(text)
-    if found is None:
-        return None
-    name, message = json.loads(base64.b64decode(found.group(1)))
-    kind = next((k for k in _kinds(GecasmoError) if k.__name__ == name), SparkError)
-    return kind(message)
-
-
-def _kinds(kind: type[GecasmoError]) -> Iterator[type[GecasmoError]]:
-    """An error and all more special ones."""
-    yield kind
-    for special in kind.__subclasses__():
-        yield from _kinds(special)
-
-
-@contextmanager
-def hearing() -> Iterator[None]:
-    """Run Spark jobs: errors of gecasmo on executors are raised here as what they were."""
-    try:
-        yield
-    except GecasmoError:
-        raise
-    except Exception as error:
-        told = found_in(str(error))
-        if told is None:
-            raise
-        raise told from None
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 log as a whole.
 
 All pages of a query go to one partition, whose number is the first bits of the query's hash, as in
-a log that is stored on disk. `Reading` is what executors do to cut rows into partitions.
+a log that is stored on disk. `FrameReading` is what executors do to cut rows into partitions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 import io
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,8 +26,9 @@ from gecasmo.logs.assembly import assemble
 from gecasmo.logs.notes import Faults
 from gecasmo.logs.roles import Given, Roles
 from gecasmo.model.base import Model
-from gecasmo.spark.session import hearing, quiet, require_frame
-from gecasmo.spark.shipping import columns_read
+from gecasmo.spark.messages import ANSWERS, collected, hearing, record, telling
+from gecasmo.spark.session import quiet
+from gecasmo.spark.shipped_model import columns_read
 
 # So many rows are cut at once: pieces for many partitions should not be tiny.
 _ROWS_AT_ONCE = 500_000
@@ -40,7 +41,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Reading:
+class FrameReading:
     """How rows become a log.
 
     Parameters
@@ -95,15 +96,12 @@ class Reading:
             ordered.slice(int(start), int(end - start)).write_ipc(buffer)
             yield int(number), buffer.getvalue()
 
-    def table(self, pieces: Iterable[bytes]) -> pl.DataFrame | None:
+    def table(self, pieces: Iterable[bytes]) -> pl.DataFrame:
         """The rows of a partition in an order that depends on nothing but themselves.
 
         Spark brings pieces in any order, and in another one when a partition has to be made anew.
         """
-        frames = [pl.read_ipc(io.BytesIO(piece)) for piece in pieces]
-        if not frames:
-            return None
-        frame = pl.concat(frames)
+        frame = pl.concat([pl.read_ipc(io.BytesIO(piece)) for piece in pieces])
         first = [name for name in self.order if name in frame.columns]
         others = [name for name in frame.columns if name not in first]
         return frame.sort([*first, *others], nulls_last=True)
@@ -148,47 +146,49 @@ _RESULTS_ON_A_PAGE = 10
 
 _NO_ORDER = "rows of a Spark data frame have no order, so a column must tell the rank"
 
-# The columns of `cut`.
-PIECES = "part int, piece binary"
+# The columns of rows that are cut into pieces.
+_PIECES = "part int, piece binary"
 
 
 @dataclass(frozen=True)
-class Source:
+class FrameSource:
     """A data frame that can be read as a log."""
 
     frame: Any
-    reading: Reading
+    reading: FrameReading
     columns: dict[str, tuple[str, ...]]
-    n_rows: int
 
     @property
     def has_query(self) -> bool:
         return bool(self.columns["query"])
 
-    def cuts(self) -> Any:
-        """A data frame of pieces as bytes, with the number of the partition they belong to."""
+    def ask(self, function: Callable[[int, pl.DataFrame], bytes]) -> dict[int, bytes]:
+        """What a function says of every partition that has rows, by number.
+
+        The function runs on executors, with the number of the partition and its rows.
+        """
+
+        def answer(number: int, table: pl.DataFrame) -> Any:
+            return record(number, function(number, table))
+
+        return collected(self.by_part(answer, ANSWERS))
+
+    def by_part(self, function: Callable[[int, pl.DataFrame], Any], schema: Any) -> Any:
+        """A data frame with what a function makes, in Arrow, of every partition that has rows."""
         reading = self.reading
 
-        def cut(batches: Any) -> Any:
-            pyarrow = importlib.import_module("pyarrow")
+        def cut(batches: Any) -> Iterator[Any]:
             for number, piece in reading.cut(batches):
-                yield pyarrow.RecordBatch.from_pydict(
-                    {
-                        "part": pyarrow.array([number], pyarrow.int32()),
-                        "piece": pyarrow.array([piece], pyarrow.binary()),
-                    }
-                )
+                yield record(number, piece, "piece")
+
+        def ask(key: Any, cuts: Any) -> Any:
+            arrow: Any = importlib.import_module("pyarrow")
+            number, table = key[0].as_py(), reading.table(cuts["piece"].to_pylist())
+            return arrow.table(telling(function)(number, table))
 
         with quiet():
-            return self.frame.mapInArrow(cut, PIECES)
-
-    def pieces(self) -> Any:
-        """An RDD with the partitions of the log, each in pieces as bytes.
-
-        Number i of the hash is partition i of Spark, so that nothing has to be looked up.
-        """
-        pairs = self.cuts().rdd.map(lambda row: (row[0], bytes(row[1])))
-        return pairs.partitionBy(self.reading.n_parts, int).values()
+            pieces = self.frame.mapInArrow(cut, _PIECES)
+            return pieces.groupBy("part").applyInArrow(ask, schema)
 
 
 def open_source(
@@ -198,8 +198,7 @@ def open_source(
     partitions: int | None,
     *,
     check: bool = True,
-    keep: Sequence[str] = (),
-) -> Source:
+) -> FrameSource:
     """Find out how a data frame is to be read, and check what partitions cannot see.
 
     Parameters
@@ -209,10 +208,8 @@ def open_source(
     model : for whom it is read; columns that it does not ask for are left behind
     partitions : how many; by default so many that one has about ten million results
     check : look for sessions with several queries, which takes a shuffle of all sessions
-    keep : other columns that are wanted
     """
-    require_frame(dataframe)
-    frame, reading, columns, is_nested = _planned(dataframe, roles, model, keep)
+    frame, reading, columns, is_nested = _planned(dataframe, roles, model)
     with hearing(), quiet():
         found = _looked_over(frame, roles)
         if check:
@@ -221,8 +218,7 @@ def open_source(
         raise ClickLogError("The Spark data frame cannot be read as a click log: it has no rows.")
     if partitions is None:
         n_results = found["rows"] * (_RESULTS_ON_A_PAGE if is_nested else 1)
-        context = dataframe.sparkSession.sparkContext
-        wanted = max(context.defaultParallelism, -(-n_results // RESULTS_IN_PART))
+        wanted = max(_n_cores(dataframe.sparkSession), -(-n_results // RESULTS_IN_PART))
         partitions = min(2**16, 1 << (wanted - 1).bit_length())
     shift = 1 if found.get("lowest") == 0 else 0
     if shift:
@@ -234,14 +230,22 @@ def open_source(
             stacklevel=3,
         )
     reading = replace(reading, n_parts=check_parts(partitions), shift=shift)
-    return Source(frame, reading, columns, found["rows"])
+    return FrameSource(frame, reading, columns)
+
+
+def _n_cores(spark: Any) -> int:
+    """How many tasks Spark runs at once: into so many slices it cuts what nobody else cuts."""
+    from pyspark.sql import functions as F
+
+    with quiet():
+        slices = spark.range(2**16).select(F.spark_partition_id().alias("slice"))
+        return int(slices.agg(F.max("slice")).first()[0]) + 1
 
 
 def _planned(
-    dataframe: Any, given: dict[str, Given], model: Model, keep: Sequence[str]
-) -> tuple[Any, Reading, dict[str, tuple[str, ...]], bool]:
+    dataframe: Any, given: dict[str, Given], model: Model
+) -> tuple[Any, FrameReading, dict[str, tuple[str, ...]], bool]:
     """Check the columns by an empty table of the same types, and leave out what nobody reads."""
-    import polars as pl
     from pyspark.sql.pandas.types import to_arrow_schema
 
     with quiet():
@@ -254,7 +258,7 @@ def _planned(
             "partitions: name a column, query=... or session=..."
         )
     used = [name for names in roles.columns.values() for name in names]
-    wanted = {*used, *columns_read(model), *keep}
+    wanted = {*used, *columns_read(model)}
     # What has the name of a role without playing it would be left out with a note.
     frame = dataframe.select([f"`{n}`" for n in dataframe.columns if n in wanted])
     first = ("session", "rank", "doc", "click")
@@ -262,7 +266,7 @@ def _planned(
     if not roles.columns["session"]:
         given = {**given, "session": NUMBERED}
     is_struct = roles.is_struct("query" if roles.columns["query"] else "session")
-    reading = Reading(given, tuple(by), tuple(dict.fromkeys(order)), is_struct=is_struct)
+    reading = FrameReading(given, tuple(by), tuple(dict.fromkeys(order)), is_struct=is_struct)
     return frame, reading, roles.columns, is_nested
 
 

@@ -52,6 +52,10 @@ class ShippedModel:
             model.report_ if with_states else None,
         )
 
+    def bare(self) -> ShippedModel:
+        """The same without what was estimated and without tables of features."""
+        return replace(self, states=None, features={}, report=None, id=f"{self.id} bare")
+
     def model(self) -> Model:
         """The model, once per process."""
         if self.id not in _models:

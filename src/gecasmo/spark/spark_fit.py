@@ -5,33 +5,35 @@ Only a sample comes into the memory of the driver: some pages, with all pages of
 
 from __future__ import annotations
 
-import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from gecasmo.errors import ImpossibleSessionError, ModelError
+from gecasmo.errors import ImpossibleSessionError, ModelError, SavedModelError
 from gecasmo.estimation import EM
-from gecasmo.estimation.beliefs.sample import PAGES, Sample
+from gecasmo.estimation.beliefs.sample import Sample
 from gecasmo.estimation.coins import Evaluation
-from gecasmo.hashing import hash_values
-from gecasmo.logs import ClickLog
+from gecasmo.forms import Table, TableState
+from gecasmo.forms.parted_files import FolderSource, Source
+from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.part_builder import Settings, local_coins, parted_problem
 from gecasmo.model.solution import progress_bar
 from gecasmo.model.stored_fit import sample_of
 from gecasmo.spark.answers import roles_of
-from gecasmo.spark.executors import Job
-from gecasmo.spark.parts import Prepared, check_every, prepare
-from gecasmo.spark.results import Results
-from gecasmo.spark.session import hearing, quiet, require_frame, telling
-from gecasmo.spark.shipping import ShippedModel
-from gecasmo.spark.source import Reading, Source, open_source
+from gecasmo.spark.executors import Job, Written, write_state
+from gecasmo.spark.runner import SparkRunner, remove_folder
+from gecasmo.spark.session import require_frame
+from gecasmo.spark.shared_folder import folder_for
+from gecasmo.spark.shipped_model import ShippedModel
+from gecasmo.spark.source import FrameSource, open_source
 
 
 def fit(
@@ -47,7 +49,7 @@ def fit(
     weight: str | None = None,
     partitions: int | None = None,
     path: Any = None,
-    checkpoint_every: int = 8,
+    scratch: Any = None,
     start: Model | None = None,
     features: Mapping[str, Any] | None = None,
     impossible: Impossible = "raise",
@@ -78,9 +80,11 @@ def fit(
         One that driver and executors reach under the same name. The rows of the fit are written
         there by the executors, and the folder is the saved model. Without it all rows are brought
         to the driver, whose memory must hold them.
-    checkpoint_every : int
-        After so many passes the state of the fit is written to Spark's checkpoint folder, so that
-        a lost executor does not cost more than these.
+    scratch : folder, optional
+        One that all executors reach, as a path or as an address such as "s3://bucket/tmp". The
+        state of the fit is there between passes, and is removed at the end. By default it is in
+        the folder of `path`, else in that of Spark's setting `spark.checkpoint.dir`, else, if
+        Spark runs on a single machine, in the one for temporary files.
     start, features, impossible, intervals, progress
         As for `model.fit`.
     check : bool
@@ -93,20 +97,20 @@ def fit(
     """
     method = EM() if method is None else method
     _check(model, dataframe, method, start, features, impossible)
-    check_every(checkpoint_every)
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
     roles = roles_of(session, query, doc, rank, click, weight)
     source = open_source(dataframe, roles, work, partitions, check=check)
     results = Results.at(path, source.reading.n_parts)
     try:
-        settings = Settings(method, start, impossible)
-        parts = SparkSource(work, source, settings, results, checkpoint_every)
+        spark = dataframe.sparkSession
+        folder = folder_for(spark, scratch, results.folder)
         try:
+            parts = SparkSource(work, source, Settings(method, start, impossible), results, folder)
             with progress_bar(model.name, progress) as show:
                 fit_source(model, parts, method, show, intervals)
         finally:
-            parts.close()
+            remove_folder(spark, folder)
     finally:
         results.tidy()
     model.features_ = work.features_
@@ -124,15 +128,14 @@ class SparkSource:
     def __init__(
         self,
         model: Model,
-        source: Source,
+        source: FrameSource,
         settings: Settings,
         results: Results,
-        checkpoint_every: int,
+        folder: str,
     ) -> None:
-        self.model, self.source, self.settings, self.results = model, source, settings, results
+        self.model, self.results = model, results
         self.local = local_coins(model, source.has_query)
-        context = source.frame.sparkSession.sparkContext
-        start = settings.start
+        start, spark = settings.start, source.frame.sparkSession
         job = Job(
             ShippedModel.of(model, with_states=False),
             settings.method,
@@ -140,31 +143,20 @@ class SparkSource:
             settings.impossible,
             tuple(self.local),
             source.reading,
-            int(context.getConf().get("spark.task.cpus", "1")),
-            probe=results.probe,
+            folder,
+            int(spark.conf.get("spark.task.cpus", "1")),
+            results.probe,
         )
-        self.prepared: Prepared = prepare(source, job, list(model.forms), checkpoint_every)
-        try:
-            self._set_up()
-        except BaseException:
-            self.close()
-            raise
-
-    def _set_up(self) -> None:
-        made = self.prepared.made
-        if not sum(part.n_results for part in made):
+        self.runner = SparkRunner(source, job, list(model.forms))
+        if not self.runner.numbers:
             raise ImpossibleSessionError(
-                f"All pages are impossible under {self.model.name}: nothing is left to fit."
+                f"All pages are impossible under {model.name}: nothing is left to fit."
             )
-        rows = {number: shared.rows() for number, shared in self.prepared.shared.items()}
+        made, rows = self.runner.made.values(), self.runner.rows
         weight = sum(part.weight for part in made)
-        self.problem = parted_problem(
-            self.model, self.prepared.parts, self.local, rows, weight, self.settings
-        )
-        pages: Any = SparkPages(
-            self.prepared.pieces, self.source.reading, sum(part.n_read for part in made)
-        )
-        self._drawn = sample_of(self.model, pages, self.settings, self.problem, rows)
+        self.problem = parted_problem(model, self.runner, self.local, rows, weight, settings)
+        pages: Any = self.runner.pages()
+        self._drawn = sample_of(model, pages, settings, self.problem, rows)
         self.n_sessions = sum(part.n_sessions for part in made)
         self.n_dropped = sum(part.n_dropped for part in made)
         self.n_floored = sum(part.n_floored for part in made)
@@ -177,8 +169,7 @@ class SparkSource:
         """The rows of local coins, in files; or in memory, with the counts of all rows."""
         if not self.local:
             return {}
-        task = self.problem.task(best.states)
-        written = self.prepared.parts.each(self.results.writing(task))
+        written = self.runner.write(self.problem.task(best.states), self.results.address)
         likely = self._drawn.sample.settled(best).states
         found: FitRows = {}
         for number, (coin, form) in enumerate(self.model.forms.items()):
@@ -188,8 +179,77 @@ class SparkSource:
                 found[coin] = table.whole() if self.results.folder is None else (table, None)
         return found
 
-    def close(self) -> None:
-        self.prepared.close()
+
+@dataclass(frozen=True)
+class InMemory:
+    """Files in the memory of the driver."""
+
+    content: Mapping[str, bytes]
+
+    def read(self, name: str) -> bytes:
+        return self.content[name]
+
+    def where(self, name: str) -> str:
+        return f"{name}, as executors sent it,"
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where rows go; `probe` is a file by which executors tell that they reach the folder."""
+
+    n_parts: int
+    folder: Path | None = None
+    probe: str | None = None
+
+    @classmethod
+    def at(cls, path: Any, n_parts: int) -> Results:
+        """Make sure that a folder can be written to, before a long fit begins."""
+        if path is None:
+            return cls(n_parts)
+        folder = Path(path).expanduser().absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(not name.name.startswith(".gecasmo-") for name in folder.iterdir()):
+                raise SavedModelError(
+                    f"{folder} is not empty. Name a folder that does not exist yet, or remove it."
+                )
+            probe = folder / f".gecasmo-{uuid.uuid4().hex}"
+            probe.touch()
+        except OSError as problem:
+            raise SavedModelError(
+                f"{folder} cannot be written to: {problem.strerror or problem}."
+            ) from None
+        return cls(n_parts, folder, str(probe))
+
+    def table(
+        self,
+        coin: int,
+        form: Table,
+        like: TableState,
+        nothing: TableState,
+        written: Mapping[int, Written],
+    ) -> PartedTable:
+        """The rows of a coin; parts without pages have none."""
+        files, content = [], {}
+        for part in range(self.n_parts):
+            if part in written:
+                one = written[part][coin]
+            else:
+                one = write_state(self.address, coin, part, form, nothing, np.zeros((2, 0)))
+            files.append(one[0])
+            content[one[0].name] = one[1]
+        source: Source = InMemory(content) if self.folder is None else FolderSource(self.folder)
+        return PartedTable(form, like, files, source)
+
+    @property
+    def address(self) -> str | None:
+        """The folder as executors are told of it."""
+        return None if self.folder is None else str(self.folder)
+
+    def tidy(self) -> None:
+        """Remove the probe."""
+        if self.probe is not None:
+            Path(self.probe).unlink(missing_ok=True)
 
 
 def _check(
@@ -207,59 +267,3 @@ def _check(
         raise ModelError('features are given by coin: features={"attraction": frame}.')
     if impossible not in ("raise", "drop", "floor"):
         raise ModelError(f"impossible={impossible!r}: choose 'raise', 'drop' or 'floor'.")
-
-
-# Enough rows for so many pages, unless pages are long; then the sample is smaller.
-_RESULTS_ON_A_PAGE = 10
-
-
-@dataclass(frozen=True)
-class SparkPages:
-    """The partitions of a log on Spark, of which only as much is fetched as a sample needs.
-
-    Parameters
-    ----------
-    pieces : RDD with the pieces of each partition
-    reading : how they become pages
-    n_pages : of all partitions
-    """
-
-    pieces: Any
-    reading: Reading
-    n_pages: int
-
-    @property
-    def n_partitions(self) -> int:
-        return self.reading.n_parts
-
-    def partitions(self) -> Iterator[ClickLog]:
-        """Partitions that have pages, one after the other; of each the first pages."""
-        most = 2 * PAGES
-        reading = self.reading
-
-        def fetch(pieces: Any) -> Any:
-            table = telling(first_pages)(reading, pieces, most)
-            return [] if table is None else [table]
-
-        for number in range(self.n_partitions):
-            with hearing(), quiet():
-                found = self.pieces.context.runJob(self.pieces, fetch, [number])
-            for data in found:
-                yield reading.log(pl.read_ipc(io.BytesIO(data)), number)
-
-
-def first_pages(reading: Reading, pieces: Any, most: int) -> bytes | None:
-    """The first pages of a partition by the hash of their query, up to so many and the end of the
-    last query, as rows in that order."""
-    table = reading.table(pieces)
-    if table is None:
-        return None
-    hashes = hash_values(reading.values(table))
-    order = np.argsort(hashes, kind="stable")
-    n_rows = most * _RESULTS_ON_A_PAGE
-    if len(order) > n_rows:
-        last = hashes[order[n_rows - 1]]
-        order = order[hashes[order] <= last]
-    buffer = io.BytesIO()
-    table.select(pl.all().gather(pl.Series(order))).write_ipc(buffer)
-    return buffer.getvalue()
