@@ -56,8 +56,8 @@ def fast(data: bytes) -> Found:
 class NothingPlain(PlainRecords):
     """Leaves all records of a table to be read one by one."""
 
-    def __init__(self, table: pl.DataFrame) -> None:
-        super().__init__(table)
+    def __init__(self, table: pl.DataFrame, is_json: bool = False) -> None:
+        super().__init__(table, is_json)
         self.is_odd = pl.repeat(True, table.height, eager=True)
 
 
@@ -210,7 +210,7 @@ def usual_lines() -> list[str]:
 def plain_lines(written: list[str]) -> tuple[list[int], PlainRecords]:
     """Which lines are in the table, and how they are read."""
     rows, table = table_of_lines("\n".join(written).encode(), pl.Series(written))
-    return rows.to_list(), PlainRecords(table)
+    return rows.to_list(), PlainRecords(table, is_json=True)
 
 
 def test_usual_lines_are_read_fast() -> None:

@@ -101,17 +101,18 @@ class Records:
     def table(self) -> pl.DataFrame:
         """One row a record, when all are read."""
         slow = pl.DataFrame(self._rows, schema=COLUMNS, orient="row")
-        return pl.concat([*self._frames, slow]).sort("row")
+        table = pl.concat([*self._frames, slow])
+        return table.sort("row") if slow.height else table
 
     @property
     def queries(self) -> pl.DataFrame:
         """One row a query record."""
-        return self.table.filter(pl.col("action").is_null())
+        return self.table.filter(pl.col("action").is_null()).drop("action", "doc", "ordinal")
 
     @property
     def events(self) -> pl.DataFrame:
         """One row an event record."""
-        return self.table.filter(pl.col("action").is_not_null())
+        return self.table.filter(pl.col("action").is_not_null()).drop("query", "hits")
 
     def read(self, inputs: Opened, max_line: int) -> None:
         """Add the records of some files."""
@@ -156,11 +157,12 @@ class Records:
         self, table: pl.DataFrame, rows: pl.Series, is_odd: pl.Series | None = None
     ) -> pl.Series:
         """Add the records of a table but for the odd ones, and say which these are."""
-        plain = PlainRecords(table)
+        plain = PlainRecords(table, is_json=is_odd is not None)
         is_odd = plain.is_odd if is_odd is None else plain.is_odd | is_odd
         rows = rows + self._count
         self._undated += rows.filter(plain.is_undated & ~is_odd).to_list()
-        frame = plain.frame.with_columns(row=rows).filter(~is_odd)
+        frame = plain.frame.with_columns(row=rows)
+        frame = frame.filter(~is_odd) if is_odd.any() else frame
         self._frames.append(frame.select(pl.col(n).cast(dtype) for n, dtype in COLUMNS.items()))
         return is_odd
 
@@ -294,6 +296,8 @@ class PlainRecords:
     ----------
     table
         One row a record, with columns of `RECORD`, of any type.
+    is_json
+        Whether it was made of JSON, in which a text may have been something else.
 
     Attributes
     ----------
@@ -305,19 +309,21 @@ class PlainRecords:
         Which have a time that cannot be read.
     """
 
-    def __init__(self, table: pl.DataFrame) -> None:
-        self._table = table
+    def __init__(self, table: pl.DataFrame, is_json: bool = False) -> None:
+        self._table, self._is_json = table, is_json
         self.is_odd = pl.repeat(False, table.height, eager=True)
+        self._relevant = ~self.is_odd
         times = self._column("timestamp")
         columns = {role: self._texts(self._column(name)) for role, name in _TEXTS.items()}
         columns["timestamp"] = self._moments(times)
         # What an event has no use for, and what a query has none for, may be anything.
         is_event = columns["action"].is_not_null()
-        columns["hits"] = self._hits(_where(~is_event, self._column("query_response_hit_ids")))
-        doc = self._attribute("object", "object_id", "object_id")
-        ordinal = self._attribute("position", "ordinal", "position.ordinal")
-        columns["doc"] = self._texts(_where(is_event, doc))
-        columns["ordinal"] = self._ordinals(_where(is_event, ordinal))
+        self._relevant = ~is_event
+        columns["hits"] = self._hits(self._column("query_response_hit_ids"))
+        self._relevant = is_event
+        columns["doc"] = self._texts(self._attribute("object", "object_id", "object_id"))
+        ordinals = self._attribute("position", "ordinal", "position.ordinal")
+        columns["ordinal"] = self._ordinals(ordinals)
         self.frame = pl.DataFrame([values.alias(name) for name, values in columns.items()])
         self.is_odd |= ~is_event & columns["page"].is_null()
         self.is_undated = times.is_not_null() & columns["timestamp"].is_null()
@@ -327,9 +333,13 @@ class PlainRecords:
             return self._table[name]
         return pl.Series(name, [None], pl.Null).new_from_index(0, self._table.height)
 
+    def _mark(self, odd: pl.Series) -> None:
+        """Leave records to be read one by one, if they have a use for the column at hand."""
+        self.is_odd |= odd & self._relevant
+
     def _leave(self, values: pl.Series, dtype: PolarsDataType) -> pl.Series:
         """Leave all values of a column to be read one by one."""
-        self.is_odd |= values.is_not_null()
+        self._mark(values.is_not_null())
         return pl.Series(values.name, [None], dtype).new_from_index(0, len(values))
 
     def _attribute(self, part: str, key: str, outside: str) -> pl.Series:
@@ -348,17 +358,18 @@ class PlainRecords:
         is_there = found.is_not_null()
         nested = found.struct.field(key) if key in found.struct.fields else outer
         if pl.Null not in (flat.dtype, nested.dtype) and flat.dtype != nested.dtype:
-            self.is_odd |= is_there
+            self._mark(is_there)
             return flat
         chosen = pl.select(pl.when(is_there).then(nested).otherwise(flat)).to_series()
         # In JSON, what is null may also not be there, and then what stands outside counts.
-        self.is_odd |= chosen.is_null() & outer.is_not_null()
+        self._mark(chosen.is_null() & outer.is_not_null())
         return chosen
 
     def _texts(self, values: pl.Series) -> pl.Series:
         if values.dtype == pl.String:
-            # Polars writes lists and objects of JSON as text, too.
-            self.is_odd |= values.str.contains(_OBJECT).fill_null(False)
+            if self._is_json:
+                # Polars writes lists and objects as text, too.
+                self._mark(values.str.contains(_OBJECT).fill_null(False))
             return values
         if values.dtype.is_integer() or values.dtype == pl.Null:
             return values.cast(pl.String)
@@ -366,10 +377,11 @@ class PlainRecords:
 
     def _hits(self, values: pl.Series) -> pl.Series:
         inner = values.dtype.inner if isinstance(values.dtype, pl.List) else None
-        if inner == pl.String:
+        if inner == pl.String and self._is_json:
             is_object = values.list.eval(pl.element().str.contains(_OBJECT)).list.any()
-            self.is_odd |= is_object.fill_null(False)
-        elif values.dtype != pl.Null and not (inner is not None and inner.is_integer()):
+            self._mark(is_object.fill_null(False))
+        is_plain = inner is not None and (inner == pl.String or inner.is_integer())
+        if values.dtype != pl.Null and not is_plain:
             return self._leave(values, pl.List(pl.String))
         return values.cast(pl.List(pl.String))
 
@@ -380,7 +392,7 @@ class PlainRecords:
             return self._leave(values, pl.Int64)
         numbers = values.cast(pl.Float64)
         is_plain = numbers.is_between(0, _EXACT_FLOAT - 1) & (numbers % 1 == 0)
-        self.is_odd |= numbers.is_not_null() & ~is_plain
+        self._mark(numbers.is_not_null() & ~is_plain)
         return _where(is_plain, numbers).cast(pl.Int64)
 
     def _moments(self, values: pl.Series) -> pl.Series:
@@ -393,7 +405,8 @@ class PlainRecords:
                 return here.dt.replace_time_zone("UTC")
             return here.dt.convert_time_zone("UTC")
         if dtype == pl.String:
-            self.is_odd |= values.str.contains(_ODD_NUMBER).fill_null(False)
+            if self._is_json:
+                self._mark(values.str.contains(_ODD_NUMBER).fill_null(False))
             return moments_of_texts(values)
         if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
             return moments_of_numbers(values)
@@ -492,13 +505,15 @@ def moments_of_numbers(values: pl.Series) -> pl.Series:
 
 def moments_of_texts(values: pl.Series) -> pl.Series:
     """Read times written as texts, the usual ones all at once; null as in `read_moment`."""
+    digits = _where(values.str.contains(_MILLISECONDS), values)
+    if digits.null_count() == values.null_count():
+        return moments_of_numbers(digits)
     plain = values.str.strip_suffix("Z").str.strip_suffix("+00:00")
     texts = _where(values.str.contains(_ISO), plain)
     found = texts.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
     found = found.dt.replace_time_zone("UTC")
     if found.null_count() == values.null_count():
         return found
-    digits = _where(values.str.contains(_MILLISECONDS), values)
     found = found.zip_with(found.is_not_null(), moments_of_numbers(digits))
     odd = (found.is_null() & values.is_not_null() & digits.is_null()).arg_true()
     if len(odd):
