@@ -1,9 +1,16 @@
 """What the pages of docs show runs as it stands."""
 
+import ast
+import builtins
 import re
+from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from gecasmo import DBN, read_log
+from gecasmo.testing import plain_python
 
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
@@ -38,3 +45,105 @@ def test_every_python_block_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     namespace = {"__name__": "page", "__file__": str(program)}
     exec(compile(program.read_text(), str(DOCS / page), "exec"), namespace)
     assert capsys.readouterr().out
+
+
+# -- names of functions, classes and files that prose mentions ---------------------------------
+ROOT = DOCS.parent
+SOURCE = ROOT / "src" / "gecasmo"
+# What a page calls an object of a class.
+CALLED = {"model": "Model", "user": "User", "result": "Result"}
+
+
+@cache
+def known_names() -> dict[str, set[str]]:
+    """By class, module or "" (for all modules): the names that are defined there."""
+    known: dict[str, set[str]] = {"": set()}
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        name = path.parent.name if path.stem == "__init__" else path.stem
+        own = _defined(tree.body)
+        known[""] |= own | {name}
+        known.setdefault(name, set()).update(own)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+                known.setdefault(node.name, set()).update(_members(node) | {f"<{b}" for b in bases})
+    return known
+
+
+def _defined(nodes: list[ast.stmt]) -> set[str]:
+    found = set()
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {
+                name.id for target in targets for name in ast.walk(target) if hasattr(name, "id")
+            }
+    return found
+
+
+def _members(node: ast.ClassDef) -> set[str]:
+    set_on_self = {
+        one.attr
+        for one in ast.walk(node)
+        if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)
+    }
+    return _defined(node.body) | set_on_self
+
+
+def exists(name: str) -> bool:
+    """Whether there is something of a name such as `Part`, `Part.run` or `passes.evaluate`."""
+    *owners, last = name.removeprefix("gecasmo.").split(".")
+    known = known_names()
+    if not owners:
+        return last in known[""] or hasattr(builtins, last)
+    owner = CALLED.get(owners[-1], owners[-1])
+    if last in known.get(owner, ()):
+        return True
+    bases = [base[1:] for base in known.get(owner, ()) if base.startswith("<")]
+    return any(exists(f"{base}.{last}") for base in bases)
+
+
+@pytest.mark.parametrize("page", ["docs/how-it-works.md", "CONTRIBUTING.md"])
+def test_names_that_a_page_mentions_exist(page):
+    prose = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.DOTALL)
+    mentioned = re.findall(r"`([^`\n]+)`", prose)
+    files = [name for name in mentioned if re.fullmatch(r"[\w.-]+(/[\w.*-]+)+", name)]
+    assert [
+        name for name in files if not (ROOT / name).exists() and not (SOURCE / name).exists()
+    ] == []
+    names = [re.match(r"([A-Za-z_][\w.]*)(\(.*)?$", name) for name in mentioned]
+    dotted = [
+        m[1] for m in names if m and (m[2] or "." in m[1]) and not m[1].endswith((".py", ".md"))
+    ]
+    assert dotted
+    assert [name for name in dotted if not exists(name)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Problem.evaluates", "run_passes", "passes.run", "nowhere.run_pass"]
+)
+def test_a_name_that_is_not_there_is_found(name):
+    assert not exists(name)
+    assert exists("Problem.evaluate")
+
+
+def test_the_page_that_is_walked_gives_the_counts_that_are_shown():
+    text = (DOCS / "how-it-works.md").read_text()
+    csv = re.search(r"( {4}session,query.*\n(?: {4}s1.*\n)+)", text)[1]
+    rows = [line.split(",") for line in csv.split()]
+    table = dict(zip(rows[0], zip(*rows[1:], strict=True), strict=True))
+    table |= {name: list(map(int, table[name])) for name in ("rank", "click")}
+    model = DBN.with_values(attraction=0.5, satisfaction=0.5, continuation=0.5)
+    with plain_python():
+        counts = model.expected_counts(read_log(table))
+    shown = re.findall(r"^\| (\w+) \| (\w+), (\w+) \| ([\d/]+) \| ([\d/]+) \|", text, re.MULTILINE)
+    assert len(shown) == 4
+    for coin, query, doc, *sides in shown:
+        row = counts[coin].filter(query=query, doc=doc)
+        found = row["heads"].item(), row["tails"].item()
+        assert found == pytest.approx([float(Fraction(side)) for side in sides])

@@ -15,7 +15,7 @@ import gecasmo
 from gecasmo.errors import ClickLogError
 from gecasmo.estimation.beliefs.posteriors import Posteriors
 from gecasmo.estimation.disk import DiskParts
-from gecasmo.logs.store.finish import Finishing
+from gecasmo.logs.store.ingest import PartitionWriter
 from gecasmo.model.base import Model
 from gecasmo.model.stories import shown_pages
 
@@ -279,7 +279,7 @@ def test_an_interrupted_ingest_says_how_to_go_on(
     repeating: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Finishing, "_write_all", interrupt)
+        patch.setattr(PartitionWriter, "_write_all", interrupt)
         text = fail("ingest", repeating, "-o", "x.gclog", code=130)
     assert "Interrupted. The same command goes on where it was" in text
     assert "x.gclog.part" in text

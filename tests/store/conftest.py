@@ -18,7 +18,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr("gecasmo.logs.store.intake.batch_rows", lambda *_: rows)
         monkeypatch.setattr("gecasmo.logs.store.intake.chunk_bytes", lambda *_: chunk)
         monkeypatch.setattr("gecasmo.logs.inputs.CHUNK", chunk)
-        monkeypatch.setattr("gecasmo.logs.store.finish.most_rows", lambda *_: most)
+        monkeypatch.setattr("gecasmo.logs.store.ingest.most_rows", lambda *_: most)
 
     return set_
 

@@ -16,7 +16,7 @@ from gecasmo import open_log, read_log
 from gecasmo.cli import app
 from gecasmo.cli.ingest import ingest_bar
 from gecasmo.cli.output import Output
-from gecasmo.logs.store.intake import Spilling
+from gecasmo.logs.store.intake import Intake
 
 
 def run(*arguments: Any) -> Result:
@@ -90,11 +90,11 @@ def test_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_going_on_is_told(parquet: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "big.gclog"
 
-    def killed(self: Spilling) -> None:
+    def killed(self: Intake) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Spilling, "_plan", killed)
+        patch.setattr(Intake, "_plan", killed)
         assert run(parquet, "-o", target).exit_code == 130
     other = run(parquet, "-o", target, "--partitions", 4)
     assert "began here without --partitions, and cannot go on with --partitions 4" in other.stderr

@@ -121,7 +121,7 @@ def test_rows_of_frames_are_named_as_well_as_possible(
     small_steps(rows=45)
     with pytest.raises(ClickLogError, match=r"row 120 has -1"):
         ClickLog.ingest(frame.with_columns(at(120, "rank", -1)), tmp_path / "log")
-    with pytest.raises(ClickLogError, match="one of 45 rows from row 0 on"):
+    with pytest.raises(ClickLogError, match=r"row 4 and row 6"):
         ClickLog.ingest(frame.with_columns(rank=1), tmp_path / "log", partitions=1)
 
 

@@ -14,8 +14,7 @@ from stored_pages import all_pages, pages_of
 import gecasmo
 from gecasmo import ClickLog, open_log, read_log
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.store import StoredLog, check_disk, disk_need
-from gecasmo.logs.store.disk import in_bytes, parse_bytes
+from gecasmo.logs.store import StoredLog, check_disk, disk_need, in_bytes, parse_bytes
 
 
 @pytest.fixture

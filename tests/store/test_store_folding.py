@@ -14,7 +14,7 @@ from stored_pages import all_pages, files_of, multiset, pages_of, simulated
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.hashing import hash_values
-from gecasmo.logs.store import finish
+from gecasmo.logs.store.builder import PartitionBuilder
 
 
 def pages(frame: pl.DataFrame) -> Any:
@@ -91,16 +91,19 @@ def test_several_partitions_decide_about_folding(
 def test_of_a_large_log_some_buckets_are_looked_at(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecasmo.logs.store.finish.FEWEST_SAMPLED_PAGES", 100)
+    monkeypatch.setattr("gecasmo.logs.store.ingest.FEWEST_SAMPLED_PAGES", 100)
     seen: list[int] = []
-    likes = finish.likes_of
-    monkeypatch.setattr(
-        finish, "likes_of", lambda pages: seen.append(pages.n_pages) or likes(pages)
-    )
+    whole_pages = PartitionBuilder.whole_pages
+
+    def noted(builder: PartitionBuilder, runs: Any) -> Any:
+        seen.append(len(runs))
+        return whole_pages(builder, runs)
+
+    monkeypatch.setattr(PartitionBuilder, "whole_pages", noted)
     queries = [query for number in range(64) for query in queries_in(number, 64)[:3]]
     frame = pages_of_queries(dict.fromkeys(queries, 9), set(queries))
     assert ClickLog.ingest(frame, tmp_path / "log", partitions=64).is_folded
-    assert seen == [27, 27, 27, 27]
+    assert seen[:-64] == [27, 27, 27, 27]  # then all 64 are built
 
 
 def test_pages_that_differ_in_a_kept_column_are_not_folded(tmp_path: Path) -> None:

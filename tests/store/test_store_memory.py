@@ -20,12 +20,12 @@ from gecasmo.logs.store.plan import warn_of_partitions
 SCRIPT = """
 import json, resource, sys
 import polars as pl
-from gecasmo.logs.store.ingest import ingest
+from gecasmo import ClickLog
 source, target, memory = sys.argv[1:]
 pl.scan_parquet(source).head(1000).collect()  # threads and libraries are there already
 with open("/proc/self/statm") as file:
     before = int(file.read().split()[1]) * resource.getpagesize()
-log = ingest(source, target, memory=memory, fold=False)
+log = ClickLog.ingest(source, target, memory=memory, fold=False)
 with open("/proc/self/status") as file:  # unlike getrusage, it does not count the parent
     peak = next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
 print(json.dumps({"grown": peak - before, "sessions": log.n_sessions, "bytes": log.bytes}))

@@ -18,19 +18,19 @@ from stored_pages import all_pages, files_of, multiset, pages_of
 
 from gecasmo import ClickLog, open_log, read_log
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.store.intake import Spilling
-from gecasmo.logs.store.journal import Journal
-from gecasmo.logs.store.spill import Spill
+from gecasmo.logs.store.intake import Intake
+from gecasmo.logs.store.journal import IngestJournal
+from gecasmo.logs.store.shuffle import Shuffle
 
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[5:]
 from gecasmo.logs import inputs
-from gecasmo.logs.store import finish, ingest, intake
+from gecasmo.logs.store import ingest, intake
 inputs.CHUNK = 400
 intake.batch_rows = lambda *_: 40
 intake.chunk_bytes = lambda *_: 400
-finish.most_rows = lambda *_: 60
+ingest.most_rows = lambda *_: 60
 left, real = int(sys.argv[3]), {name: getattr(os, name) for name in ("fsync", "replace")}
 def count(name):
     def counted(*arguments):
@@ -136,16 +136,16 @@ def test_killed_while_batches_of_narrow_types_are_removed(
 ) -> None:
     small_steps(rows=30)
     expected = ClickLog.ingest(late_text, tmp_path / "expected", partitions=4)
-    clear, unlink = Spill.clear, Path.unlink
+    clear, unlink = Shuffle.clear, Path.unlink
     left = 6
 
-    def clear_and_die(spill: Spill) -> None:
-        assert len(spill) > 3
+    def clear_and_die(shuffle: Shuffle) -> None:
+        assert len(shuffle) > 3
         if moment == "after the last":
-            clear(spill)
+            clear(shuffle)
         elif moment == "in the middle":
             monkeypatch.setattr(Path, "unlink", unlink_some)
-            clear(spill)
+            clear(shuffle)
         raise Killed
 
     def unlink_some(path: Path, missing_ok: bool = False) -> None:
@@ -156,7 +156,7 @@ def test_killed_while_batches_of_narrow_types_are_removed(
         unlink(path, missing_ok)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Spill, "clear", clear_and_die)
+        patched.setattr(Shuffle, "clear", clear_and_die)
         with pytest.raises(Killed):
             ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
     monkeypatch.setattr(Path, "unlink", unlink)
@@ -173,16 +173,16 @@ def test_batches_of_other_types_are_read_again(
     """After a power cut, files can be there again that were removed just before it."""
     small_steps(rows=30)
     expected = ClickLog.ingest(late_text, tmp_path / "expected", partitions=4)
-    save = Journal.save
+    save = IngestJournal.save
 
-    def save_and_die(journal: Journal, **changes: Any) -> None:
+    def save_and_die(journal: IngestJournal, **changes: Any) -> None:
         save(journal, **changes)
         if changes.get("plan", 0) is None:
             raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(Spill, "clear", lambda spill: None)
-        patched.setattr(Journal, "save", save_and_die)
+        patched.setattr(Shuffle, "clear", lambda shuffle: None)
+        patched.setattr(IngestJournal, "save", save_and_die)
         with pytest.raises(Killed):
             ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
     stored = ClickLog.ingest(late_text, tmp_path / "log", partitions=4)
@@ -230,7 +230,7 @@ def test_a_plan_is_for_the_memory_that_the_first_was_granted(
     """Also when it was killed before there was a plan; the least memory counts."""
     granted = []
 
-    def killed(self: Spilling) -> None:
+    def killed(self: Intake) -> None:
         raise KeyboardInterrupt
 
     def noted(n_results: int, n_bytes: int, memory: int) -> int:
@@ -238,11 +238,11 @@ def test_a_plan_is_for_the_memory_that_the_first_was_granted(
         return 2
 
     with monkeypatch.context() as patch:
-        patch.setattr(Spilling, "_plan", killed)
+        patch.setattr(Intake, "_plan", killed)
         for memory in ("300MB", "4GB", "200MB"):
             with pytest.raises(KeyboardInterrupt):
                 ClickLog.ingest(parquet, tmp_path / "log", memory=memory)
-    monkeypatch.setattr("gecasmo.logs.store.finish.partitions_for", noted)
+    monkeypatch.setattr("gecasmo.logs.store.ingest.partitions_for", noted)
     assert ClickLog.ingest(parquet, tmp_path / "log").n_partitions == 2
     assert granted == [200_000_000]
 

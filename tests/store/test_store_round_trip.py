@@ -104,7 +104,7 @@ def test_a_stored_log_has_the_pages_of_the_source(
     if keeps_session and fold is True:
         fold = "auto"
     # A partition is put together in shares of so many results.
-    shares = patch("gecasmo.logs.store.finish.most_rows", lambda *_: most)
+    shares = patch("gecasmo.logs.store.ingest.most_rows", lambda *_: most)
     calm = patch("os.fsync", lambda _: None)  # no power cut is tested here, and it takes long
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder, shares, calm:
         warnings.simplefilter("ignore", ClickLogWarning)

@@ -127,7 +127,7 @@ def test_given_numbers_are_certain(log, store):
 
 
 def test_a_check_looks_at_a_part_and_says_so(split, store, monkeypatch):
-    monkeypatch.setattr("gecasmo.checks.check.STORED_PAGES", 50)
+    monkeypatch.setattr("gecasmo.checks.log_check.STORED_PAGES", 50)
     found = check(store, split)
     told = [finding.message for finding in found.findings if finding.topic == "sample"]
     assert len(told) == 1
@@ -140,7 +140,7 @@ def test_a_check_of_a_small_store_sees_all(log, store):
 
 
 def test_a_check_of_a_model_that_is_not_fitted(store, monkeypatch):
-    monkeypatch.setattr("gecasmo.checks.check.STORED_PAGES", 50)
+    monkeypatch.setattr("gecasmo.checks.log_check.STORED_PAGES", 50)
     assert any("quick fit" in f.message for f in check(store, "DBN").findings)
 
 

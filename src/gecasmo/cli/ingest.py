@@ -81,7 +81,7 @@ def ingest(
     """
     from gecasmo.errors import ClickLogWarning, GecasmoError
     from gecasmo.logs.store.ingest import ingest as store
-    from gecasmo.logs.store.journal import Journal
+    from gecasmo.logs.store.journal import IngestJournal
 
     if is_stored_log(log):
         raise GecasmoError(f"{log} is a stored log already, which other commands take as it is.")
@@ -89,7 +89,7 @@ def ingest(
     check_parent(place, target)
     seen, roles, guessed = reading.look(log)
     tell_guesses(log, guessed, output)
-    goes_on = resume and log != PIPE and Journal(place).is_begun
+    goes_on = resume and log != PIPE and IngestJournal(place).is_begun
     began = time.perf_counter()
     with (
         _saying_how_to_go_on(place, log, resume),

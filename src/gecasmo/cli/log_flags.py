@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
@@ -85,7 +85,7 @@ class LogFlags:
         clicks: bool = True,
         notes: bool = True,
         instead: str = "",
-    ) -> Read:
+    ) -> Read[ClickLog]:
         """The log; what was guessed and what the reader met is told on standard error.
 
         `clicks=False` also reads pages without clicks; `notes=False` is for who tells
@@ -114,7 +114,7 @@ class LogFlags:
         tell_guesses(source, guessed, output)
         for note in log.notes if notes else ():
             warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
-        return Read(log, seen.format, guessed)
+        return Read(log, {"format": seen.format, "guessed": guessed, "notes": log.notes})
 
     def look(self, source: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
         """Look at the beginning of a log: what it is, which columns were named, and guessed."""
@@ -131,11 +131,10 @@ class LogFlags:
 
     def read_any(
         self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
-    ) -> ReadAny:
+    ) -> Read[ClickLog | StoredLog]:
         """The same, for commands that also take a stored log, which is only opened."""
         if not is_stored_log(source):
-            read = self.read(source, output, clicks=clicks, notes=notes)
-            return ReadAny(read.log, read.facts)
+            return self.read(source, output, clicks=clicks, notes=notes)
         from gecasmo.errors import GecasmoError
         from gecasmo.logs.store import open_log
 
@@ -145,13 +144,17 @@ class LogFlags:
                 f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
             )
         log = open_log(Path(source).expanduser())
-        return ReadAny(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
+        return Read(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
 
 
-class ReadAny(NamedTuple):
-    """A log, in memory or stored, and how it was read, for machines."""
+Log = TypeVar("Log", bound="ClickLog | StoredLog", covariant=True)
 
-    log: ClickLog | StoredLog
+
+@dataclass(frozen=True)
+class Read(Generic[Log]):
+    """A log, and how it was read: what machines are told of it."""
+
+    log: Log
     facts: dict[str, Any]
 
 
@@ -161,19 +164,6 @@ def in_memory_sample(model: Any, log: ClickLog | StoredLog) -> tuple[Any, ClickL
     from gecasmo.model.streaming import some_partitions
 
     return (model, log) if isinstance(log, ClickLog) else some_partitions(model, log, 20_000)
-
-
-class Read(NamedTuple):
-    """A log and how it was read."""
-
-    log: ClickLog
-    format: str
-    guessed: dict[str, str]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """How it was read and what was met on the way, for machines."""
-        return {"format": self.format, "guessed": self.guessed, "notes": self.log.notes}
 
 
 def guess(columns: Sequence[str], roles: Mapping[str, Any]) -> dict[str, str]:

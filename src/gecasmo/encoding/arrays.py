@@ -18,8 +18,8 @@ from gecasmo.kernels import page_arrays
 from gecasmo.kernels.library import compiling
 from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
+from gecasmo.logs.runs import Integers, hash_runs, offsets, rows_of_runs, runs_differ
 
-Integers = NDArray[np.int64]
 Numbers = NDArray[np.unsignedinteger[Any]]
 
 # From so many results on, kernels are used, and codes are kept in the narrowest type.
@@ -43,28 +43,13 @@ class Runs(NamedTuple):
     first_at: Integers
 
 
-def offsets(lengths: NDArray[np.integer[Any]] | NDArray[np.bool_]) -> Integers:
-    """Where each of some pieces begins when they stand one after the other, and the end."""
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
-
-
-def chain_places(starts: Integers, lengths: Integers, sessions: Integers) -> Integers:
-    """The places in chain order of all results of these sessions, one after the other."""
-    picked = lengths[sessions]
-    ends = np.cumsum(picked)
-    shift = np.repeat(starts[sessions] - (ends - picked), picked)
-    return shift + np.arange(int(ends[-1]) if len(ends) else 0)
-
-
 def page_results(
     values: NDArray[Any], starts: Integers, pages: Integers, target_start: Integers
 ) -> NDArray[Any]:
     """The values of some pages, one page after the other; `target_start` says where each begins."""
     n_results = int(target_start[-1])
     if not is_large(n_results):
-        return values[chain_places(starts[:-1], np.diff(starts), pages)]
+        return values[rows_of_runs(starts[pages], np.diff(target_start))]
     target = np.empty(n_results, f"u{values.dtype.itemsize}")
     arguments = [pages, starts, as_unsigned(values), target_start, target]
     _on_threads(page_arrays.copy_pages, len(pages), arguments)
@@ -80,25 +65,8 @@ def hash_pages(columns: Sequence[NDArray[Any]], starts: Integers, pages: Integer
         if is_large(len(values)):
             _on_threads(page_arrays.hash_pages, len(pages), [pages, starts, values, salt, hashes])
         else:
-            _hash_plainly(values, starts, pages, salt, hashes)
+            hash_runs(values, starts, pages, salt, hashes)
     return hashes
-
-
-def _hash_plainly(
-    values: Numbers, starts: Integers, pages: Integers, salt: np.uint64, hashes: Hashes
-) -> None:
-    lengths = np.diff(starts)[pages]
-    at = offsets(lengths)
-    places = chain_places(starts[:-1], np.diff(starts), pages)
-    place = np.arange(at[-1]) - np.repeat(at[:-1], lengths) + 1
-    half = np.uint64(32)
-    other = np.array([0xBF58476D1CE4E5B9], np.uint64)
-    x = values[places].astype(np.uint64) + (place.astype(np.uint64) * other + salt)
-    x *= np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> half)) * other
-    total = np.zeros(len(x) + 1, np.uint64)
-    np.cumsum(x ^ (x >> half), out=total[1:])
-    hashes += total[at[1:]] - total[at[:-1]]
 
 
 def differing_pages(
@@ -111,22 +79,8 @@ def differing_pages(
         if is_large(len(values)):
             _on_threads(page_arrays.compare_pages, len(likes), [likes, starts, values, differs])
         else:
-            _compare_plainly(values, starts, likes, differs)
+            differs |= runs_differ(values, starts, np.arange(len(likes)), likes)
     return differs.view(np.bool_)
-
-
-def _compare_plainly(
-    values: Numbers, starts: Integers, likes: Integers, differs: NDArray[np.uint8]
-) -> None:
-    lengths = np.diff(starts)
-    differs |= lengths != lengths[likes]
-    same = np.flatnonzero(differs == 0)
-    here = chain_places(starts[:-1], lengths, same)
-    there = chain_places(starts[:-1], lengths, likes[same])
-    total = np.zeros(len(here) + 1, np.int64)
-    np.cumsum(values[here] != values[there], out=total[1:])
-    at = offsets(lengths[same])
-    differs[same] = total[at[1:]] > total[at[:-1]]
 
 
 def number_runs(values: NDArray[Any], run_start: Integers) -> Runs:
@@ -145,7 +99,7 @@ def number_runs(values: NDArray[Any], run_start: Integers) -> Runs:
         [run_start, unsigned, numbers, first_at, n_distinct],
         work=run_start,
     )
-    kept = chain_places(run_start[:-1], n_distinct, np.arange(n_runs))
+    kept = rows_of_runs(run_start[:-1], n_distinct)
     return Runs(numbers, n_distinct, first_at[kept].astype(np.int64))
 
 

@@ -9,18 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import (
-    chain_places,
     differing_pages,
     hash_pages,
     number_runs,
-    offsets,
     stable_order,
 )
 from gecasmo.encoding.ordering import N_BUCKETS, PageOrder
 from gecasmo.hashing import mix
 from gecasmo.logs import ClickLog
+from gecasmo.logs.runs import Integers, offsets
 
-Integers = NDArray[np.int64]
 _FEW_PAGES = 50_000
 _SAMPLED_BUCKETS = 16
 
@@ -163,4 +161,4 @@ def _is_promising(
     )
 
 
-__all__ = ["N_BUCKETS", "Folded", "chain_places", "fold"]
+__all__ = ["N_BUCKETS", "Folded", "fold"]

@@ -11,15 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import chain_places, narrowest, offsets, page_results
+from gecasmo.encoding.arrays import narrowest, page_results
 from gecasmo.encoding.columns import coded, history_in_chain, in_chain, is_plain_integer, labels
 from gecasmo.encoding.folding import Folded
 from gecasmo.encoding.labelled import Labelled, integers
 from gecasmo.encoding.ordering import PageOrder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
-
-Integers = NDArray[np.int64]
+from gecasmo.logs.runs import Integers, offsets, rows_of_runs
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class Layout:
         """The place of each place in chain order."""
         if level.is_by_page:
             return self.log.starts[level.sessions]
-        return chain_places(self.log.starts[:-1], self.log.lengths, level.sessions)
+        return rows_of_runs(self.log.starts[level.sessions], self.log.lengths[level.sessions])
 
     def with_empty(self, codes: NDArray[Any], level: Level) -> NDArray[Any]:
         """Codes of a level; where it is by page, for pages without results as well."""

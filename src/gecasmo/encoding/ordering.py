@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, offsets, stable_order
+from gecasmo.encoding.arrays import dense, stable_order
 from gecasmo.encoding.columns import coded, is_plain_integer
 from gecasmo.hashing import Hashes, hash_values, mix
 from gecasmo.logs import ClickLog
+from gecasmo.logs.runs import Integers, offsets
 
-Integers = NDArray[np.int64]
 N_BUCKETS = 256
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import narrowest, offsets
+from gecasmo.encoding.arrays import narrowest
 from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.matching import match
@@ -23,9 +23,9 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.encoding.tables import NOTHING, count_shift
 from gecasmo.kernels.plan import Plan
+from gecasmo.logs.runs import Integers, offsets
 
 Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 class NotJoinableError(Exception):

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs, offsets
+from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
 from gecasmo.encoding.labelled import combined
@@ -20,8 +20,8 @@ from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
 from gecasmo.errors import ModelError
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.runs import Integers, offsets
 
-Integers = NDArray[np.int64]
 Numbers = NDArray[np.unsignedinteger[Any]]
 
 # Tables that pages of several buckets add to are kept per bucket up to this many bytes in all.

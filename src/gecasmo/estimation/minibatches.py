@@ -6,12 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.folding import N_BUCKETS, chain_places
-
-Integers = NDArray[np.int64]
+from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.logs.runs import Integers, rows_of_runs
 
 
 class Batch(NamedTuple):
@@ -40,8 +38,8 @@ class Batches:
         """The batch of these pages."""
         whole = self.encoded
         lengths = np.diff(whole.obs_start)
-        by_pattern = chain_places(whole.obs_start[:-1], lengths, pages)
-        by_page_shown = chain_places(whole.row_start, lengths, pages)
+        by_pattern = rows_of_runs(whole.obs_start[pages], lengths[pages])
+        by_page_shown = rows_of_runs(whole.row_start[pages], lengths[pages])
         start = np.concatenate([[0], np.cumsum(lengths[pages])]).astype(np.int64)
         codes, rows_of = [], []
         page = np.repeat(pages, lengths[pages])

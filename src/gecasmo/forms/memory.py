@@ -92,11 +92,6 @@ class Union:
         ]
         return Rows(self.new.keys, columns, n)
 
-    def of_old(self, per_row: Any, otherwise: float) -> Any:
-        """Give each row of the new log what its old row has."""
-        wide = np.concatenate([per_row, np.full((*per_row.shape[:-1], 1), otherwise)], axis=-1)
-        return wide[..., self.found]
-
     def widened(self, per_row: Any, otherwise: float) -> Any:
         """Make values of old rows values of all."""
         more = int(self.is_new.sum())

@@ -191,14 +191,6 @@ def width(weights: Iterable[torch.Tensor]) -> int:
     return max((int(weight.shape[-1]) for weight in made if weight.dim() > 1), default=1)
 
 
-def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Copy the weights and buffers of a network to main memory."""
-    return {
-        name: value.detach().cpu().clone().contiguous()
-        for name, value in network.state_dict().items()
-    }
-
-
 def is_finite(network: nn.Module) -> bool:
     """Whether all weights are numbers."""
     import torch

@@ -81,7 +81,7 @@ class Empirical:
         return f"Empirical(by={self.by[0]!r})" if len(self.by) == 1 else f"Empirical(by={self.by})"
 
     def names(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """What the prior of rows by these keys depends on."""
+        """Name what the prior of rows by these keys depends on."""
         if self.by is not None:
             return self.by
         effects = tuple(keys) if len(keys) > 1 else ()
@@ -90,7 +90,7 @@ class Empirical:
         return (*effects, *(name for name in ("rank", EXPOSURE) if name not in keys))
 
     def typical(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """The names that are no part of the key of rows."""
+        """Name what of that is no part of the key of rows."""
         return tuple(name for name in self.names(keys) if name not in keys)
 
 
@@ -98,7 +98,7 @@ class Empirical:
 class Effect:
     """What the rows that share a value of a column have in common, in logits.
 
-    `mean` and `variance` are what is believed of the effect of each of the `values`; effects of
+    `mean` and `variance` are the posterior of the effect of each of the `values`; effects of
     others are drawn from a normal distribution around 0 with the standard deviation `spread`.
     """
 
@@ -109,14 +109,14 @@ class Effect:
     spread: float
 
     def with_spread(self, spread: float) -> Effect:
-        """The same evidence about effects that stray so far."""
+        """Take the same evidence for effects that stray so far."""
         if spread == 0 or self.spread == 0:
             return self
         variance = 1 / (1 / self.variance - self.spread**-2 + spread**-2)
         return replace(self, variance=variance, spread=spread)
 
     def of(self, values: pl.Series) -> tuple[Floats, Floats, NDArray[np.bool_]]:
-        """Mean and variance of the effects of any values, and which of them are known."""
+        """Tell mean and variance of the effects of any values, and which of them are known."""
         mean, variance = np.zeros(len(values)), np.full(len(values), self.spread**2)
         if not len(self.values) or self.spread == 0:
             return mean, variance, np.zeros(len(values), bool)
@@ -145,7 +145,7 @@ class Unseen:
     place: Floats
 
     def in_general(self) -> Unseen:
-        """The same for any query, with as many pages as that of a typical page has."""
+        """Take the same for any query, with as many pages as that of a typical page has."""
         if not len(self.pages):
             return replace(self, query=None)
         weight = self.pages / max(float(self.pages.sum()), 1e-300)
@@ -154,7 +154,7 @@ class Unseen:
         return replace(self, query=None, pages=np.array([usual]), place=place)
 
     def typical(self, rows: Rows) -> dict[str, Floats]:
-        """What is known of such rows: above all that no page shows them. The place of a query that
+        """Tell what is known of such rows: that no page shows them. The place of a query that
         was never asked is NaN."""
         n_rows = len(rows)
         pages = np.zeros(n_rows)
@@ -198,7 +198,7 @@ class Priors:
 
     @classmethod
     def vague(cls, smooths: Sequence[SmoothFunction], effects: Sequence[Effect]) -> Priors:
-        """Where learning begins: about Beta(1, 2), whatever tells rows apart."""
+        """Begin with about Beta(1, 2), whatever tells rows apart."""
         slopes = np.zeros((2, 1 + sum(smooth.size for smooth in smooths)))
         slopes[0, 0], slopes[1, 0] = -0.7, np.log(3.0)
         spreads = np.tile([[0.5], [0.05]], (1, len(smooths)))  # strengths hardly bend
@@ -238,7 +238,7 @@ class Priors:
         return float(knots[-1] if self.beyond > 0 else knots[0])
 
     def for_levels(self, levels: Sequence[Levels]) -> Priors:
-        """The same priors with the effects of just these values, by column."""
+        """Give priors the effects of just these values, by column."""
         effects = []
         for effect, level in zip(self.effects, levels, strict=True):
             mean, variance, _ = effect.of(level.values)
@@ -246,31 +246,31 @@ class Priors:
         return replace(self, effects=tuple(effects))
 
     def parts(self) -> list[slice]:
-        """Which slopes belong to which function."""
+        """Tell which slopes belong to which function."""
         ends = np.cumsum([1, *(smooth.size for smooth in self.smooths)])
         return [slice(a, b) for a, b in pairwise(ends)]
 
     def basis(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
-        """What slopes are multiplied with, `[row, slope]`."""
+        """Make what slopes are multiplied with, `[row, slope]`."""
         found = np.ones((n_rows, self.slopes.shape[1]))
         for smooth, part in zip(self.smooths, self.parts(), strict=True):
             smooth.fill(typical, found, part.start)
         return found
 
     def linear(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
-        """Logits of means and logarithms of strengths without effects, `[which, row]`."""
+        """Tell logits of means and logarithms of strengths without effects, `[which, row]`."""
         return within_reach(self.sums(typical, n_rows))
 
     def sums(self, typical: Mapping[str, Floats], n_rows: int) -> Floats:
-        """The sums of slopes, `[which, row]`, whatever they mean."""
+        """Sum slopes, `[which, row]`, whatever they mean."""
         found = np.repeat(self.slopes[:, :1], n_rows, axis=1)
         for smooth, part in zip(self.smooths, self.parts(), strict=True):
             found += smooth.at(typical, self.slopes[:, part])
         return found
 
     def of_unseen(self, rows: Rows) -> tuple[Floats, Floats, NDArray[np.str_]]:
-        """The Beta prior of rows that were never shown, `[heads or tails, row]`, and what it rests
-        on."""
+        """Tell the Beta prior of rows that were never shown, `[heads or tails, row]`, its mean,
+        and what it rests on."""
         n_rows = len(rows)
         linear, variance = np.repeat(self.slopes[:, :1], n_rows, axis=1), np.zeros(n_rows)
         if self.unseen is not None:
@@ -305,13 +305,13 @@ class Priors:
 
 
 def within_reach(linear: Floats) -> Floats:
-    """Logits of means and logarithms of strengths, `[which, row]`, as far as they may go."""
+    """Keep logits of means and logarithms of strengths, `[which, row]`, within bounds."""
     found: Floats = np.clip(linear, [[-FARTHEST], [WEAKEST]], [[FARTHEST], [STRONGEST]])
     return found
 
 
 def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floats:
-    """The Beta distribution with the mean and variance that a row has before its pages are seen,
+    """Find the Beta distribution with the mean and variance of a row before its pages are seen,
     `[heads or tails, row]`, if the logit of its mean is only known up to a variance."""
     strength = np.exp(log_strength)
     if not np.any(variance > 0):
@@ -327,7 +327,7 @@ def pseudo_counts(logit: Floats, variance: Floats, log_strength: Floats) -> Floa
 
 
 def _over_nodes(values: Floats) -> Floats:
-    """The mean over the nodes, `[node, row]`: the same for a row whichever others there are, which
+    """Average over the nodes, `[node, row]`: the same for a row whichever others there are, which
     a product of matrices is not, to the last bit."""
     low, middle, high = (weight * line for weight, line in zip(NODE_WEIGHTS, values, strict=True))
     found: Floats = low + middle + high
@@ -349,7 +349,7 @@ class Design:
 
     @classmethod
     def of(cls, rows: Rows, prior: Empirical, typical: Mapping[str, pl.Series]) -> Design:
-        """From the values of the names that are no part of the key."""
+        """Make it from the values of the names that are no part of the key."""
         names = prior.names(rows.keys)
         smooths: list[SmoothFunction] = []
         levels: list[Levels] = []
@@ -404,7 +404,7 @@ class Design:
         typical: Mapping[str, Floats],
         values: Mapping[str, pl.Series],
     ) -> Design:
-        """Of rows that priors learned from others are applied to; `values` are those of columns
+        """Make that of rows that priors learned from others apply to; `values` are those of columns
         that are no part of the key and no numbers. Means over documents are those of these rows,
         unless `typical` has others."""
         numbers, codes, levels = with_place(rows, typical, priors.beyond), {}, []
@@ -421,7 +421,7 @@ class Design:
         return cls(rows, numbers | codes, priors.smooths, tuple(levels))
 
     def of_rows(self, rows: Integers) -> Design:
-        """The same for some of the rows."""
+        """Choose some of the rows."""
         chosen = pl.Series(rows)
         columns = [self.rows.frame[key].gather(chosen) for key in self.rows.keys]
         typical = {name: values[rows] for name, values in self.typical.items()}
@@ -437,7 +437,7 @@ class Design:
         )
 
     def logit(self, priors: Priors) -> Floats:
-        """The logit of the mean of each row's prior, effects included."""
+        """Tell the logit of the mean of each row's prior, effects included."""
         found: Floats = priors.linear(self.typical, len(self.rows))[0].copy()
         for effect, level in zip(priors.effects, self.levels, strict=True):
             if effect.spread > 0:
@@ -445,7 +445,7 @@ class Design:
         return found
 
     def pseudo(self, priors: Priors, says: Floats, linear: Floats | None = None) -> Floats:
-        """The Beta prior of each row, if what it says itself of the logit of its mean (slope and
+        """Tell the Beta prior of rows, if what each says itself of the logit of its mean (slope and
         precision, `[which, row]`) is left out of the effects; `linear` are means and strengths
         without these, if they are known already."""
         if linear is None:
@@ -464,7 +464,7 @@ class Design:
         return pseudo_counts(linear[0], variance, linear[1])
 
     def vague(self) -> Priors:
-        """The priors that learning begins with."""
+        """Make the priors that learning begins with."""
         effects = [
             Effect(level.name, level.values, np.zeros(n), np.full(n, 0.25), 0.5)
             for level in self.levels
@@ -473,7 +473,7 @@ class Design:
         return Priors.vague(self.smooths, effects)
 
     def unseen(self, priors: Priors) -> Unseen:
-        """What stands for rows that were never shown, from those that were."""
+        """Learn what stands for rows that were never shown, from those that were."""
         pages = self.typical.get(PAGES, np.zeros(0))
         query, place = None, np.zeros(0)
         if len(pages) and "query" in self.rows.keys:

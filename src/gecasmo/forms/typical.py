@@ -49,7 +49,7 @@ class SmoothFunction:
 
     @classmethod
     def of(cls, name: str, values: Floats) -> SmoothFunction | None:
-        """Pieces of equally many rows; None if values hardly differ."""
+        """Cut values into pieces of equally many rows; None if they hardly differ."""
         x = scaled(name, values)
         if len(x) < _ROWS_FOR_LINE:
             return None
@@ -62,7 +62,7 @@ class SmoothFunction:
         return cls(name, knots, _ramps(x, knots).mean(axis=0))
 
     def with_times(self, times: str, values: Floats) -> SmoothFunction | None:
-        """The same function, multiplied by another typical value, of which these are all."""
+        """Multiply the function by another typical value, of which these are all."""
         x = scaled(times, values)
         usual, spread = float(x.mean()), float(x.std())
         if spread < 1e-6:
@@ -90,7 +90,7 @@ class SmoothFunction:
         return np.array([4.0, 6.0 if self.name == PAGES else 1.0])
 
     def basis(self, typical: Mapping[str, Floats]) -> Floats:
-        """The line and the ramps of some rows, `[row, which]`."""
+        """Make the line and the ramps of some rows, `[row, which]`."""
         found = np.empty((len(typical[self.name]), self.size))
         self.fill(typical, found, 0)
         return found
@@ -110,7 +110,7 @@ class SmoothFunction:
         static_kernel(fill_ramps, arguments)(*arguments)
 
     def at(self, typical: Mapping[str, Floats], slopes: Floats) -> Floats:
-        """The functions with these slopes, `[which, slope]`, two of them, for some rows."""
+        """Work out the two functions with these slopes, `[which, slope]`, for some rows."""
         # In one order, and so the same to the last bit wherever slopes come from.
         slopes = np.ascontiguousarray(slopes[:, 1:] + slopes[:, :1] / (slopes.shape[1] - 1))
         heights = np.zeros((2, len(self.knots)))
@@ -123,7 +123,7 @@ class SmoothFunction:
         return found * self._factor(typical) if self.times else found
 
     def rise(self, slopes: Floats) -> float:
-        """How much the function of places, with these slopes, rises over all of them towards what
+        """Tell how much the function of places, with these slopes, rises over all towards what
         pages do not show."""
         return self.beyond / _BEYOND * float(slopes[0] + slopes[1:].sum())
 
@@ -142,7 +142,7 @@ class Levels:
     index: Integers
 
     def of_rows(self, rows: Integers) -> Levels:
-        """The same for some of the rows, with the values that they have."""
+        """Choose some of the rows, with the values that they have."""
         present, index = np.unique(self.index[rows], return_inverse=True)
         return Levels(self.name, self.values.gather(pl.Series(present)), index)
 
@@ -150,7 +150,7 @@ class Levels:
 def with_place(
     rows: Rows, typical: Mapping[str, Floats], beyond: float | None
 ) -> dict[str, Floats]:
-    """What is typical of rows, with their place among the results of their query: the mean rank,
+    """Add to what is typical of rows their place among the results of a query: the mean rank,
     where pages that do not show a row count as so many of their lengths beyond the middle.
 
     Of rows that are seldom shown the rank alone says little: it is the last one, of what is just
@@ -165,7 +165,7 @@ def with_place(
 
 
 def page_lengths(rows: Rows, typical: Mapping[str, Floats]) -> Floats:
-    """The mean number of results on the pages of each row's query."""
+    """Tell the mean number of results on the pages of each row's query."""
     query = levels_of("query", rows.frame["query"]).index
     results = np.bincount(query, typical[IMPRESSIONS])[query]
     length: Floats = results / np.maximum(typical[PAGES], 1e-300)
@@ -173,12 +173,12 @@ def page_lengths(rows: Rows, typical: Mapping[str, Floats]) -> Floats:
 
 
 def place_elsewhere(length: Floats, beyond: float) -> Floats:
-    """The place of what a page of such a length does not show."""
+    """Tell the place of what a page of such a length does not show."""
     return (length + 1) / 2 + beyond * length
 
 
 def beyond_pages(typical: Mapping[str, Floats]) -> float | None:
-    """Where rows are when pages do not show them, in lengths of the page from its middle: beyond
+    """Tell where rows are when pages do not show them, in lengths from the page's middle: beyond
     the end if rows that are seldom shown are at the bottom then, as under any good ranker; beyond
     the top if they are there; in the middle if nothing tells."""
     if not typical.keys() >= _FOR_PLACES:
@@ -191,7 +191,7 @@ def beyond_pages(typical: Mapping[str, Floats]) -> float | None:
 
 
 def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Floats]:
-    """What is typical of all rows of a document, for each of its rows: where it is shown in other
+    """Tell what is typical of all rows of a document, for each of them: where it is in other
     queries says something, too, and where documents are the same in all queries it says it all."""
     if level.name != "doc":
         return {}
@@ -205,7 +205,7 @@ def level_means(level: Levels, typical: Mapping[str, Floats]) -> dict[str, Float
 
 
 def levels_of(name: str, values: pl.Series) -> Levels:
-    """The distinct values of a column, and where each row's is among them."""
+    """Find the distinct values of a column, and where each row's is among them."""
     codes = values.rank("dense").to_numpy().astype(np.int64) - 1
     first = np.zeros(int(codes.max(initial=-1)) + 1, np.int64)
     first[codes[::-1]] = np.arange(len(codes))[::-1]
@@ -213,7 +213,7 @@ def levels_of(name: str, values: pl.Series) -> Levels:
 
 
 def scaled(name: str, values: Floats) -> Floats:
-    """Numbers of which ratios matter are taken by their logarithm."""
+    """Take numbers of which ratios matter by their logarithm."""
     if name in (EXPOSURE, IMPRESSIONS, PAGES):
         return np.log(np.maximum(values, 1e-12))
     return np.asarray(values, np.float64)

@@ -200,7 +200,9 @@ class StructuredModel:
             )
         if not whole:
             return self.states_
-        return {coin: self.forms[coin].whole(state) for coin, state in self.states_.items()}
+        found = {coin: self.forms[coin].whole(state) for coin, state in self.states_.items()}
+        is_read = any(found[coin] is not state for coin, state in self.states_.items())
+        return found if is_read else self.states_
 
     @property
     def history(self) -> pl.DataFrame:

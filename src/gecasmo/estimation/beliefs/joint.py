@@ -48,6 +48,8 @@ _REMEMBERED = 5
 _FARTHEST, _NEAREST = 0.8, 0.05  # steps that are too long, in logits
 _EDGE = 0.95  # the share of rows that does count when a step is measured
 _STEP = 0.05
+# However little is left of what pages say of a shared number, later fits are told so much of it.
+_LEAST_HELD = 0.05
 
 
 @dataclass
@@ -207,7 +209,8 @@ class Joint:
         self.states = list(states)
         self.shared = Shared.of(problem, states, {*held, *(coin.number for coin in coins)})
         self.sweeps = Sweeps(problem.expectation, n_buckets)
-        self.covariance = np.zeros((0, 0))
+        self.covariance = self.information = np.zeros((0, 0))
+        self.held = np.zeros(0)  # what pages say of shared numbers if all else is held
         self._secants, self._reach = _Secants(), _FARTHEST
         self._taken, self._told = np.zeros(0), np.zeros(0)  # the last step, and the score before it
         self._hoped = np.inf
@@ -304,10 +307,24 @@ class Joint:
         n = self.shared.size
         return inverse(self.factor * self.information[:n, :n]) @ score
 
+    @property
+    def has_past(self) -> bool:
+        """Whether rows remember pages that are not here any more."""
+        return any(
+            coin.leaning is not None
+            or (coin.regression is not None and coin.regression.past is not None)
+            for coin in self.coins
+        )
+
     def known(self) -> Known:
-        """How much is known of shared numbers and of slopes, where the climb has ended."""
-        with threadpool_limits(1, "blas"):
-            return look_closely(self)
+        """How much is known of shared numbers and of slopes, where the climb has ended; what rows
+        and slopes leave of `held`, which later fits are told, is to be the same."""
+        known, n = look_closely(self), self.shared.size
+        first, now = (np.diag(inverse(one))[:n] for one in (self.information, known.information))
+        told = (first > 0) & (now > 0)
+        gain = np.where(told, 1 / np.where(told, now, 1.0) - 1 / np.where(told, first, 1.0), 0.0)
+        self.held = np.maximum(self.held + gain, _LEAST_HELD * self.held)
+        return known
 
     def errors_of_all(self, known: Known) -> Floats:
         """The covariance when shared numbers are estimated from all pages, priors from these."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gecasmo.encoding.folding import N_BUCKETS
 from gecasmo.errors import ModelError
@@ -137,7 +138,7 @@ class Posteriors:
         rows, forms = best.states.rows, list(best.states)
         priors = dict(rows.priors) if rows is not None else {}
         for number, state in enumerate(self.with_priors(joint, joint.states)):
-            learned = getattr(state, "priors", None)
+            learned = state.priors if self.problem.coins[number].form.has_posterior else None
             if number in self.problem.local:
                 if learned is not None:
                     unseen = learned.unseen and learned.unseen.in_general()
@@ -257,6 +258,11 @@ class Posteriors:
 
         Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
         """
+        # Small matrices, many of them: threads of the library for these would only wait.
+        with threadpool_limits(1, "blas"):
+            return self._summed_up(best)
+
+    def _summed_up(self, best: Evaluation) -> Evaluation:
         at = self.sample.settled(best)
         joint = self.joined(at, None if self.sample.is_all else self.problem.local)
         joint.climb()

@@ -372,13 +372,10 @@ class Regression:
         which only the log is to tell: where it cannot tell them from shared coins, that is a claim
         about these."""
         found = np.zeros_like(self.priors.slopes)
-        if self.past is None:
-            steep = self.priors.steepness[0]
-            for number, (part, smooth) in enumerate(
-                zip(self.priors.parts(), self.priors.smooths, strict=True)
-            ):
-                if smooth.is_open[0]:
-                    found[0, part.start] = steep[number] ** -2 - smooth.steepest[0] ** -2
+        smooths = zip(self.priors.parts(), self.priors.smooths, strict=True)
+        for steep, (part, smooth) in zip(self.priors.steepness[0], smooths, strict=True):
+            if smooth.is_open[0] and self.past is None:
+                found[0, part.start] = steep**-2 - smooth.steepest[0] ** -2
         return found.ravel()
 
     def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:

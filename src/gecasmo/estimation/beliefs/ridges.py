@@ -87,6 +87,9 @@ def look_closely(joint: Joint) -> Known:
     before = system.hold - claimed
     room, before[:n] = joint.shared.rooms(joint.states)
     found, slopes = _Information(system.information, before + claimed, n), _Slopes(kept)
+    if joint.has_past:
+        # Pages that are not here any more cannot be looked at, and are part of what was before.
+        return Known(joint.information - np.diag(before), before, np.zeros(n))
     for move in found.weakest():
         found.learn(move, slopes.fall(move))
     for _ in range(_ROUNDS):

@@ -97,20 +97,8 @@ def disk_need(
 ) -> int:
     """Estimate the bytes of files that hold something for each page, result and row of a table.
 
-    Parameters
-    ----------
-    n_pages, n_results
-        Of the log.
-    n_rows
-        Rows of parameter tables, over all tables; a stored log has a row a pair of query and
-        document.
-    page_bytes, result_bytes, row_bytes
-        What each of them takes. The defaults are those of a stored log without ids: a byte for
-        the document and a bit for the click.
-
-    Returns
-    -------
-    int
+    Rows are those of all parameter tables; a stored log has a row a pair of query and document. The
+    defaults are those of a stored log without ids: a byte for the document, a bit for the click.
     """
     need = n_pages * page_bytes + n_results * result_bytes + n_rows * row_bytes
     return int(need * SPARE_SHARE)
@@ -125,16 +113,7 @@ def check_disk(
 ) -> None:
     """Refuse work whose files will not fit on the disk.
 
-    Parameters
-    ----------
-    folder
-        Where the files go.
-    needs
-        Bytes still to be written, by what they are for.
-    advice
-        What to try, as a sentence.
-    error
-        What is raised.
+    `needs` are the bytes still to be written, by what they are for; `advice` says what to try.
     """
     free, need = free_bytes(folder), sum(needs.values())
     if need <= free:
@@ -162,16 +141,7 @@ def telling_full_disk(
 ) -> Iterator[None]:
     """Within this block, what the system refuses to write is told in words.
 
-    Parameters
-    ----------
-    path
-        What is written.
-    full
-        Raised when the disk is full.
-    other
-        Raised for anything else that the system refuses; None leaves it as it is.
-    advice
-        What to do about a full disk.
+    A full disk is told as `full`, with advice; anything else as `other`, where None leaves it.
     """
     try:
         yield

@@ -1,81 +1,55 @@
 """From a source of any size to a stored log, with bounded memory.
 
-First all rows are read once and spilled, those of each bucket of queries together; then partition
-after partition is put together, folded and written.
+First all rows are read once and shuffled, those of each bucket of queries together; then partition
+after partition is built and written.
 """
 
 from __future__ import annotations
 
+import json
 import warnings
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
-from gecasmo.logs.store.disk import DiskFullError
-from gecasmo.logs.store.finish import Finishing
-from gecasmo.logs.store.intake import Progress, Spilling
-from gecasmo.logs.store.journal import Journal
-from gecasmo.logs.store.manifest import NAME
-from gecasmo.logs.store.plan import N_WORKERS, Wishes, wishes
+from gecasmo.logs.store.builder import PartitionBuilder
+from gecasmo.logs.store.disk import DiskFullError, sync_folder, write_json
+from gecasmo.logs.store.intake import Intake, Progress, segments_of
+from gecasmo.logs.store.journal import IngestJournal
+from gecasmo.logs.store.manifest import (
+    FORMAT,
+    NAME,
+    VERSION,
+    merged_notes,
+    notes_as_json,
+    notes_from_json,
+    sums_of,
+)
+from gecasmo.logs.store.page_runs import first_likes
+from gecasmo.logs.store.partition import folder_of, write_partition
+from gecasmo.logs.store.plan import (
+    N_WORKERS,
+    Wishes,
+    most_rows,
+    partitions_for,
+    warn_of_partitions,
+    wishes,
+)
+from gecasmo.logs.store.shuffle import Shuffle
 from gecasmo.logs.store.stored_log import StoredLog
 
-
-class Ingest:
-    """One ingest.
-
-    Parameters
-    ----------
-    source
-        What `ClickLog.ingest` takes.
-    target
-        Where the stored log is to be.
-    wishes
-        What was asked for.
-    progress
-        Told what is done: a stage, how much of it, and how much there is, if that is known.
-    """
-
-    def __init__(
-        self, source: Any, target: Path, wishes: Wishes, progress: Progress | None
-    ) -> None:
-        self.wishes, self.journal = wishes, Journal(target)
-        self.tell = progress or (lambda stage, done, total: None)
-        self.spilling = Spilling(source, wishes, self.journal, self.tell)
-
-    def run(self, resume: bool) -> StoredLog:
-        """Do all that is left to do."""
-        spilling, label = self.spilling, self.spilling.source.label
-        with self.journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
-            spilling.begin(resume)
-            try:
-                spill = spilling.run(workers)
-                finishing = Finishing(
-                    self.journal,
-                    spill,
-                    spilling.layout,
-                    spilling.roles,
-                    self.wishes,
-                    spilling.locator(spill),
-                )
-                notes = finishing.run(label, workers, self.tell)
-                self.journal.publish()
-            except DiskFullError:
-                raise
-            except ClickLogError:
-                # The source is at fault, so this would end in the same way again.
-                self.journal.abandon()
-                raise
-        _warn(label, notes)
-        return StoredLog(self.journal.target)
-
-
-def _warn(label: str, notes: list[Note]) -> None:
-    if notes:
-        warnings.warn(in_one_message(label, notes), ClickLogWarning, stacklevel=5)
+# Of so many buckets, one is looked at to decide about folding; of a small log more, until there are
+# so many buckets with so many pages.
+SAMPLED = 16
+FEWEST_SAMPLED_BUCKETS, FEWEST_SAMPLED_PAGES = 4, 4000
 
 
 def ingest(
@@ -161,9 +135,26 @@ def ingest(
     longest = MAX_LINE if max_line is None else max_line
     asked = wishes(given, keep, memory, partitions, fold, format, longest)
     target = Path(path).expanduser()
-    Journal(target).tidy()
+    journal = IngestJournal(target)
+    journal.tidy()
     _check_target(target, overwrite)
-    return Ingest(source, target, asked, progress).run(resume)
+    tell = progress or (lambda stage, done, total: None)
+    intake = Intake(source, asked, journal, tell)
+    with journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
+        intake.begin(resume)
+        try:
+            shuffle = intake.run(workers)
+            notes = PartitionWriter(intake, shuffle, asked).run(workers, tell)
+            journal.publish()
+        except DiskFullError:
+            raise
+        except ClickLogError:
+            # The source is at fault, so this would end in the same way again.
+            journal.abandon()
+            raise
+    if notes:
+        warnings.warn(in_one_message(intake.source.label, notes), ClickLogWarning, stacklevel=3)
+    return StoredLog(target)
 
 
 def _check_target(target: Path, overwrite: bool) -> None:
@@ -178,3 +169,150 @@ def _check_target(target: Path, overwrite: bool) -> None:
             f"{target} is there already; "
             f"{either('overwrite=True replaces it, and open_log opens it', '--force replaces it')}."
         )
+
+
+class PartitionWriter:
+    """The second half of an ingest: the way from shuffled runs to the files of a stored log."""
+
+    def __init__(self, intake: Intake, shuffle: Shuffle, wishes: Wishes) -> None:
+        self.intake, self.shuffle, self.wishes = intake, shuffle, wishes
+        self.journal, self.layout = intake.journal, intake.layout
+        self.spilled: dict[str, Any] = self.journal.content["spilled"]
+        segments = segments_of(shuffle.said)
+        self.builder = PartitionBuilder(
+            self.layout,
+            intake.roles,
+            intake.source.label,
+            self.spilled["from_0"],
+            lambda row: intake.source.row_name(segments, row),
+        )
+        n_results, n_bytes = self.spilled["results"], self.spilled["bytes"]
+        self.most_rows = most_rows(n_results, n_bytes, wishes.memory)
+
+    def run(self, workers: Executor, tell: Progress) -> list[Note]:
+        """Write the partitions that are not written yet, and the manifest.
+
+        Returns
+        -------
+        list of Note
+            What was met and changed, for a warning.
+        """
+        if "partitions" not in self.journal.content:
+            self.journal.save(partitions=self._number_of_partitions())
+        if "fold" not in self.journal.content:
+            fold = self.wishes.fold
+            self.journal.save(fold=self._pays() if fold is None else fold)
+        self.n_partitions: int = self.journal.content["partitions"]
+        self.fold: bool = self.journal.content["fold"]
+        if not self.fold:
+            warn_of_partitions(self._largest(), self.wishes.memory, self.wishes.partitions)
+        self._write_all(workers, tell)
+        return self._write_manifest()
+
+    def _number_of_partitions(self) -> int:
+        memory = self.journal.content["memory"]
+        return self.wishes.partitions or partitions_for(
+            self.spilled["results"], self.spilled["bytes"], memory
+        )
+
+    def _largest(self) -> int:
+        """How many results the largest partition has."""
+        rows = self.shuffle.rows()
+        if self.n_partitions < len(rows):
+            rows = rows.reshape(self.n_partitions, -1).sum(axis=1)
+        return int(rows.max())
+
+    def _pays(self) -> bool:
+        """Whether folding at least halves the pages of a sixteenth of the buckets."""
+        if self.layout.keeps_session:
+            return False
+        n_pages = n_different = 0
+        buckets = self.shuffle.sampled()
+        for n_seen, bucket in enumerate(buckets):
+            is_enough = n_seen >= FEWEST_SAMPLED_BUCKETS and n_pages >= FEWEST_SAMPLED_PAGES
+            if is_enough and n_seen * SAMPLED >= len(buckets):
+                break
+            parts = self.shuffle.partition(bucket, self.shuffle.n_buckets, self.most_rows)
+            try:
+                pages = self.builder.whole_pages(next(parts)).runs
+            except ClickLogError:
+                # Told when all of its partition is put together, with the first of its faults.
+                return False
+            n_pages += len(pages)
+            n_different += len(np.unique(first_likes(pages)))
+        return 0 < 2 * n_different <= n_pages
+
+    def _write_all(self, workers: Executor, tell: Progress) -> None:
+        todo = deque(n for n in range(self.n_partitions) if not self._note(n).exists())
+        done = self.n_partitions - len(todo)
+        running: set[Future[None]] = set()
+        try:
+            while todo or running:
+                while todo and len(running) < N_WORKERS:
+                    running.add(workers.submit(self._write, todo.popleft()))
+                ready, running = wait(running, return_when=FIRST_COMPLETED)
+                for each in ready:
+                    each.result()
+                done += len(ready)
+                tell("writing", done, self.n_partitions)
+        finally:
+            for each in running:
+                each.cancel()
+            wait(running)
+
+    def _write(self, number: int) -> None:
+        has_query = self.layout.has_query
+        parts = self.shuffle.partition(number, self.n_partitions, self.most_rows)
+        pages = self.builder.build(parts, self.fold)
+        entry = write_partition(folder_of(self.journal.log, number), pages, has_query)
+        notes = notes_as_json(merged_notes(pages.notes))
+        write_json(self._note(number), {"entry": entry, "notes": notes})
+
+    def _note(self, number: int) -> Path:
+        return self.journal.done / f"partition-{number:05}.json"
+
+    def _types(self) -> dict[str, pl.DataType]:
+        """The types of the columns of the log, in order."""
+        there = self.shuffle.no_runs
+        schema = {**there.heads.schema, **there.results.schema}
+        if not self.layout.keeps_session:
+            schema["session"] = pl.Int64()
+        schema |= {"rank": pl.Int32(), "click": pl.Boolean()}
+        roles = ["session", "query", "doc", "rank", "click"]
+        names = roles if self.layout.has_query else [name for name in roles if name != "query"]
+        return {name: schema[name] for name in (*names, *self.layout.kept)}
+
+    def _source_columns(self) -> dict[str, list[str]]:
+        """Which columns of the source were taken for what; logs have the roles already."""
+        if self.layout.whole and not self.layout.nested:
+            return {}
+        return {role: list(names) for role, names in self.intake.roles.columns.items() if names}
+
+    def _write_manifest(self) -> list[Note]:
+        done = [json.loads(self._note(n).read_text()) for n in range(self.n_partitions)]
+        met = notes_from_json(self.spilled["notes"])
+        if self.spilled["from_0"]:
+            title = self.intake.roles.title("rank")
+            what = f"{title}: ranks start at 0 here; they were shifted to start at 1."
+            met.append(Note("ranks from 0", 1, what))
+        for each in done:
+            met += notes_from_json(each["notes"])
+        met = merged_notes(met)
+        entries = [each["entry"] for each in done]
+        write_json(
+            self.journal.log / NAME,
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "columns": {name: str(dtype) for name, dtype in self._types().items()},
+                "has_query": self.layout.has_query,
+                "folded": self.fold,
+                "source_columns": self._source_columns(),
+                **sums_of(entries),
+                "source_results": sum(each["source_results"] for each in entries),
+                "notes": notes_as_json([*met, *self.layout.notes()]),
+                "partitions": entries,
+            },
+        )
+        sync_folder(self.journal.log)
+        return met

@@ -13,7 +13,7 @@ from typing import Any
 from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
 
-VERSION = 1
+VERSION = 2
 _NAME = "ingest.json"
 
 
@@ -31,14 +31,8 @@ def signature(paths: Sequence[Path]) -> list[list[Any]]:
     return found
 
 
-class Journal:
-    """The working folder of an ingest.
-
-    Parameters
-    ----------
-    target
-        Where the log is to be; the working folder is beside it.
-    """
+class IngestJournal:
+    """The working folder of an ingest, beside the place where the log is to be."""
 
     def __init__(self, target: Path) -> None:
         self.target = target
@@ -80,24 +74,11 @@ class Journal:
         resume: bool,
         memory: int,
     ) -> bool:
-        """Go on with what is there, or start anew.
+        """Go on with what is there, if `resume` says so, or start anew; say which it is.
 
-        Parameters
-        ----------
-        inputs
-            The signature of the input files; None for what cannot be read again.
-        wishes
-            What was asked for.
-        resume
-            Whether to go on with what is there.
-        memory
-            What was granted. The work is planned for the least that any process was, so that who
-            goes on without a word about it, before there is a plan, makes that of the first.
-
-        Returns
-        -------
-        bool
-            Whether there is something to go on with.
+        `inputs` is the signature of the input files, None for what cannot be read again. The work
+        is planned for the least memory that any process was granted, so that who goes on without a
+        word about it, before there is a plan, makes that of the first.
 
         Raises
         ------

@@ -41,18 +41,7 @@ def sums_of(partitions: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
-    """Read and check a manifest.
-
-    Parameters
-    ----------
-    path
-        The folder of the stored log.
-
-    Returns
-    -------
-    manifest : dict
-    fingerprint : str
-        Tells whether it is the same log.
+    """Read and check the manifest of the log in a folder; also tell its fingerprint.
 
     Raises
     ------

@@ -8,6 +8,7 @@ https://parquet.apache.org/docs/file-format/metadata/. Polars does not tell them
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.inputs import Opened, first_line
-from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
+from gecasmo.logs.store.plan import Schema
+from gecasmo.logs.store.sources import Batches, BatchSource, Place, Segment, SourceBatch, joined
 
 # What Polars needs to read a byte of a row group, measured: the pages, and what is made of them.
 MEMORY_OF_A_BYTE = 2
@@ -27,20 +29,12 @@ _BYTE, _DOUBLE, _BINARY, _MAP, _STRUCT = 3, 7, 8, 11, 12
 _ROW_GROUPS, _COLUMNS, _ABOUT, _PATH, _UNCOMPRESSED = 4, 1, 3, 3, 6
 
 
-class ParquetFiles:
-    """Parquet files with the same columns.
-
-    Parameters
-    ----------
-    inputs
-        The files.
-    """
-
-    can_resume = True
+class ParquetFiles(BatchSource):
+    """Parquet files with the same columns."""
 
     def __init__(self, inputs: Opened) -> None:
         self.label = inputs.label
-        self.files: Sequence[str] = [file.name for file in inputs]
+        self.files = [file.name for file in inputs]
         self._inputs = inputs
 
     def schema(self) -> Schema:
@@ -51,7 +45,7 @@ class ParquetFiles:
         """The rows of all files, as their footers say."""
         total = 0
         for number in range(len(self.files)):
-            with self._telling(number):
+            with _naming(self.files[number]):
                 total += int(self._scan(number).select(pl.len()).collect().item())
         return total
 
@@ -64,24 +58,24 @@ class ParquetFiles:
         path = max(sizes)[1]
         return str(path), MEMORY_OF_A_BYTE * largest_row_group(path, columns)
 
-    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
         """Read columns in batches, from a place on."""
         return joined(self._parts(columns, rows, after or {"file": 0, "row": 0}), rows)
 
-    def _parts(self, columns: Sequence[str], rows: int, start: Place) -> Iterator[Batch]:
+    def _parts(self, columns: Sequence[str], rows: int, start: Place) -> Batches:
         wanted = {name: dtype for name, dtype in self.schema().items() if name in columns}
         for number in range(start["file"], len(self.files)):
             first = start["row"] if number == start["file"] else 0
             self._check_columns(number, wanted)
             while True:
                 # Slices take less memory than a stream, which reads many row groups ahead.
-                with self._telling(number):
+                with _naming(self.files[number]):
                     frame = self._scan(number).select(columns).slice(first, rows).collect()
                 if not frame.height:
                     break
                 segment = Segment(number, first, frame.height)
                 first += frame.height
-                yield Batch(frame, (segment,), {"file": number, "row": first})
+                yield SourceBatch(frame, (segment,), {"file": number, "row": first})
 
     def _scan(self, number: int) -> pl.LazyFrame:
         # A name such as a[1].parquet is a name, and no pattern.
@@ -89,7 +83,7 @@ class ParquetFiles:
         return pl.scan_parquet(content, glob=False, hive_partitioning=False)
 
     def _schema(self, number: int) -> Schema:
-        with self._telling(number):
+        with _naming(self.files[number]):
             return dict(self._scan(number).collect_schema())
 
     def _check_columns(self, number: int, wanted: Schema) -> None:
@@ -102,22 +96,14 @@ class ParquetFiles:
                     f"holds {dtype} in the first, and {has}."
                 )
 
-    def _telling(self, number: int) -> _Telling:
-        return _Telling(self.files[number])
 
-
-class _Telling:
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
     """Within this block, what Polars says is told with the name of the file."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, pl.exceptions.PolarsError | OSError):
-            raise ClickLogError(f"{self.name} cannot be read: {first_line(error)}") from error
+    try:
+        yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ClickLogError(f"{name} cannot be read: {first_line(error)}") from error
 
 
 def largest_row_group(path: Path, columns: Collection[str]) -> int:

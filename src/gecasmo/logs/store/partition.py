@@ -1,4 +1,4 @@
-"""A partition as it is stored: its small columns, its files, and the way back to a log.
+"""A partition as it is stored: its files, and the way back to a log.
 
 Pages are in order of hash, documents numbered by query. Files are written whole, and checked when
 they are read.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,10 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import rows_that_differ
+from gecasmo.logs.runs import Integers
+from gecasmo.logs.store.builder import QUERY, CodedPages, groups_of, ranks_by_length, smallest
 from gecasmo.logs.store.disk import arrow_bytes, sync_folder, telling_full_disk, write_whole
-from gecasmo.logs.store.merge import Merged, Slim, merge, ranks_by_length, smallest
-from gecasmo.logs.store.pieces import Integers
+from gecasmo.logs.store.page_runs import LENGTH, ROW, WEIGHT
 
 ESCAPE = 255
 # A number that does not fit takes five bytes or more instead of one.
@@ -32,96 +32,71 @@ SHARE_OF_ESCAPES = 0.15
 PAGE_BITS = 32
 
 
-@dataclass
-class Compact:
-    """A partition as it is stored.
+def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]:
+    """The files of a partition, by their names without the ending; empty ones are not written.
 
-    Attributes
-    ----------
-    queries
-        "query" (if there are queries), and how many "pages" and "docs" each has.
-    docs
-        The documents of each query, one query after the other, the most frequent first.
-    pages
-        Whatever is not the same for all of "length", "weight" and "session".
-    page_columns, result_columns
-        What else is kept.
-    results
-        "doc" (its number among those of its query; in bytes, 255 where that does not fit),
-        "click", and "rank" unless it is 1, 2, 3, ... everywhere.
-    escapes
-        "result" and "doc": the numbers that do not fit, by place.
-    facts
-        The counts.
+    - queries: "query" (if there are queries), and how many "pages" and "docs" each has
+    - docs: the documents of each query, one query after the other, the most frequent first
+    - pages: whatever is not the same for all of "length", "weight" and "session"
+    - results: "doc" (its number among those of its query; in bytes, 255 where that does not fit),
+      "click", and "rank" unless it is 1, 2, 3, ... everywhere
+    - escapes: "result" and "doc": the numbers that do not fit, by place
+    - page_columns, result_columns: what else is kept
     """
-
-    queries: pl.DataFrame
-    docs: pl.DataFrame
-    pages: pl.DataFrame
-    page_columns: pl.DataFrame
-    results: pl.DataFrame
-    result_columns: pl.DataFrame
-    escapes: pl.DataFrame
-    facts: dict[str, int | float | None]
-
-
-def compact(slims: Sequence[Slim], fold: bool, has_query: bool) -> Compact:
-    """Make the columns of a partition.
-
-    Parameters
-    ----------
-    slims
-        All its pages; in several shares where they are too many to be put together at once.
-    fold
-        Whether pages that are the same are held once, with their weights added up.
-    has_query
-        Whether the log has queries; else all pages share one list of documents.
-
-    Returns
-    -------
-    Compact
-    """
-    merged = merge(slims, fold, has_query)
-    queries = pl.DataFrame(
-        {
-            "pages": merged.pages_of_query.astype(np.uint32),
-            "docs": merged.docs_of_query.astype(np.uint32),
-        }
-    )
-    if has_query:
-        queries = queries.insert_column(0, merged.queries.alias("query"))
-    stored = _stored_numbers(merged.doc)
-    page_columns, result_columns = _columns(merged)
-    return Compact(
-        queries=queries,
-        docs=merged.docs.alias("doc").to_frame(),
-        pages=_page_frame(merged),
-        page_columns=page_columns,
-        results=_result_frame(stored, merged),
-        result_columns=result_columns,
-        escapes=_escapes(merged.doc, stored),
-        facts={
-            "sessions": sum(share.n_sessions for share in slims),
-            "pages": len(merged.lengths),
-            "results": len(merged.doc),
-            "queries": len(merged.queries) if has_query else 0,
-            "docs": len(merged.docs),
-            "clicks": sum(share.n_clicks for share in slims),
-            "weight": float(sum(share.total_weight for share in slims)),
-            "source_results": sum(share.n_results for share in slims),
-            "length": _the_one(merged.lengths),
-        },
-    )
+    results = pages.runs.results
+    n_groups = len(pages.queries) if has_query else 1
+    sizes = {"pages": groups_of(pages.runs, has_query), "docs": pages.docs["query"].to_numpy()}
+    queries = [pages.queries.alias("query")] if has_query else []
+    for name, group in sizes.items():
+        count = np.bincount(group, minlength=n_groups)
+        queries.append(pl.Series(name, count.astype(np.uint32)))
+    number = results["doc"].to_numpy()
+    stored = _stored_numbers(number)
+    roles = [pl.Series("doc", stored), results["click"]]
+    if "rank" in results.columns:
+        roles.append(pl.Series("rank", smallest(results["rank"].to_numpy())))
+    page_columns, result_columns = _other_columns(pages)
+    frames = {
+        "queries": pl.DataFrame(queries),
+        "docs": pages.docs.select("doc"),
+        "pages": _page_frame(pages),
+        "page_columns": page_columns,
+        "results": pl.DataFrame(roles),
+        "result_columns": result_columns,
+    }
+    too_large = np.flatnonzero(number >= ESCAPE)
+    if stored.itemsize == 1 and len(too_large):
+        escapes = {"result": smallest(too_large), "doc": smallest(number[too_large])}
+        frames["escapes"] = pl.DataFrame(escapes)
+    return frames
 
 
-def _columns(merged: Merged) -> tuple[pl.DataFrame, pl.DataFrame]:
+def stored_facts(pages: CodedPages, has_query: bool) -> dict[str, int | float | None]:
+    """What the manifest counts of a partition."""
+    return {
+        "sessions": pages.sessions,
+        "pages": len(pages.runs),
+        "results": pages.runs.results.height,
+        "queries": len(pages.queries) if has_query else 0,
+        "docs": pages.docs.height,
+        "clicks": pages.clicks,
+        "weight": pages.weight,
+        "source_results": pages.results,
+        "length": _the_one(pages.runs.lengths),
+    }
+
+
+def _other_columns(pages: CodedPages) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What else is kept; a column that has one value on every page is held once a page."""
-    lengths = merged.lengths
-    of_pages, of_results = merged.page_columns.get_columns(), []
-    if merged.result_columns.width:
+    heads, lengths = pages.runs.heads, pages.runs.lengths
+    own = (LENGTH, ROW, WEIGHT, QUERY, "session")
+    of_pages = [column for column in heads if column.name not in own]
+    of_results = []
+    others = [c for c in pages.runs.results if c.name not in ("doc", "rank", "click")]
+    if others:
         page = np.repeat(np.arange(len(lengths), dtype=np.uint32), lengths)
         firsts = np.cumsum(lengths) - lengths
-        for values in merged.result_columns:
+        for values in others:
             if (lengths > 0).all() and len(rows_that_differ(values, page, firsts)) == 0:
                 of_pages.append(values.gather(firsts))
             else:
@@ -129,8 +104,9 @@ def _columns(merged: Merged) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(of_pages), pl.DataFrame(of_results)
 
 
-def _page_frame(merged: Merged) -> pl.DataFrame:
-    lengths, weight = merged.lengths, merged.weight
+def _page_frame(pages: CodedPages) -> pl.DataFrame:
+    heads, lengths = pages.runs.heads, pages.runs.lengths
+    weight = heads[WEIGHT].to_numpy()
     columns = []
     if _the_one(lengths) is None and len(lengths):
         columns.append(pl.Series("length", smallest(lengths)))
@@ -138,18 +114,8 @@ def _page_frame(merged: Merged) -> pl.DataFrame:
         whole = (weight == np.floor(weight)).all() and weight.max() < 2**32
         values = smallest(weight.astype(np.int64)) if whole else weight
         columns.append(pl.Series("weight", values))
-    if merged.sessions is not None:
-        columns.append(merged.sessions.alias("session"))
-    return pl.DataFrame(columns)
-
-
-def _result_frame(stored: NDArray[np.unsignedinteger], merged: Merged) -> pl.DataFrame:
-    columns = [
-        pl.Series("doc", stored),
-        pl.Series("click", merged.click, dtype=pl.Boolean),
-    ]
-    if merged.rank is not None:
-        columns.append(pl.Series("rank", smallest(merged.rank)))
+    if "session" in heads.columns:
+        columns.append(heads["session"])
     return pl.DataFrame(columns)
 
 
@@ -160,13 +126,6 @@ def _stored_numbers(numbers: NDArray[np.unsignedinteger]) -> NDArray[np.unsigned
         return small
     wide: NDArray[np.unsignedinteger] = numbers if numbers.itemsize > 1 else numbers.astype("u2")
     return wide
-
-
-def _escapes(
-    numbers: NDArray[np.unsignedinteger], stored: NDArray[np.unsignedinteger]
-) -> pl.DataFrame:
-    places = np.flatnonzero(numbers >= ESCAPE) if stored.itemsize == 1 else np.zeros(0, np.int64)
-    return pl.DataFrame({"result": smallest(places), "doc": smallest(numbers[places])})
 
 
 def _the_one(values: Integers) -> int | None:
@@ -181,15 +140,8 @@ def folder_of(log: Path, number: int) -> Path:
     return log / f"partition-{number:05}"
 
 
-def write_partition(folder: Path, compact: Compact) -> dict[str, Any]:
+def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[str, Any]:
     """Write a partition; it appears under its name when all of it is on the disk.
-
-    Parameters
-    ----------
-    folder
-        Where to.
-    compact
-        What it holds.
 
     Returns
     -------
@@ -201,24 +153,18 @@ def write_partition(folder: Path, compact: Compact) -> dict[str, Any]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     files = {}
-    for field in fields(compact):
-        frame = getattr(compact, field.name)
-        # What is not there is the same for all, or not there: the facts tell.
-        if isinstance(frame, pl.DataFrame) and frame.width and not _is_left_out(field.name, frame):
+    for name, frame in stored_frames(pages, has_query).items():
+        if frame.width:
             data = arrow_bytes(frame)
-            name = f"{field.name}.arrow"
-            write_whole(temporary / name, data)
-            files[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            write_whole(temporary / f"{name}.arrow", data)
+            about = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            files[f"{name}.arrow"] = about
     with telling_full_disk(folder):
         sync_folder(temporary)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.replace(folder)
         sync_folder(folder.parent)
-    return {**compact.facts, "files": files}
-
-
-def _is_left_out(name: str, frame: pl.DataFrame) -> bool:
-    return name == "escapes" and frame.height == 0
+    return {**stored_facts(pages, has_query), "files": files}
 
 
 def checked_file(folder: Path, name: str, entry: Mapping[str, Any]) -> bytes:
@@ -259,14 +205,10 @@ class Decoder:
     ----------
     frames
         What its files hold, by their names.
-    number
-        Which partition it is.
-    entry
-        What the manifest says about it.
-    columns
-        The columns of the log, in order.
-    notes
-        The notes of the whole log.
+    number, entry
+        Which partition it is, and what the manifest says about it.
+    columns, notes
+        The columns of the log, in order, and its notes.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -21,8 +21,7 @@ from gecasmo.logs.roles import Given, Roles, extra_columns
 from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
 from gecasmo.report import listed
 
-if TYPE_CHECKING:
-    from gecasmo.logs.store.batches import Schema
+Schema = dict[str, pl.DataType]
 
 MOST_PARTITIONS = 1 << 16
 ALL = "all"
@@ -42,7 +41,7 @@ MOST_OF_A_PARTITION = 1 / 3  # hashes are not even
 # What the checks and the order take for each result, beside several copies of its columns.
 BYTES_OF_A_RESULT = 100
 COPIES = 3
-# What it takes, at the most, while the shares of a partition are put together.
+# What it takes, at the most, while the parts of a partition are put together.
 BYTES_OF_A_SMALL_RESULT = 30
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 4096
 BUCKETS_OF_UNKNOWN = 1024
@@ -96,6 +95,11 @@ class Wishes:
             "format": self.format,
         }
 
+    @property
+    def keeps_session(self) -> bool:
+        """Whether the ids of sessions were asked for."""
+        return self.keep_all or SESSION in self.keep
+
     def roles(self) -> Roles:
         """Fresh roles, to be settled with the columns of a source."""
         return Roles(self.given)
@@ -129,8 +133,7 @@ def wishes(
             f"{option('partitions', partitions, of='ingest')}: a power of two from 1 to "
             f"{MOST_PARTITIONS}."
         )
-    keeps_session = SESSION in names or ALL in names
-    if fold is True and keeps_session:
+    if fold is True and (SESSION in names or ALL in names):
         raise ClickLogError(
             f"{either('ingest(fold=True)', '--fold')}: pages that keep the ids of their sessions "
             f"are all different; leave 'session' out of {either('keep', '--keep')}, or do not fold."
@@ -154,7 +157,7 @@ def _is_power_of_two(number: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Layout:
+class LogLayout:
     """The columns of the rows on their way into a stored log.
 
     Attributes
@@ -163,16 +166,12 @@ class Layout:
         Whether the source has one row a page.
     whole
         Whether pages come whole; else rows of one session can be far from each other.
-    has_query, has_rank, has_weight
+    has_query, has_rank, has_weight, has_session
         Whether the source has them.
-    has_session
-        Whether pages have ids, which say what belongs together.
     keeps_session
         Whether the ids of sessions are kept in the log.
-    kept
-        Names of further columns that are kept.
-    left_out
-        Names of columns that are not kept.
+    kept, left_out
+        Names of further columns that are kept, and of those that are not.
     taken
         What is to be said about columns that lost their name to a role.
     """
@@ -193,15 +192,10 @@ class Layout:
         """Whether the ids of sessions are needed until the pages are put together."""
         return self.keeps_session or not self.whole
 
-    def as_json(self) -> dict[str, Any]:
-        """For the journal."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Layout:
-        """From the journal."""
-        lists = {name: tuple(content[name]) for name in ("kept", "left_out", "taken")}
-        return Layout(**{**content, **lists})
+    @property
+    def key(self) -> str:
+        """What decides about the partition of a page."""
+        return "query" if self.has_query else "session"
 
     def notes(self) -> list[Note]:
         """What is to be said about columns that are not in the log."""
@@ -221,80 +215,59 @@ class Layout:
         return notes
 
 
-def lay_out(
-    schema: Mapping[str, pl.DataType], roles: Roles, wishes: Wishes, faults: Faults
-) -> Layout:
-    """Decide about the columns of a source.
-
-    Parameters
-    ----------
-    schema
-        The columns of the source, and their data types.
-    roles
-        Which column plays which part; settled here.
-    wishes
-        What was asked for.
-    faults
-        Where missing columns are noted; they are raised.
-
-    Returns
-    -------
-    Layout
-    """
+def lay_out(schema: Schema, roles: Roles, wishes: Wishes, faults: Faults) -> LogLayout:
+    """Decide about the columns of a table; roles are settled here, and missing columns raised."""
     nested = roles.is_nested(schema)
     roles.settle(schema, nested, faults)
     faults.raise_if_any()
     extras, taken = extra_columns(list(schema), roles)
-    kept = kept_columns(extras, wishes, schema)
-    has_query = bool(roles.columns["query"])
-    return Layout(
+    has = {role: bool(names) for role, names in roles.columns.items()}
+    return LogLayout(
         nested=nested,
         whole=nested,
-        has_query=has_query,
-        has_rank=bool(roles.columns["rank"]),
-        has_weight=bool(roles.columns["weight"]),
-        has_session=bool(roles.columns["session"]),
-        keeps_session=not has_query or wishes.keep_all or SESSION in wishes.keep,
-        kept=tuple(kept),
-        left_out=tuple(name for name in extras if name not in kept),
+        has_query=has["query"],
+        has_rank=has["rank"],
+        has_weight=has["weight"],
+        has_session=has["session"],
+        keeps_session=wishes.keeps_session or not has["query"],
         taken=tuple(taken),
+        **_kept_or_not(extras, wishes, schema),
     )
 
 
-def lay_out_log(log: ClickLog, wishes: Wishes) -> Layout:
+def lay_out_log(log: ClickLog, wishes: Wishes) -> LogLayout:
     """Decide about the columns of logs that were read already; a weight is always taken over."""
-    at = log.columns.index("click") + 1
-    extras = log.columns[at:]
-    kept = kept_columns(extras, wishes, log.columns)
-    return Layout(
+    extras = log.columns[log.columns.index("click") + 1 :]
+    return LogLayout(
         nested=False,
         whole=True,
         has_query=log.has_query,
         has_rank=True,
         has_weight=True,
         has_session=True,
-        keeps_session=not log.has_query or wishes.keep_all or SESSION in wishes.keep,
-        kept=tuple(kept),
-        left_out=tuple(name for name in extras if name not in kept),
+        keeps_session=wishes.keeps_session or not log.has_query,
+        **_kept_or_not(extras, wishes, log.columns),
     )
 
 
-def kept_columns(extras: Iterable[str], wishes: Wishes, there: Iterable[str]) -> list[str]:
-    """The further columns that are kept; names that are not there are refused."""
-    extras = list(extras)
+def _kept_or_not(
+    extras: list[str], wishes: Wishes, there: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """The further columns that are kept, and the others; names that are not there are refused."""
     if wishes.keep_all:
-        return extras
+        return {"kept": tuple(extras), "left_out": ()}
     roles = ("query", "doc", "rank", "click", "weight")
     used = {name for role in roles for name in _as_list(wishes.given[role])}
-    asked = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
-    absent = [name for name in asked if name not in extras]
+    kept = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
+    absent = [name for name in kept if name not in extras]
     if absent:
         raise ClickLogError(
             f"{option('keep', of='ingest')}: there is no column "
             f"{listed([repr(name) for name in absent])} to keep. The source has: "
             f"{', '.join(there)}."
         )
-    return asked
+    left_out = (name for name in extras if name not in kept)
+    return {"kept": tuple(kept), "left_out": tuple(left_out)}
 
 
 def _as_list(names: Any) -> list[str]:
@@ -333,19 +306,7 @@ def batch_rows(schema: Schema, memory: int) -> int:
 def partitions_for(n_results: int, n_bytes: int, memory: int) -> int:
     """How many partitions it takes until each can be put together in its share of the memory.
 
-    Parameters
-    ----------
-    n_results
-        Results of the whole log.
-    n_bytes
-        What their columns take in memory.
-    memory
-        What was granted, in bytes.
-
-    Returns
-    -------
-    int
-        A power of two.
+    Of the whole log, `n_results` are its results, and `n_bytes` what their columns take in memory.
     """
     need = BYTES_OF_A_RESULT * n_results + COPIES * n_bytes
     return min(power_of_two(need / (shared(memory) * SHARE_OF_A_PARTITION)), MOST_PARTITIONS)

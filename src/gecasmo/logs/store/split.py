@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, either
 from gecasmo.hashing import Hashes, hash_values, mix
+from gecasmo.logs.store.builder import smallest
 from gecasmo.logs.store.manifest import sums_of
-from gecasmo.logs.store.merge import smallest
 from gecasmo.logs.store.partition import Decoder
 from gecasmo.logs.store.stored_log import StoredLog
 
@@ -33,23 +33,10 @@ _ALL = float(2**64)
 
 
 def selected(partition: Decoder, chosen: Bools, weight: Floats | None = None) -> Decoder:
-    """Take some of the pages of a partition.
+    """Take some of the pages of a partition, with other weights if any are given.
 
-    Nothing is decoded, so this takes little more memory than the files.
-
-    Parameters
-    ----------
-    partition
-        All of its pages.
-    chosen
-        Whether each of them is taken.
-    weight
-        What each of them weighs instead; None for what it did.
-
-    Returns
-    -------
-    Decoder
-        Its pages are called what they were.
+    They are called what they were. Nothing is decoded, so this takes little more memory than the
+    files.
     """
     frames, n_pages = dict(partition.frames), partition.n_pages
     rows = np.repeat(chosen, partition.lengths)
@@ -82,17 +69,8 @@ def _moved_escapes(escapes: pl.DataFrame, rows: Bools) -> pl.DataFrame:
 def counts_of(partition: Decoder, is_counting: bool) -> dict[str, Any]:
     """Count what the manifest counts.
 
-    Parameters
-    ----------
-    partition
-        The pages.
-    is_counting
-        Whether the weight of a page says how many pages of the source it stands for.
-
-    Returns
-    -------
-    dict
-        "sessions" are the pages that are stored where it is not known how many they stand for.
+    `is_counting` says whether the weight of a page is the number of pages of the source that it
+    stands for; else "sessions" are the pages that are stored.
     """
     n_pages = partition.n_pages
     weight = partition.weights(0, n_pages)

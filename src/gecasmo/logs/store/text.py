@@ -27,9 +27,10 @@ from gecasmo.logs.inputs import (
     first_line,
     unpacked,
 )
-from gecasmo.logs.notes import Note, Notebook
-from gecasmo.logs.store.batches import Batch, Place, Schema, Segment, joined
+from gecasmo.logs.notes import Notebook
 from gecasmo.logs.store.disk import arrow_bytes
+from gecasmo.logs.store.plan import Schema
+from gecasmo.logs.store.sources import Batches, BatchSource, Place, Segment, SourceBatch, joined
 from gecasmo.logs.values import integers_where_exact
 
 # A guess for packed text; it only decides about the number of buckets.
@@ -38,19 +39,7 @@ PACKED_TIMES = 5
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some whole records of a text file.
-
-    Attributes
-    ----------
-    data
-        The text.
-    name
-        How messages call the file.
-    start, end
-        Where it starts and ends in the file, unpacked.
-    lines_before
-        How many lines of the file come before it.
-    """
+    """Some whole records of a text file: where they start in it, unpacked, after how many lines."""
 
     data: bytes
     name: str
@@ -87,26 +76,10 @@ class Chunk:
 def chunks_of(
     file: Input, size: int, max_line: int, quotes: bool, start: int = 0, lines_before: int = 0
 ) -> Iterator[Chunk]:
-    """Read a text file in chunks.
+    """Read a text file in chunks of about `size` bytes.
 
-    Parameters
-    ----------
-    file
-        The file.
-    size
-        About how many bytes a chunk has.
-    max_line
-        The longest line allowed, in bytes.
-    quotes
-        Whether a line end between quotes belongs to a text, as in CSV.
-    start
-        Where to start, in bytes of the unpacked file; a place where a chunk ended.
-    lines_before
-        How many lines come before that.
-
-    Yields
-    ------
-    Chunk
+    `quotes` says whether a line end between quotes belongs to a text, as in CSV; `start` is a place
+    where a chunk ended, in bytes of the unpacked file.
     """
     waiting, held = [], 0
 
@@ -171,35 +144,30 @@ class Widened(Exception):
     """A column has values that its type cannot hold; what was read so far has to be read again."""
 
 
-class TextFiles:
+class TextFiles(BatchSource):
     """Text files with the same columns.
 
     Parameters
     ----------
-    inputs
-        The files.
-    kind
-        What they are: "csv", "tsv" or "json".
+    inputs, kind
+        The files, and what they are: "csv", "tsv" or "json".
     ids
         Names of the columns that hold ids, which keep their exact text.
-    chunk
-        How many bytes are read at a time.
-    max_line
-        The longest line allowed, in bytes.
+    chunk, max_line
+        How many bytes are read at a time, and the longest line allowed.
     """
-
-    can_resume = True
 
     def __init__(
         self, inputs: Opened, kind: str, ids: Sequence[str], chunk: int, max_line: int
     ) -> None:
         self.label = inputs.label
-        self.files: Sequence[str] = [file.name for file in inputs]
+        self.files = [file.name for file in inputs]
         self._inputs = inputs
         self._chunk, self._max_line = chunk, max_line
         self._ids = [] if kind == "json" else list(ids)
-        self._notes = Notebook()
-        self._separator = None if kind == "json" else common_separator(inputs, kind, self._notes)
+        notebook = Notebook()
+        self._separator = None if kind == "json" else common_separator(inputs, kind, notebook)
+        self.notes = notebook.notes
         self._types: Schema = {}
         first = next(self._chunks(0, 0, 0), None)
         if first is None:
@@ -208,11 +176,6 @@ class TextFiles:
         frame = self._inferred(first)
         self._bytes_of_row = len(first.data) / max(frame.height, 1)
         self._types = _types_of(frame)
-
-    @property
-    def notes(self) -> list[Note]:
-        """What was met in the files."""
-        return self._notes.notes
 
     def remembered(self) -> str:
         """The types by now, for a later process."""
@@ -234,7 +197,7 @@ class TextFiles:
             total += size * (1 if file.compression is None else PACKED_TIMES)
         return int(total / self._bytes_of_row)
 
-    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
         """Read columns in batches, from a place on.
 
         Raises
@@ -244,14 +207,14 @@ class TextFiles:
         """
         return joined(self._parts(columns, after or _place(0, 0, 0, 0)), rows)
 
-    def _parts(self, columns: Sequence[str], start: Place) -> Iterator[Batch]:
+    def _parts(self, columns: Sequence[str], start: Place) -> Batches:
         for number in range(start["file"], len(self.files)):
             here = start if number == start["file"] else _place(number, 0, 0, 0)
             row = here["row"]
             for chunk in self._chunks(number, here["byte"], here["line"]):
                 frame = self._read(chunk).select(columns)
                 place = _place(number, chunk.end, chunk.lines_until, row + frame.height)
-                yield Batch(frame, (Segment(number, row, frame.height),), place)
+                yield SourceBatch(frame, (Segment(number, row, frame.height),), place)
                 row += frame.height
 
     def _chunks(self, number: int, byte: int, line: int) -> Iterator[Chunk]:

@@ -1,15 +1,17 @@
-"""A source as a stream of batches, in order, that can start in the middle.
+"""Sources of an ingest: each is a stream of batches, in order, that can start in the middle.
 
-Here are also the sources that come in pieces anyway: tables and logs in memory, or made one after
-the other; and logs in formats of their own, a file at a time.
+Here are those that come in pieces anyway: tables and logs in memory, or made one after the other;
+and logs in formats of their own, a file at a time. `ParquetFiles` and `TextFiles` have modules of
+their own.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
@@ -20,10 +22,9 @@ from gecasmo.logs.formats.table import TABLE
 from gecasmo.logs.inputs import Opened
 from gecasmo.logs.notes import Note, Notebook
 from gecasmo.logs.reader import read_as
-from gecasmo.logs.store.plan import Wishes
+from gecasmo.logs.store.plan import Schema, Wishes
 
 Place = dict[str, int]
-Schema = dict[str, pl.DataType]
 # The queries of this format are in other files than its events.
 READ_AT_ONCE = ("ubi",)
 
@@ -38,7 +39,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Batch:
+class SourceBatch:
     """Some rows of a source.
 
     Attributes
@@ -64,7 +65,10 @@ class Batch:
         return sum(segment.rows for segment in self.segments)
 
 
-class Source(Protocol):
+Batches = Iterator[SourceBatch]
+
+
+class BatchSource(ABC):
     """What can be read batch by batch.
 
     Attributes
@@ -75,25 +79,44 @@ class Source(Protocol):
         What its files (or parts) are called.
     can_resume
         Whether it can be read again from a place, and is then the same.
+    notes
+        What was met in all of it.
     """
 
     label: str
     files: Sequence[str]
-    can_resume: bool
+    can_resume: bool = True
+    notes: Sequence[Note] = ()
 
+    @abstractmethod
     def schema(self) -> Schema | None:
         """The columns of a table, and their data types; None for logs that are read already."""
 
+    @abstractmethod
     def n_rows(self) -> int | None:
         """How many rows there are, as far as can be told beforehand."""
 
-    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+    @abstractmethod
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
         """Read columns in batches of about so many rows, from a place on."""
 
+    def first_log(self) -> ClickLog:
+        """The first log of a source of logs."""
+        raise NotImplementedError
 
-def joined(parts: Iterable[Batch], rows: int) -> Iterator[Batch]:
+    def row_name(self, segments: Iterable[Segment], row: int) -> str:
+        """Name a row of some segments, by its file where there are several."""
+        for segment in segments:
+            if row < segment.rows:
+                break
+            row -= segment.rows
+        where = f"row {segment.first + row}"
+        return f"{where} of {self.files[segment.file]}" if len(self.files) > 1 else where
+
+
+def joined(parts: Iterable[SourceBatch], rows: int) -> Batches:
     """Put small batches together, so that many small files do not make many small batches."""
-    waiting: list[Batch] = []
+    waiting: list[SourceBatch] = []
     for part in parts:
         waiting.append(part)
         if sum(each.rows for each in waiting) >= rows:
@@ -103,22 +126,16 @@ def joined(parts: Iterable[Batch], rows: int) -> Iterator[Batch]:
         yield _one(waiting)
 
 
-def _one(parts: list[Batch]) -> Batch:
+def _one(parts: list[SourceBatch]) -> SourceBatch:
     if len(parts) == 1:
         return parts[0]
     frames: list[Any] = [part.content for part in parts]
     segments = tuple(segment for part in parts for segment in part.segments)
-    return Batch(pl.concat(frames), segments, parts[-1].place)
+    return SourceBatch(pl.concat(frames), segments, parts[-1].place)
 
 
-class Frames:
-    """Tables or logs, one or many; an iterator is used up.
-
-    Parameters
-    ----------
-    source
-        A table, a LazyFrame, a `ClickLog`, or an iterable of tables or of logs.
-    """
+class Frames(BatchSource):
+    """Tables or logs, one or many (also a LazyFrame); an iterator is used up."""
 
     can_resume = False
 
@@ -131,11 +148,11 @@ class Frames:
         self._first = first
         self._is_one = _is_table(source) or isinstance(source, ClickLog | pl.LazyFrame)
         self.label = "the data frame" if self._is_one else "the data"
-        self.files: Sequence[str] = [self.label]
+        self.files = [self.label]
 
-    @property
-    def first(self) -> pl.DataFrame | ClickLog:
-        """The first table or log."""
+    def first_log(self) -> ClickLog:
+        """The first log."""
+        assert isinstance(self._first, ClickLog)
         return self._first
 
     def schema(self) -> Schema | None:
@@ -154,20 +171,20 @@ class Frames:
     def _is_lazy(self) -> bool:
         return isinstance(self._source, pl.LazyFrame)
 
-    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
         """Read columns in batches."""
         done = 0
         for item in chain([self._first], self._items):
             if isinstance(item, ClickLog) != isinstance(self._first, ClickLog):
                 raise ClickLogError("ingest: tables and logs cannot be mixed.")
             if isinstance(item, ClickLog):
-                yield Batch(item, (Segment(0, done, item.n_results),), {}, item.notes)
+                yield SourceBatch(item, (Segment(0, done, item.n_results),), {}, item.notes)
                 done += item.n_results
                 continue
             self._check_columns(item, columns)
             for start in range(0, item.height, rows):
                 part = item.select(columns).slice(start, rows)
-                yield Batch(part, (Segment(0, done, part.height),), {})
+                yield SourceBatch(part, (Segment(0, done, part.height),), {})
                 done += part.height
 
     def _check_columns(self, item: pl.DataFrame, columns: Sequence[str]) -> None:
@@ -206,18 +223,8 @@ def _table(item: Any) -> pl.DataFrame:
     return TABLE.read(item, ReadOptions(id_columns=()), Notebook())
 
 
-class FormatFiles:
-    """Files of a format; each has whole pages.
-
-    Parameters
-    ----------
-    source
-        The files, or what else the format reads.
-    format
-        The format.
-    wishes
-        What was asked for.
-    """
+class FormatFiles(BatchSource):
+    """Files of a format, or what else the format reads; each has whole pages."""
 
     def __init__(self, source: Any, format: Format, wishes: Wishes) -> None:
         self._format, self._wishes = format, wishes
@@ -225,11 +232,10 @@ class FormatFiles:
         self._parts = [source] if at_once else [Opened(file.name, [file]) for file in source]
         self.can_resume = isinstance(source, Opened) and all(f.path is not None for f in source)
         self.label = source.label if isinstance(source, Opened) else "the files"
-        self.files: Sequence[str] = [getattr(part, "label", self.label) for part in self._parts]
+        self.files = [getattr(part, "label", self.label) for part in self._parts]
         self._known: tuple[int, ClickLog] | None = None
 
-    @property
-    def first(self) -> ClickLog:
+    def first_log(self) -> ClickLog:
         """The log of the first file."""
         return self._log(0)
 
@@ -241,23 +247,18 @@ class FormatFiles:
         """Unknown before all files are read."""
         return None
 
-    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Iterator[Batch]:
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
         """Read the files one after the other, from a place on."""
         for number in range(after["file"] if after else 0, len(self._parts)):
             log = self._log(number)
             segment = Segment(number, 0, log.n_results)
-            yield Batch(log, (segment,), {"file": number + 1}, log.notes)
+            yield SourceBatch(log, (segment,), {"file": number + 1}, log.notes)
 
     def _log(self, number: int) -> ClickLog:
         if self._known is not None and self._known[0] == number:
             return self._known[1]
         self._known = None
-        log = read_as(
-            self._format,
-            self._parts[number],
-            self._wishes.roles(),
-            self._wishes.max_line,
-            self.files[number],
-        )
+        wishes, label = self._wishes, self.files[number]
+        log = read_as(self._format, self._parts[number], wishes.roles(), wishes.max_line, label)
         self._known = (number, log)
         return log
