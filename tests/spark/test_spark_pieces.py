@@ -208,7 +208,7 @@ def test_points_and_rows_survive_as_bytes() -> None:
         spread={7: random.random((2, 5))},
         leans={0: {3: random.random((2, 5)), 12: random.random((11, 5))}},
     )
-    found = unpack(pack(point), Point)
+    found = Point.from_arrays(unpack(pack(point.arrays())))
     for key, expected in point.arrays().items():
         np.testing.assert_array_equal(found.arrays()[key], expected)
     price = pl.Series("price", [0.5, None])

@@ -203,14 +203,14 @@ def pass_over(job: Job, number: int, task: Task) -> Answer:
     with using_threads(job.threads):
         after, answer = run_pass(part, points, task)
     if task.name:
-        folder.write(_point(number, task.name), pack(after[task.name]))
+        folder.write(_point(number, task.name), pack(after[task.name].arrays()))
     return answer
 
 
 def points_of(folder: SharedFolder, number: int, recipe: Recipe) -> Points:
     """The points of a part that a recipe asks for."""
     names = {name for name in (recipe.of, recipe.start) if name}
-    return {name: unpack(folder.read(_point(number, name)), Point) for name in names}
+    return {name: Point.from_arrays(unpack(folder.read(_point(number, name)))) for name in names}
 
 
 def _point(number: int, name: str) -> str:
