@@ -13,8 +13,8 @@ from command_line import fail, invoke, succeed, succeed_with_json
 
 import gecasmo
 from gecasmo.errors import ClickLogError
-from gecasmo.estimation.beliefs.posteriors import Posteriors
 from gecasmo.estimation.disk import DiskParts
+from gecasmo.estimation.posteriors.learner import Posteriors
 from gecasmo.logs.store.ingest import PartitionWriter
 from gecasmo.model.base import Model
 from gecasmo.model.stories import shown_pages

@@ -12,10 +12,10 @@ from gecasmo import DBN, read_log
 from gecasmo.encoding.rows import Rows
 from gecasmo.estimation import coins as steps
 from gecasmo.forms import Table, TableState
-from gecasmo.kernels.running import run_jobs, using_threads
 from gecasmo.kernels.static import row_sweeps
 from gecasmo.kernels.static.row_steps import CHUNK
 from gecasmo.kernels.static.vector_math import exp_of, log_of
+from gecasmo.kernels.threads import run_jobs, using_threads
 from gecasmo.testing import plain_python
 from strategies.checks import many
 
@@ -185,7 +185,7 @@ def test_a_whole_fit_is_the_same_bits_on_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Learned priors, row posteriors and widened spreads too, by the kernels for many rows."""
-    from gecasmo.estimation.beliefs import likelihood, moments, pages, polynomials
+    from gecasmo.estimation.posteriors import likelihood, moments, pages, polynomials
 
     monkeypatch.setattr(row_sweeps, "FEWEST_ROWS", 100)
     monkeypatch.setattr(likelihood, "_RESULTS_AT_ONCE", 3_000)

@@ -30,8 +30,8 @@ from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.pieces import JoinedPieces, NotJoinableError
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model import log_parts as streaming
 from gecasmo.model import part_builder as parts_module
-from gecasmo.model import streaming
 from gecasmo.model.part_builder import Settings, build_from_pieces, build_part, local_coins
 from strategies.checks import many
 

@@ -20,9 +20,9 @@ from scipy.special import expit, logit, roots_jacobi
 
 from gecasmo import CCM, DBN, PBM, UBM, read_log
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.beliefs.likelihood import Asked
-from gecasmo.estimation.beliefs.sweeps import Sweeps, look_through
 from gecasmo.estimation.coins import as_weights
+from gecasmo.estimation.posteriors.likelihood import Asked
+from gecasmo.estimation.posteriors.sweeps import Sweeps, look_through
 from gecasmo.forms.priors import Priors, pseudo_counts
 from gecasmo.testing import plain_python
 from strategies.checks import many

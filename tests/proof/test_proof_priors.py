@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import betaln, digamma, expit, logit, polygamma, roots_hermitenorm, roots_jacobi
 
-from gecasmo.estimation.beliefs.likelihood import Asked, Places, RowLikelihood, multiplied
-from gecasmo.estimation.beliefs.moments import narrow_moments_of
-from gecasmo.estimation.beliefs.regression import Bends, _gammas, bends
+from gecasmo.estimation.posteriors.likelihood import Asked, Places, RowLikelihood, multiplied
+from gecasmo.estimation.posteriors.moments import narrow_moments_of
+from gecasmo.estimation.posteriors.regression import Bends, _gammas, bends
 from gecasmo.forms.priors import WEAKEST, pseudo_counts
 from strategies.checks import close_to, many
 

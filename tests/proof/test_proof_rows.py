@@ -10,9 +10,9 @@ from hypothesis import given
 
 from gecasmo import CCM, DBN, PBM, UBM, Table, read_log
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.beliefs.likelihood import Asked, RowLikelihood
-from gecasmo.estimation.beliefs.sweeps import Sweeps
 from gecasmo.estimation.coins import as_weights
+from gecasmo.estimation.posteriors.likelihood import Asked, RowLikelihood
+from gecasmo.estimation.posteriors.sweeps import Sweeps
 from gecasmo.testing import plain_python
 from oracle.brute_force import Oracle
 from strategies.cases import Case, cases
@@ -171,8 +171,8 @@ def test_a_coin_that_long_pages_flip_all_over(length: int) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_the_same_on_any_number_of_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from gecasmo.estimation.beliefs import likelihood as module
-    from gecasmo.kernels.running import using_threads
+    from gecasmo.estimation.posteriors import likelihood as module
+    from gecasmo.kernels.threads import using_threads
 
     monkeypatch.setattr(module, "_RESULTS_AT_ONCE", 1_000)
     log = small_log(3_000, False, seed=1)

@@ -32,7 +32,7 @@ from gecasmo.estimation.part import Point
 from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Recipe, Task, combined
 from gecasmo.forms.parted_table import part_of
-from gecasmo.hashing import hash_values
+from gecasmo.hashes import hash_values
 from gecasmo.judgments import JudgmentsError
 from gecasmo.logs import Note
 from gecasmo.model.part_builder import Settings, build_part, local_coins

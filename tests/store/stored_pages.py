@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo import ClickLog
-from gecasmo.hashing import hash_values
+from gecasmo.hashes import hash_values
 from gecasmo.logs.store import StoredLog
 
 

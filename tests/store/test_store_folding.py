@@ -13,7 +13,7 @@ from stored_pages import all_pages, files_of, multiset, pages_of, simulated
 
 from gecasmo import ClickLog, read_log
 from gecasmo.errors import ClickLogError
-from gecasmo.hashing import hash_values
+from gecasmo.hashes import hash_values
 from gecasmo.logs.store.builder import PartitionBuilder
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gecasmo import hashing
-from gecasmo.hashing import hash_values
+from gecasmo import hashes as hashing
+from gecasmo.hashes import hash_values
 
 ALL_BITS = (1 << 64) - 1
 

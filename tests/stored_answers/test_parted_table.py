@@ -19,7 +19,7 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, part_of, split_table, write_part
-from gecasmo.hashing import hash_values
+from gecasmo.hashes import hash_values
 
 
 def some_rows(state, seed=0):

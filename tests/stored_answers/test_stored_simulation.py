@@ -10,8 +10,8 @@ from stored_examples import FakeStore
 from gecasmo import DBN, ClickLog, check, read_log
 from gecasmo.errors import ClickLogError
 from gecasmo.judgments import propensities
+from gecasmo.model.log_parts import joined, some_partitions
 from gecasmo.model.stories import repeated, simulated_logs, unfolded
-from gecasmo.model.streaming import joined, some_partitions
 
 
 def test_pages_come_as_often_as_they_occurred(split, log, store):

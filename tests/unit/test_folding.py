@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gecasmo
-from gecasmo.encoding import folding
+from gecasmo.encoding import folds as folding
 from gecasmo.simulation import random_pages
 
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from gecasmo import DBN, ClickLog, read_log
-from gecasmo.estimation.beliefs.regression import bends
+from gecasmo.estimation.posteriors.regression import bends
 from gecasmo.forms.memory import RowPast
 
 

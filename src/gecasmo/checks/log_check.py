@@ -33,9 +33,9 @@ from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+from gecasmo.model.log_parts import Partitioned, in_memory, is_stored, some_partitions
 from gecasmo.model.page_run import find_impossible
 from gecasmo.model.stories import shown_pages
-from gecasmo.model.streaming import Partitioned, in_memory, is_stored, some_partitions
 from gecasmo.report import counted, listed, percent
 
 Bools = NDArray[np.bool_]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from gecasmo.checks.findings import row_text
 from gecasmo.checks.subject import Bools
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState

@@ -12,7 +12,7 @@ from gecasmo.checks.findings import Findings, row_text, value_text
 from gecasmo.checks.subject import CheckedModel
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import coded, in_chain
-from gecasmo.hashing import mix
+from gecasmo.hashes import mix
 from gecasmo.logs import ClickLog
 from gecasmo.report import counted, percent
 

@@ -165,8 +165,8 @@ def simulate(
     from gecasmo.cli.lookup import load_fit
     from gecasmo.errors import GecasmoError
     from gecasmo.model.frame_files import KINDS, table_kind
+    from gecasmo.model.log_parts import is_stored
     from gecasmo.model.stories import simulate_table
-    from gecasmo.model.streaming import is_stored
 
     check_pipe(target, output)
     place = Path(target).expanduser()

@@ -161,7 +161,7 @@ class Read(Generic[Log]):
 def in_memory_sample(model: Any, log: ClickLog | StoredLog) -> tuple[Any, ClickLog]:
     """What charts are drawn of: of a stored log, the pages of some queries."""
     from gecasmo.logs import ClickLog
-    from gecasmo.model.streaming import some_partitions
+    from gecasmo.model.log_parts import some_partitions
 
     return (model, log) if isinstance(log, ClickLog) else some_partitions(model, log, 20_000)
 

@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.hashing import Hashes, mix
+from gecasmo.hashes import Hashes, mix
 from gecasmo.kernels import page_arrays
 from gecasmo.kernels.library import compiling
-from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs.runs import Integers, hash_runs, offsets, rows_of_runs, runs_differ
 
 Numbers = NDArray[np.unsignedinteger[Any]]

@@ -17,10 +17,10 @@ from gecasmo.encoding.features import (
     Wanted,
     check_features,
 )
-from gecasmo.encoding.folding import fold
+from gecasmo.encoding.folds import fold
 from gecasmo.encoding.layout import Layout
 from gecasmo.encoding.observations import check_lengths, observe
-from gecasmo.encoding.ordering import order_pages
+from gecasmo.encoding.order import order_pages
 from gecasmo.encoding.rows import ONE_ROW, Rows
 from gecasmo.encoding.tables import RowTable, RowTables, count_shift
 from gecasmo.errors import ModelError

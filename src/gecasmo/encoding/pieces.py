@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.arrays import narrowest
 from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
 from gecasmo.encoding.encoded import EncodedLog
-from gecasmo.encoding.matching import match
+from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.encoding.tables import NOTHING, count_shift
@@ -49,7 +49,7 @@ class JoinedPieces:
     def n_results(self) -> int:
         return sum(len(obs) for obs in self._arrays.get("obs", []))
 
-    def add(self, encoded: EncodedLog) -> dict[int, Places]:
+    def add(self, encoded: EncodedLog) -> dict[int, RowPlaces]:
         """Append a piece; where its rows are among all of each coin."""
         self._check(encoded)
         groups = _row_groups(encoded)
@@ -139,7 +139,7 @@ class JoinedPieces:
         return row_start
 
     # -- rows ----------------------------------------------------------------------------------
-    def _add_codes(self, encoded: EncodedLog, array: int, coin: int, places: Places) -> None:
+    def _add_codes(self, encoded: EncodedLog, array: int, coin: int, places: RowPlaces) -> None:
         plan, codes = encoded.plan.coins[coin], encoded.codes[array]
         first_rows = NOTHING
         if plan.scope == "page":
@@ -151,7 +151,7 @@ class JoinedPieces:
         self._keep(f"codes.{array}", codes)
         self._keep(f"first_rows.{array}", first_rows)
 
-    def _add_bucket_rows(self, coin: int, bucket_rows: Integers, places: Places) -> None:
+    def _add_bucket_rows(self, coin: int, bucket_rows: Integers, places: RowPlaces) -> None:
         if not len(bucket_rows):
             return
         n_new = np.diff(bucket_rows)
@@ -192,7 +192,7 @@ class JoinedPieces:
 
 
 def _by_query(
-    encoded: EncodedLog, array: int, coin: int, places: Places
+    encoded: EncodedLog, array: int, coin: int, places: RowPlaces
 ) -> tuple[NDArray[Any], NDArray[np.uint32]]:
     """Codes that count from a row of each page, and these rows."""
     codes, first_rows = encoded.codes[array], encoded.first_rows[array]
@@ -243,7 +243,7 @@ def _row_groups(encoded: EncodedLog) -> list[int]:
 
 # -- rows ------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Places:
+class RowPlaces:
     """Where the rows of a piece are among those of all pieces.
 
     The first `n_continued` rows are of a query that was met before, whose rows begin at `start`.
@@ -264,7 +264,7 @@ class RowsByQuery:
         self._n_done = 0
         self._open = SharedRows(coin)  # the rows of the last query
 
-    def add(self, rows: Rows) -> Places:
+    def add(self, rows: Rows) -> RowPlaces:
         """The places of the rows of the next piece."""
         query = rows.frame["query"]
         n_continued = 0
@@ -284,7 +284,7 @@ class RowsByQuery:
             self._finish(_slice(rows, n_continued, first_of_last))
             self._open.add(_slice(rows, first_of_last, n_rows))
         has_old = bool((index[:n_continued] < start + n_old).any())
-        return Places(index, n_continued, start, has_old)
+        return RowPlaces(index, n_continued, start, has_old)
 
     def rows(self) -> Rows:
         """All rows that were met."""
@@ -313,12 +313,12 @@ class RowsByValue:
         self._rows = SharedRows(coin)
         self._n_rows = 0
 
-    def add(self, rows: Rows) -> Places:
+    def add(self, rows: Rows) -> RowPlaces:
         """The places of the rows of the next piece."""
         index = self._rows.add(rows)
         has_old = bool((index < self._n_rows).any())
         self._n_rows = max(self._n_rows, int(index.max(initial=-1)) + 1)
-        return Places(index, has_old=has_old)
+        return RowPlaces(index, has_old=has_old)
 
     def rows(self) -> Rows:
         """All rows that were met."""
@@ -357,7 +357,7 @@ class JoinedAverages:
         self._means = {n: np.zeros(0) for n in names if n not in counted}
 
     def add(
-        self, places: Places, means: Mapping[str, Floats], shown: Floats, pages: Floats
+        self, places: RowPlaces, means: Mapping[str, Floats], shown: Floats, pages: Floats
     ) -> None:
         """Add a piece: for each of its rows the means, how often it is shown, and on how many
         pages of its query it could have been."""

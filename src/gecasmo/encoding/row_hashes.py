@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from gecasmo.hashing import Hashes, hash_values, mix
+from gecasmo.hashes import Hashes, hash_values, mix
 
 
 def key_hashes(frame: pl.DataFrame, salt: int = 0) -> Hashes:

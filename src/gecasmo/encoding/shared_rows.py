@@ -11,7 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.features import refuse_disagreement
-from gecasmo.encoding.matching import match
+from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 
 Integers = NDArray[np.int64]

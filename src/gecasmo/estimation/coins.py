@@ -78,7 +78,7 @@ class States(Sequence[FormState]):
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluated:
     """States with everything that one pass over the pages says about them.
 
     `counts` are those of the coins whose rows are here; `answer` is all that parts have told.
@@ -94,7 +94,7 @@ class Evaluation:
     def is_possible(self) -> bool:
         return self.counts.n_impossible == 0
 
-    def with_forms(self, forms: list[FormState]) -> Evaluation:
+    def with_forms(self, forms: list[FormState]) -> Evaluated:
         """The same with other states of the forms whose rows are here."""
         return replace(self, states=replace(self.states, forms=forms))
 
@@ -122,8 +122,8 @@ class Moves:
     """How all forms that can be moved did so in two EM steps, from `start` over `once` to
     `twice`."""
 
-    start: Evaluation
-    once: Evaluation
+    start: Evaluated
+    once: Evaluated
     twice: States
     by_tie: dict[Tie, Move]
     lengths: Lengths
@@ -168,16 +168,16 @@ class Coins:
         return found
 
     # -- the M-step --------------------------------------------------------------------------------
-    def fitted(self, at: Evaluation) -> list[FormState]:
+    def fitted(self, at: Evaluated) -> list[FormState]:
         """The M-step: each form gets the expected heads and tails of its own rows."""
         return self.spread([self._fit(tie, at) for tie in self.ties])
 
-    def _fit(self, tie: Tie, at: Evaluation) -> FormState:
+    def _fit(self, tie: Tie, at: Evaluated) -> FormState:
         coin = self.coins[tie[0]]
         tails, heads = self.counts(tie, at)
         return coin.form.fit(coin.rows, heads, tails, at.states[tie[0]])
 
-    def counts(self, tie: Tie, at: Evaluation) -> Floats:
+    def counts(self, tie: Tie, at: Evaluated) -> Floats:
         """Expected tails and heads of a form's rows, over all coins that share it."""
         first, *others = tie
         total = at.counts.tables[first]
@@ -186,7 +186,7 @@ class Coins:
         return total
 
     # -- how far forms moved, and where that leads -------------------------------------------------
-    def squared_distance(self, a: Evaluation, b: Evaluation) -> float:
+    def squared_distance(self, a: Evaluated, b: Evaluated) -> float:
         """How far the probabilities moved from `a` to `b`, in the Fisher norm."""
         total = 0.0
         for number in self.numbers:
@@ -196,7 +196,7 @@ class Coins:
             )
         return total
 
-    def moves(self, start: Evaluation, once: Evaluation, twice: States) -> Moves:
+    def moves(self, start: Evaluated, once: Evaluated, twice: States) -> Moves:
         """How forms moved in two EM steps."""
         moves = {}
         step = bend = 0.0

@@ -36,7 +36,7 @@ from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
 from gecasmo.files import whole_file
 from gecasmo.forms.priors import Priors
-from gecasmo.kernels.running import default_threads
+from gecasmo.kernels.threads import default_threads
 
 # Parts that take no more than this in all stay in memory from one pass to the next.
 _KEPT_BYTES = 256 * 2**20

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ModelError, either, option, tell
-from gecasmo.estimation.coins import Evaluation, Lengths
+from gecasmo.estimation.coins import Evaluated, Lengths
 from gecasmo.estimation.problem import Problem
 
 DEFAULT_RESTARTS = 5
@@ -33,7 +33,7 @@ class Record(NamedTuple):
 class Solution:
     """Where a method ended."""
 
-    best: Evaluation
+    best: Evaluated
     history: list[Record]
     converged: bool
     interrupted: bool = False
@@ -203,7 +203,7 @@ class _Climb:
                 return False
         return False
 
-    def _step(self, start: Evaluation, states: Any, *, ahead: bool = False) -> Evaluation | None:
+    def _step(self, start: Evaluated, states: Any, *, ahead: bool = False) -> Evaluated | None:
         """Take a plain EM step to `states`; None if nothing can be improved any more."""
         there = self._evaluate(states, ahead)
         if self.problem.has_opaque and self._is_lower(there, start):
@@ -219,15 +219,15 @@ class _Climb:
         self._accept(there)
         return there
 
-    def _maximise(self, at: Evaluation) -> Any:
+    def _maximise(self, at: Evaluated) -> Any:
         self.n_steps += 1
         return self.problem.maximise(at)
 
-    def _evaluate(self, states: Any, ahead: bool = False) -> Evaluation:
+    def _evaluate(self, states: Any, ahead: bool = False) -> Evaluated:
         self.n_evaluations += 1
         return self.problem.evaluate(states, ahead)
 
-    def _accept(self, evaluation: Evaluation) -> None:
+    def _accept(self, evaluation: Evaluated) -> None:
         self.best = evaluation
         seconds = time.perf_counter() - self.began
         self.history.append(
@@ -237,10 +237,10 @@ class _Climb:
             per_page = evaluation.objective / max(self.problem.n_pages, 1.0)
             self.progress(self.n_steps, self.method.max_iter, per_page)
 
-    def _is_lower(self, a: Evaluation, b: Evaluation) -> bool:
+    def _is_lower(self, a: Evaluated, b: Evaluated) -> bool:
         return bool(a.objective < b.objective - _ROUNDING * abs(b.objective))
 
-    def _is_settled(self, start: Evaluation, once: Evaluation) -> bool:
+    def _is_settled(self, start: Evaluated, once: Evaluated) -> bool:
         tol = self.method.tol
         gain = (once.objective - start.objective) / max(self.problem.n_pages, 1.0)
         if not gain < tol:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog
-from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.kernels.library import Library
-from gecasmo.kernels.running import default_threads, run_jobs
+from gecasmo.kernels.threads import default_threads, run_jobs
 
 Floats = NDArray[np.float64]
 

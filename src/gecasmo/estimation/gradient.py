@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, extra, tell
-from gecasmo.estimation.coins import Coin, Evaluation, as_weights
+from gecasmo.estimation.coins import Coin, Evaluated, as_weights
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.minibatches import Batch
@@ -223,7 +223,7 @@ class _Descent:
                 given[n] = as_weights(torch.sigmoid(values.double()).numpy())
         return moved, given
 
-    def _look(self, epoch: int) -> tuple[Evaluation, float]:
+    def _look(self, epoch: int) -> tuple[Evaluated, float]:
         """Evaluate where we are; the score is what epochs are judged by."""
         states = self.problem.spread([part.state() for part in self.parts])
         there = self.problem.evaluate(states)

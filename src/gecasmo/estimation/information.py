@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.coins import Evaluation, as_weights
+from gecasmo.encoding.folds import N_BUCKETS
+from gecasmo.estimation.coins import Evaluated, as_weights
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState
@@ -29,7 +29,7 @@ _STEP = 1e-4
 _PROBES = 8
 
 
-def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
+def with_errors(problem: Part, best: Evaluated, polish: bool) -> Evaluated:
     """The end of a fit, with the covariance of coefficients where forms can hold one.
 
     All forms with a small vector vary together; larger tables are held at their estimates. EM
@@ -70,8 +70,8 @@ def with_errors(problem: Part, best: Evaluation, polish: bool) -> Evaluation:
 
 
 def _polished(
-    problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]], covariance: Floats
-) -> Evaluation:
+    problem: Part, best: Evaluated, ties: Sequence[tuple[int, ...]], covariance: Floats
+) -> Evaluated:
     """One Newton step for the forms that the covariance is of, if it is uphill."""
     step = covariance @ np.concatenate(
         [score_of(problem, best.states, t, best.counts) for t in ties]
@@ -88,7 +88,7 @@ def _polished(
     return there if there.is_possible and there.objective >= best.objective else best
 
 
-def row_information(problem: Part, best: Evaluation, tie: tuple[int, ...]) -> Floats:
+def row_information(problem: Part, best: Evaluated, tie: tuple[int, ...]) -> Floats:
     """About how much the log says on the logit of each row of a form, others held fixed.
 
     The diagonal of a matrix that is only known through its products, by random signs
@@ -129,7 +129,7 @@ def _row_slopes(
     return slopes
 
 
-def tuned(problem: Part, best: Evaluation) -> list[FormState] | None:
+def tuned(problem: Part, best: Evaluated) -> list[FormState] | None:
     """The states with better priors, or None if all are content."""
     states = list(best.states)
     is_changed = False
@@ -161,7 +161,7 @@ def small_ties(problem: Part, states: Sequence[FormState]) -> list[tuple[int, ..
     return chosen
 
 
-def _observed(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> Floats:
+def _observed(problem: Part, best: Evaluated, ties: Sequence[tuple[int, ...]]) -> Floats:
     """Minus the second derivative of the objective by the vectors of some forms."""
     n_buckets, factor = _sample(problem, best, ties)
     columns = []
@@ -181,7 +181,7 @@ def _observed(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) 
     return (matrix + matrix.T) / 2
 
 
-def _sample(problem: Part, best: Evaluation, ties: Sequence[tuple[int, ...]]) -> tuple[int, float]:
+def _sample(problem: Part, best: Evaluated, ties: Sequence[tuple[int, ...]]) -> tuple[int, float]:
     """How many buckets stand for all, and by which factor.
 
     Buckets hold whole queries, so what goes with some queries only may be rare in a part of them

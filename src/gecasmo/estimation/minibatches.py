@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.logs.runs import Integers, rows_of_runs
 
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.coins import Coin, Coins, Evaluation, States
+from gecasmo.estimation.coins import Coin, Coins, Evaluated, States
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import Design, Priors
 
 if TYPE_CHECKING:
-    from gecasmo.estimation.beliefs.past import Leaning, Past
+    from gecasmo.estimation.posteriors.past import Leaning, Past
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -84,14 +84,14 @@ class Part(Coins):
         found.local = dict(local)
         return found
 
-    def evaluate(self, states: Sequence[FormState]) -> Evaluation:
+    def evaluate(self, states: Sequence[FormState]) -> Evaluated:
         """Run the E-step at these states of all coins."""
         counts = self.expectation.run(self.weights(states))
         log_likelihood = counts.log_likelihood + self.constant
         if counts.n_impossible:
             log_likelihood = -np.inf
         objective = log_likelihood + self.penalty(states)
-        return Evaluation(States(list(states)), counts, objective, log_likelihood)
+        return Evaluated(States(list(states)), counts, objective, log_likelihood)
 
 
 _KINDS = ("probability", "following", "centre", "spread", "worth", "heads", "tails")

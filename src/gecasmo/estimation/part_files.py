@@ -54,7 +54,7 @@ class Blueprint:
 
 
 @dataclass(frozen=True)
-class StoredPart:
+class PartArrays:
     """A part as arrays, the rows of its local coins, and a few words about them."""
 
     words: dict[str, Any]
@@ -66,7 +66,7 @@ class StoredPart:
         return sum(array.nbytes for array in self.arrays.values())
 
 
-def take_down(part: Part) -> StoredPart:
+def take_down(part: Part) -> PartArrays:
     """A part as arrays."""
     expectation = part.expectation
     encoded = expectation.encoded
@@ -107,11 +107,11 @@ def take_down(part: Part) -> StoredPart:
         "begin": [[number, value, part.local[number].otherwise] for number, value in begin.items()],
     }
     frames = {number: encoded.rows[number] for number in part.local}
-    return StoredPart(words, arrays, lambda number: frames[number].frame)
+    return PartArrays(words, arrays, lambda number: frames[number].frame)
 
 
 def set_up(
-    stored: StoredPart, blueprint: Blueprint, n_rows: Mapping[int, int], threads: int = 1
+    stored: PartArrays, blueprint: Blueprint, n_rows: Mapping[int, int], threads: int = 1
 ) -> Part:
     """The part that was taken down; `n_rows` says how many rows global coins have in all."""
     words, arrays = stored.words, stored.arrays
@@ -168,7 +168,7 @@ def set_up(
     )
 
 
-def to_bytes(stored: StoredPart) -> bytes:
+def to_bytes(stored: PartArrays) -> bytes:
     """A part in one piece: words, arrays in the format of NumPy, rows as Arrow."""
     buffer = io.BytesIO()
     local = [number for number, _, _ in stored.words["begin"]]
@@ -192,13 +192,13 @@ def to_bytes(stored: StoredPart) -> bytes:
     return buffer.getvalue()
 
 
-def from_bytes(data: bytes) -> StoredPart:
+def from_bytes(data: bytes) -> PartArrays:
     """The part that such bytes hold."""
     buffer = io.BytesIO(data)
     header = json.loads(buffer.read(int.from_bytes(buffer.read(8), "little")))
     arrays = {name: np.load(buffer, allow_pickle=False) for name in header["arrays"]}
     frames = {number: buffer.read(size) for number, size in header["frames"]}
-    return StoredPart(
+    return PartArrays(
         header["words"], arrays, lambda number: pl.read_ipc(io.BytesIO(frames[number]))
     )
 
@@ -242,7 +242,7 @@ class PartFiles:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def write(self, stored: StoredPart) -> int:
+    def write(self, stored: PartArrays) -> int:
         """Keep a part; how many bytes that takes."""
         own = self.folder / f"{stored.words['number']:05d}"
         own.mkdir(parents=True, exist_ok=True)
@@ -258,11 +258,11 @@ class PartFiles:
         """What all parts take."""
         return sum(path.stat().st_size for path in self.folder.rglob("*.npy"))
 
-    def read(self, number: int) -> StoredPart:
+    def read(self, number: int) -> PartArrays:
         """A part, most of it not yet read."""
         own = self.folder / f"{number:05d}"
         arrays, words = read_arrays(own)
-        return StoredPart(words, arrays, lambda coin: _rows(own / f"rows{coin}.arrow"))
+        return PartArrays(words, arrays, lambda coin: _rows(own / f"rows{coin}.arrow"))
 
 
 def _rows(path: Path) -> pl.DataFrame:

@@ -14,15 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.errors import (
-    answer_of,
-    answer_to_slopes,
-    left_open,
-    room_of,
-    slope_of,
-    widened,
-)
-from gecasmo.estimation.beliefs.part_rows import document_sums, look_at_rows, regression_of
 from gecasmo.estimation.coins import (
     NO_LENGTHS,
     Lengths,
@@ -34,6 +25,15 @@ from gecasmo.estimation.coins import (
 )
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part, Point, Points
+from gecasmo.estimation.posteriors.errors import (
+    answer_of,
+    answer_to_slopes,
+    left_open,
+    room_of,
+    slope_of,
+    widened,
+)
+from gecasmo.estimation.posteriors.part_rows import document_sums, look_at_rows, regression_of
 from gecasmo.estimation.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.forms import TableState
 from gecasmo.forms.priors import Priors

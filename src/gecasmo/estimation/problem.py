@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.estimation.coins import Coin, Coins, Evaluation, Lengths, Moves, States
+from gecasmo.estimation.coins import Coin, Coins, Evaluated, Lengths, Moves, States
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.minibatches import Batch, Batches
 from gecasmo.estimation.part import Part
@@ -82,7 +82,7 @@ class Problem(Coins):
     # -- passes --------------------------------------------------------------------------------
     def evaluate(
         self, states: Sequence[FormState], ahead: bool = False, **options: Any
-    ) -> Evaluation:
+    ) -> Evaluated:
         """Run one pass at these states; `options` say what else parts are to do.
 
         `ahead` says that an EM step from here will be measured.
@@ -101,7 +101,7 @@ class Problem(Coins):
         for number, own in answer.counts.items():
             tables[number] = own.table
         log_likelihood = -math.inf if answer.n_impossible else answer.log_likelihood
-        return Evaluation(
+        return Evaluated(
             states,
             Counts(tables, answer.log_likelihood, answer.n_impossible),
             log_likelihood + (answer.penalty + self.penalty(states)),
@@ -124,20 +124,20 @@ class Problem(Coins):
         return Task(rows.recipe, name, shared, rows.priors, **options)
 
     # -- EM steps and their extrapolation ------------------------------------------------------
-    def maximise(self, at: Evaluation) -> States:
+    def maximise(self, at: Evaluated) -> States:
         """The M-step. That of local coins has been made where they are."""
         rows = at.states.rows
         if rows is not None:
             rows = replace(rows, recipe=Recipe("next", of=rows.recipe.of))
         return States(self.fitted(at), rows)
 
-    def distance(self, a: Evaluation, b: Evaluation) -> float:
+    def distance(self, a: Evaluated, b: Evaluated) -> float:
         """How far the probabilities moved from `a` to `b`, in the Fisher norm per page."""
         assert b.answer is not None
         total = self.squared_distance(a, b) + b.answer.squared_distance
         return math.sqrt(total / max(self.n_pages, 1.0))
 
-    def move(self, start: Evaluation, once: Evaluation, twice: States) -> Moves:
+    def move(self, start: Evaluated, once: Evaluated, twice: States) -> Moves:
         """How coins moved in two EM steps."""
         assert once.answer is not None
         here, there = self.moves(start, once, twice), once.answer.lengths
@@ -166,7 +166,7 @@ class Problem(Coins):
     def is_all_opaque(self) -> bool:
         return len(self._opaque) == len(self.coins)
 
-    def without_opaque(self, states: States, start: Evaluation) -> States:
+    def without_opaque(self, states: States, start: Evaluated) -> States:
         """These states, with forms that are fitted by other means left as they were."""
         kept = list(states)
         for number in self._opaque:

@@ -28,7 +28,7 @@ from gecasmo.evaluation.relevance import RELEVANCE_METRICS, grades
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.model.base import Impossible
-from gecasmo.model.streaming import is_stored
+from gecasmo.model.log_parts import is_stored
 from gecasmo.report import counted, percent
 
 Floats = NDArray[np.float64]

@@ -24,8 +24,8 @@ from gecasmo.evaluation.metrics import (
 )
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import marginal_array, per_session
+from gecasmo.model.log_parts import over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
-from gecasmo.model.streaming import over_parts
 from gecasmo.report import Column, TextTable, counted
 
 if TYPE_CHECKING:

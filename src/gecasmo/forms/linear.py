@@ -16,7 +16,7 @@ import numpy as np
 
 from gecasmo.forms.features import DesignMatrix
 from gecasmo.forms.form import Floats
-from gecasmo.kernels.running import default_threads
+from gecasmo.kernels.threads import default_threads
 
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
 _DENSE = 600

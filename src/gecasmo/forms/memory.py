@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
-from gecasmo.encoding.matching import match
+from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.features import ByRows, FeatureCoding, learn_coding

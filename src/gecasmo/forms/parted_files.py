@@ -77,7 +77,7 @@ def write_frame(folder: Any, name: str, frame: pl.DataFrame) -> tuple[str, int]:
     return hashlib.sha256(content).hexdigest(), len(content)
 
 
-class Source(Protocol):
+class RowFiles(Protocol):
     """Where part files are."""
 
     def read(self, name: str) -> bytes:
@@ -114,7 +114,7 @@ class ZipSource:
         return f"{name} in {self.path}"
 
 
-def read_content(source: Source, file: PartFile) -> bytes:
+def read_content(source: RowFiles, file: PartFile) -> bytes:
     """The content of a part file, if it is what was written."""
     where = source.where(file.name)
     try:
@@ -133,7 +133,7 @@ def read_content(source: Source, file: PartFile) -> bytes:
     return content
 
 
-def read_frame(source: Source, file: PartFile) -> pl.DataFrame:
+def read_frame(source: RowFiles, file: PartFile) -> pl.DataFrame:
     """The rows of a part."""
     try:
         frame = pl.read_parquet(io.BytesIO(read_content(source, file)))

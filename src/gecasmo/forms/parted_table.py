@@ -23,7 +23,7 @@ from gecasmo.forms.form import Floats
 from gecasmo.forms.parted_files import (
     FolderSource,
     PartFile,
-    Source,
+    RowFiles,
     part_name,
     read_frame,
     write_frame,
@@ -31,7 +31,7 @@ from gecasmo.forms.parted_files import (
 from gecasmo.forms.table import Table
 from gecasmo.forms.table_file import from_data, to_data
 from gecasmo.forms.table_state import TableState
-from gecasmo.hashing import hash_values
+from gecasmo.hashes import hash_values
 
 Integers = NDArray[np.int64]
 
@@ -62,7 +62,7 @@ class PartedTable:
     """
 
     def __init__(
-        self, form: Table, like: TableState, files: Sequence[PartFile], source: Source
+        self, form: Table, like: TableState, files: Sequence[PartFile], source: RowFiles
     ) -> None:
         n_parts = len(files)
         if n_parts < 1 or n_parts & (n_parts - 1):

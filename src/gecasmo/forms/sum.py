@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.matching import match
+from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
 from gecasmo.forms.fixed import NUMBERS

@@ -35,7 +35,7 @@ from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_na
 from gecasmo.judgments.order import order_of
 from gecasmo.judgments.pairs import relevance_coins, relevance_frame
 from gecasmo.judgments.propensity import scale_remark
-from gecasmo.model.streaming import is_stored, part_view, parted_coins
+from gecasmo.model.log_parts import is_stored, part_view, parted_coins
 from gecasmo.report import printable
 
 if TYPE_CHECKING:

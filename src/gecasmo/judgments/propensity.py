@@ -20,8 +20,8 @@ from gecasmo.forms import beta_draws
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.pairs import relevance_coins
 from gecasmo.logs import ClickLog
+from gecasmo.model.log_parts import Partitioned, is_stored, over_parts, some_partitions
 from gecasmo.model.stories import unfolded
-from gecasmo.model.streaming import Partitioned, is_stored, over_parts, some_partitions
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError
 from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
-from gecasmo.model.streaming import in_memory, is_stored, overlap
+from gecasmo.model.log_parts import in_memory, is_stored, overlap
 from gecasmo.report import Column, TextTable, wrapped
 
 if TYPE_CHECKING:

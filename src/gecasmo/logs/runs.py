@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.hashing import Hashes
+from gecasmo.hashes import Hashes
 
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]

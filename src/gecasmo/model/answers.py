@@ -25,6 +25,7 @@ from gecasmo.files import scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
+from gecasmo.model.log_parts import Partitioned, over_parts, whole_view
 from gecasmo.model.page_run import (
     Filtered,
     PageRun,
@@ -34,7 +35,6 @@ from gecasmo.model.page_run import (
     refuse,
     result_frame,
 )
-from gecasmo.model.streaming import Partitioned, over_parts, whole_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Impossible, Model

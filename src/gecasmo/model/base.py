@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
-from gecasmo.model.streaming import is_stored
+from gecasmo.model.log_parts import is_stored
 from gecasmo.model.structured import Augmentation as Augmentation
 from gecasmo.model.structured import StructuredModel, as_frame
 

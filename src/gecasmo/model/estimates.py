@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding import Rows
 from gecasmo.errors import ModelError, option
 from gecasmo.model.answers import coin_probability
-from gecasmo.model.streaming import routed, whole_view
+from gecasmo.model.log_parts import routed, whole_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

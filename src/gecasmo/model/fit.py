@@ -1,7 +1,7 @@
 """Fit a model: put a problem together from its coins and a log, solve it, keep the answer.
 
 A log is an ordered set of parts: one in memory, several on disk or on a cluster. Who has them
-(`Source`) says what differs; all else is the same.
+(`FitSource`) says what differs; all else is the same.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Method, Problem, Record, Solution
-from gecasmo.estimation.beliefs.posteriors import Posteriors
-from gecasmo.estimation.beliefs.sample import Sample
-from gecasmo.estimation.coins import Evaluation
+from gecasmo.estimation.coins import Evaluated
+from gecasmo.estimation.posteriors.learner import Posteriors
+from gecasmo.estimation.posteriors.sample import PageSample
 from gecasmo.forms import FormState
-from gecasmo.kernels.running import using_threads
+from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.part_builder import Builder, Settings
@@ -53,7 +53,7 @@ class FitReport:
 FitRows = dict[str, tuple[FormState, NDArray[np.float64] | None]]  # by coin: state and counts
 
 
-class Source(Protocol):
+class FitSource(Protocol):
     """The parts of a log, ready to be fitted.
 
     Attributes
@@ -67,16 +67,16 @@ class Source(Protocol):
     n_dropped: int
     n_floored: int
 
-    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on; None where
         nothing is to be learned from them."""
 
-    def local_rows(self, best: Evaluation) -> FitRows:
+    def local_rows(self, best: Evaluated) -> FitRows:
         """The rows that are with the parts, as the fitted model keeps them."""
 
 
 def fit_source(
-    model: Model, source: Source, method: Any, show: Any, intervals: bool = True
+    model: Model, source: FitSource, method: Any, show: Any, intervals: bool = True
 ) -> Solution:
     """Solve the problem of a source, and give the model its states and its report."""
     problem = source.problem
@@ -184,16 +184,16 @@ class MemorySource:
         self.problem = Problem.of(part, is_exchangeable, begin)
         if held_out is not None:
             self.problem.held_out = Builder(model, held_out, settings, threads).part()
-        self._sample = Sample(part, is_all=True)
+        self._sample = PageSample(part, is_all=True)
         self._typical = build.typical
         self.n_sessions = build.log.n_sessions
         self.n_dropped, self.n_floored = build.n_dropped, build.n_floored
 
-    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]]:
+    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]]:
         """All pages."""
         return self._sample, self._typical
 
-    def local_rows(self, best: Evaluation) -> FitRows:
+    def local_rows(self, best: Evaluated) -> FitRows:
         """None: all rows are states of the fit."""
         return {}
 

@@ -28,7 +28,7 @@ from gecasmo.errors import (
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.kernels.library import LIFTED_KERNELS
-from gecasmo.kernels.running import default_threads, run_jobs
+from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs import ClickLog
 
 if TYPE_CHECKING:

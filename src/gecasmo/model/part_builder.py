@@ -25,8 +25,8 @@ from gecasmo.estimation.part_files import Blueprint
 from gecasmo.estimation.runners import Parts
 from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
+from gecasmo.model.log_parts import Partitioned, is_cut, pieces_of
 from gecasmo.model.page_run import FLOOR, find_impossible, refuse
-from gecasmo.model.streaming import Partitioned, is_cut, pieces_of
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model

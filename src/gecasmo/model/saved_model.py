@@ -36,7 +36,7 @@ from gecasmo.forms import Form, FormState, form_named
 from gecasmo.forms.parted_files import (
     FolderSource,
     PartFile,
-    Source,
+    RowFiles,
     ZipSource,
     part_name,
     read_content,
@@ -305,7 +305,7 @@ class Saved:
 
     small: Mapping[str, bytes]
     parts: Mapping[str, str]  # SHA-256 by name
-    source: Source
+    source: RowFiles
 
 
 def as_json(data: Any) -> bytes:
@@ -362,7 +362,7 @@ def write_folder(members: Members, path: Any) -> None:
         ) from problem
 
 
-def _is_there(target: Path, name: str, source: Source, file: PartFile) -> bool:
+def _is_there(target: Path, name: str, source: RowFiles, file: PartFile) -> bool:
     return (
         isinstance(source, FolderSource)
         and file.name == name
@@ -423,7 +423,7 @@ def open_saved(path: Path) -> Saved:
     wrong = [name for name in sorted({*found, *expected}) if found.get(name) != expected.get(name)]
     if wrong:
         raise SavedModelError(f"{path} is damaged: {', '.join(wrong)} is not what was saved.")
-    source: Source = FolderSource(path) if path.is_dir() else ZipSource(path)
+    source: RowFiles = FolderSource(path) if path.is_dir() else ZipSource(path)
     return Saved(small, {name: expected[name] for name in others}, source)
 
 

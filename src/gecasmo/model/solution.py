@@ -13,8 +13,8 @@ from typing import Any
 
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell
 from gecasmo.estimation import EM, Problem, Solution
-from gecasmo.estimation.beliefs.posteriors import Posteriors
-from gecasmo.estimation.coins import Evaluation, States
+from gecasmo.estimation.coins import Evaluated, States
+from gecasmo.estimation.posteriors.learner import Posteriors
 
 # Rounds in which forms may find a better prior.
 MOST_ROUNDS = 20
@@ -150,7 +150,7 @@ class _Rounds:
         following.n_evaluations += before.n_evaluations
         return following
 
-    def _better(self, best: Evaluation, learns: bool) -> States | None:
+    def _better(self, best: Evaluated, learns: bool) -> States | None:
         """The states with better priors, or None if all are content."""
         states = self.posteriors.tuned(best)
         if not learns:

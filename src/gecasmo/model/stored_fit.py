@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding import Rows
-from gecasmo.encoding.matching import match
+from gecasmo.encoding.match import match
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import (
     CheckpointError,
@@ -29,23 +29,24 @@ from gecasmo.errors import (
     tell,
 )
 from gecasmo.estimation import EM, Problem
-from gecasmo.estimation.beliefs.sample import PAGES, Sample
-from gecasmo.estimation.coins import Evaluation
+from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.disk import DiskParts
 from gecasmo.estimation.part_files import PartFiles, take_down
 from gecasmo.estimation.passes import finished
+from gecasmo.estimation.posteriors.sample import PAGES, PageSample
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import PartedTable, write_part
-from gecasmo.hashing import hash_values
-from gecasmo.kernels.running import default_threads
+from gecasmo.hashes import hash_values
+from gecasmo.kernels.threads import default_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.clicklog import joined
 from gecasmo.logs.store.disk import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.fit_folder import FitFolder, identity_of, read_shared_rows, write_shared_rows
+from gecasmo.model.log_parts import all_pieces, part_view
 from gecasmo.model.part_builder import (
     Builder,
     Settings,
@@ -54,7 +55,6 @@ from gecasmo.model.part_builder import (
     local_coins,
     parted_problem,
 )
-from gecasmo.model.streaming import all_pieces, part_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -260,11 +260,11 @@ class FileSource:
             self.shared[number].add(read_shared_rows(self.folder, number))
 
     # -- what a fit asks for -------------------------------------------------------------------
-    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on."""
         return None if self._drawn is None else (self._drawn.sample, self._drawn.typical)
 
-    def local_rows(self, best: Evaluation) -> FitRows:
+    def local_rows(self, best: Evaluated) -> FitRows:
         """Write the rows of local coins to files."""
         if not self.local:
             return {}
@@ -311,7 +311,7 @@ class FileSource:
 class DrawnSample:
     """A sample, with what tells groups of its rows apart."""
 
-    sample: Sample
+    sample: PageSample
     typical: dict[str, dict[str, pl.Series]]
 
     def nothing(self, number: int) -> TableState:
@@ -341,7 +341,7 @@ def sample_of(
             index[number] = match(here.frame, shared.frame, here.keys)
         else:
             index[number] = np.arange(len(here))
-    return DrawnSample(Sample(own, problem.local, index), build.typical)
+    return DrawnSample(PageSample(own, problem.local, index), build.typical)
 
 
 def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:

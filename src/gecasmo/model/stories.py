@@ -18,8 +18,8 @@ from gecasmo.errors import ClickLogError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
 from gecasmo.model.frame_files import write_frames
+from gecasmo.model.log_parts import Partitioned, all_pieces, part_view
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
-from gecasmo.model.streaming import Partitioned, all_pieces, part_view
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model

@@ -21,7 +21,7 @@ from gecasmo.forms.fixed import NUMBERS
 from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs import ClickLog
-from gecasmo.model.streaming import in_memory
+from gecasmo.model.log_parts import in_memory
 
 if TYPE_CHECKING:
     from gecasmo.model.fit import FitReport

@@ -16,17 +16,17 @@ import numpy as np
 from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Problem, Solution
-from gecasmo.estimation.beliefs.past import Leaning, LearnedPast, merged_leans
-from gecasmo.estimation.beliefs.posteriors import Posteriors
-from gecasmo.estimation.beliefs.sample import Sample
 from gecasmo.estimation.coins import States
+from gecasmo.estimation.posteriors.learner import Posteriors
+from gecasmo.estimation.posteriors.past import Leaning, LearnedPast, merged_leans
+from gecasmo.estimation.posteriors.sample import PageSample
 from gecasmo.forms.memory import Memory
-from gecasmo.kernels.running import using_threads
+from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.fit import FitReport
+from gecasmo.model.log_parts import whole_view
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
-from gecasmo.model.streaming import whole_view
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
@@ -59,7 +59,7 @@ def update_model(
     problem.given_start = States(states)
     leanings = _leanings(problem, memories)
     pasts = {number: own.past for number, own in learned.items()}
-    sample = Sample(part, is_all=True)
+    sample = PageSample(part, is_all=True)
     posteriors = Posteriors(problem, sample, build.typical, pasts, leanings)
     with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = solve(problem, method, show, posteriors, intervals)

@@ -16,14 +16,14 @@ from gecasmo.errors import ModelError
 from gecasmo.evaluation import Evaluation, EvaluationSums, finished
 from gecasmo.evaluation.metrics import CalibrationSums, PerplexitySums
 from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
-from gecasmo.kernels.running import using_threads
+from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.notes import Note
 from gecasmo.logs.roles import Given
 from gecasmo.model.answers import conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
+from gecasmo.model.log_parts import part_view
 from gecasmo.model.page_run import Filtered, Tally
-from gecasmo.model.streaming import part_view
 from gecasmo.spark.messages import ask_parts, pack, telling, unpack
 from gecasmo.spark.runner import tell_notes
 from gecasmo.spark.session import quiet, require_frame, require_spark

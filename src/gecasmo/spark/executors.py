@@ -19,22 +19,22 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
-from gecasmo.encoding.matching import match
+from gecasmo.encoding.match import match
 from gecasmo.errors import NothingLeftError
-from gecasmo.estimation.beliefs.sample import PAGES
 from gecasmo.estimation.part import Part, Point, Points
-from gecasmo.estimation.part_files import StoredPart, set_up, take_down
+from gecasmo.estimation.part_files import PartArrays, set_up, take_down
 from gecasmo.estimation.passes import finished, run_pass
+from gecasmo.estimation.posteriors.sample import PAGES
 from gecasmo.estimation.tasks import Answer, Recipe, Task
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.forms.parted_table import write_part
-from gecasmo.hashing import hash_values
-from gecasmo.kernels.running import using_threads
+from gecasmo.hashes import hash_values
+from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import Note
 from gecasmo.model.base import Impossible
+from gecasmo.model.log_parts import part_view
 from gecasmo.model.part_builder import Settings, blueprint_of, build_part
-from gecasmo.model.streaming import part_view
 from gecasmo.spark.messages import pack, unpack
 from gecasmo.spark.session import SparkError
 from gecasmo.spark.shared_folder import SharedFolder
@@ -227,7 +227,7 @@ def decoded(job: Job, number: int) -> Part:
     words, arrays = unpack(folder.read(f"{number}/part"))
     arrays |= {f"index.{n}": index for n, index in unpack(folder.read(f"{number}/index")).items()}
     # Most passes do without the keys of rows.
-    stored = StoredPart(words, arrays, lambda coin: unpack(folder.read(f"{number}/rows{coin}")))
+    stored = PartArrays(words, arrays, lambda coin: unpack(folder.read(f"{number}/rows{coin}")))
     blueprint = blueprint_of(job.model.model(), job.method.augmentation)
     part = set_up(stored, blueprint, job.n_rows, job.threads)
     _parts[place] = part, stored.n_bytes

@@ -15,8 +15,8 @@ from typing import Any
 from gecasmo.encoding import Rows
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import ClickLogWarning, GecasmoWarning
-from gecasmo.estimation.beliefs.sample import PAGES
 from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.posteriors.sample import PAGES
 from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
 from gecasmo.forms.parted_files import PartFile
 from gecasmo.logs import ClickLog

@@ -17,10 +17,10 @@ import polars as pl
 
 from gecasmo.errors import ImpossibleSessionError, ModelError, SavedModelError
 from gecasmo.estimation import EM
-from gecasmo.estimation.beliefs.sample import Sample
-from gecasmo.estimation.coins import Evaluation
+from gecasmo.estimation.coins import Evaluated
+from gecasmo.estimation.posteriors.sample import PageSample
 from gecasmo.forms import Table, TableState
-from gecasmo.forms.parted_files import FolderSource, Source
+from gecasmo.forms.parted_files import FolderSource, RowFiles
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
@@ -161,11 +161,11 @@ class SparkSource:
         self.n_dropped = sum(part.n_dropped for part in made)
         self.n_floored = sum(part.n_floored for part in made)
 
-    def sample(self) -> tuple[Sample, Mapping[str, dict[str, pl.Series]]] | None:
+    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on."""
         return self._drawn.sample, self._drawn.typical
 
-    def local_rows(self, best: Evaluation) -> FitRows:
+    def local_rows(self, best: Evaluated) -> FitRows:
         """The rows of local coins, in files; or in memory, with the counts of all rows."""
         if not self.local:
             return {}
@@ -238,7 +238,7 @@ class Results:
                 one = write_state(self.address, coin, part, form, nothing, np.zeros((2, 0)))
             files.append(one[0])
             content[one[0].name] = one[1]
-        source: Source = InMemory(content) if self.folder is None else FolderSource(self.folder)
+        source: RowFiles = InMemory(content) if self.folder is None else FolderSource(self.folder)
         return PartedTable(form, like, files, source)
 
     @property

@@ -6,7 +6,7 @@ Filter and marginal spell the edges of small machines out; all others loop over 
 from gecasmo.kernels.page.decode import Decode
 from gecasmo.kernels.page.filter import Filter
 from gecasmo.kernels.page.marginal import Marginal
-from gecasmo.kernels.page.sampling import Sample, Stories
+from gecasmo.kernels.page.sample import Sample, Stories
 from gecasmo.kernels.page.smooth import Smooth
 
 __all__ = ["Decode", "Filter", "Marginal", "Sample", "Smooth", "Stories"]

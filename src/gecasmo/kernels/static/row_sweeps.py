@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_steps import (
     CHUNK,
@@ -25,6 +24,7 @@ from gecasmo.kernels.static.row_steps import (
     move_rows,
     penalise_rows,
 )
+from gecasmo.kernels.threads import default_threads, run_jobs
 
 Floats = NDArray[np.float64]
 Fixed = NDArray[np.bool_] | None

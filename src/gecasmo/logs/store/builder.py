@@ -17,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
-from gecasmo.hashing import hash_values, mix
+from gecasmo.hashes import hash_values, mix
 from gecasmo.logs.assembly import assemble, note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Note

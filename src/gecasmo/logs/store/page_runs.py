@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.hashing import Hashes, hash_values, mix
+from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs.assembly import RoleReader
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Notebook

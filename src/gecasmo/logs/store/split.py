@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, either
-from gecasmo.hashing import Hashes, hash_values, mix
+from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs.store.builder import smallest
 from gecasmo.logs.store.manifest import sums_of
 from gecasmo.logs.store.partition import Decoder

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import Apart, take_apart
-from gecasmo.estimation.beliefs.few_rows import repeats
-from gecasmo.estimation.beliefs.pages import run_apart
 from gecasmo.estimation.expectation import Expectation
+from gecasmo.estimation.posteriors.few_rows import repeats
+from gecasmo.estimation.posteriors.pages import run_apart
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_grid import find_repeats
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from gecasmo.estimation.beliefs.regression import Regression
-from gecasmo.estimation.beliefs.sweeps import in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
+from gecasmo.estimation.posteriors.regression import Regression
+from gecasmo.estimation.posteriors.sweeps import in_threads
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
 from gecasmo.forms.table_state import informed_evidence, strength_of

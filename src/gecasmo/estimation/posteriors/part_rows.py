@@ -16,18 +16,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.moments import Believing
-from gecasmo.estimation.beliefs.regression import Regression
-from gecasmo.estimation.beliefs.rows import asked_of
-from gecasmo.estimation.beliefs.sweeps import in_threads, look_through
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
+from gecasmo.estimation.posteriors.moments import Believing
+from gecasmo.estimation.posteriors.regression import Regression
+from gecasmo.estimation.posteriors.rows import asked_of
+from gecasmo.estimation.posteriors.sweeps import in_threads, look_through
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
 from gecasmo.forms.priors import Design, Effect, Priors
 from gecasmo.forms.typical import scaled, with_place
-from gecasmo.hashing import hash_values
+from gecasmo.hashes import hash_values
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

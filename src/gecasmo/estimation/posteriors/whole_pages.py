@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import take_apart
-from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Expectation
+from gecasmo.estimation.posteriors.pages import run_apart, weights_apart
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

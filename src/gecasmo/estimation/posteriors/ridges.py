@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from gecasmo.estimation.beliefs.joint import Joint
+    from gecasmo.estimation.posteriors.joint import Joint
 
 Floats = NDArray[np.float64]
 

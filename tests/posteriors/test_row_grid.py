@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from row_examples import places, said
 
-from gecasmo.estimation.beliefs import likelihood as likelihood_module
-from gecasmo.estimation.beliefs import moments as moments_module
-from gecasmo.estimation.beliefs.few_rows import repeats
-from gecasmo.estimation.beliefs.likelihood import (
+from gecasmo.estimation.posteriors import likelihood as likelihood_module
+from gecasmo.estimation.posteriors import moments as moments_module
+from gecasmo.estimation.posteriors.few_rows import repeats
+from gecasmo.estimation.posteriors.likelihood import (
     Asked,
     Places,
     RowLikelihood,
     multiplied,
     nothing_known,
 )
-from gecasmo.estimation.beliefs.moments import Moments, row_moments_of
+from gecasmo.estimation.posteriors.moments import Moments, row_moments_of
 from gecasmo.kernels.static.row_grid import find_repeats
 from gecasmo.testing import plain_python
 from strategies.checks import many

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gecasmo import CCM, DBN, PBM, UBM, ClickLog, Empirical, Table, read_log
-from gecasmo.estimation.beliefs.joint import Joint
-from gecasmo.estimation.beliefs.ridges import Known
+from gecasmo.estimation.posteriors.joint import Joint
+from gecasmo.estimation.posteriors.ridges import Known
 
 EXAMINATION = 0.8 * np.array([1.0, 0.8, 0.65, 0.5, 0.4])
 CONTINUATION = 0.85

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import Apart, take_apart
-from gecasmo.encoding.folding import N_BUCKETS
-from gecasmo.estimation.beliefs.likelihood import (
+from gecasmo.encoding.folds import N_BUCKETS
+from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.posteriors.likelihood import (
     N_POINTS,
     Asked,
     Places,
@@ -38,11 +39,10 @@ from gecasmo.estimation.beliefs.likelihood import (
     nothing_known,
     places_of,
 )
-from gecasmo.estimation.beliefs.pages import run_apart, weights_apart
-from gecasmo.estimation.beliefs.polynomials import is_flipped_all_over, weights_elsewhere
-from gecasmo.estimation.beliefs.whole_pages import whole_page_values
-from gecasmo.estimation.expectation import Counts, Expectation
-from gecasmo.kernels.running import KERNEL_THREAD, default_threads
+from gecasmo.estimation.posteriors.pages import run_apart, weights_apart
+from gecasmo.estimation.posteriors.polynomials import is_flipped_all_over, weights_elsewhere
+from gecasmo.estimation.posteriors.whole_pages import whole_page_values
+from gecasmo.kernels.threads import KERNEL_THREAD, default_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.likelihood import Asked
+from gecasmo.estimation.posteriors.likelihood import Asked
 from gecasmo.forms import TableState
 
 Floats = NDArray[np.float64]

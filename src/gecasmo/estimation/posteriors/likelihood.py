@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.apart import Apart, is_by_page
 from gecasmo.encoding.encoded import EncodedLog
-from gecasmo.estimation.beliefs.few_rows import elsewhere_of_few, grid_of_few
-from gecasmo.estimation.beliefs.polynomials import Polynomials, elevated, polynomials
 from gecasmo.estimation.expectation import Expectation
+from gecasmo.estimation.posteriors.few_rows import elsewhere_of_few, grid_of_few
+from gecasmo.estimation.posteriors.polynomials import Polynomials, elevated, polynomials
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_grid import group_by_row, means_elsewhere, row_grid
 

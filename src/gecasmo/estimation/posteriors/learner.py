@@ -16,19 +16,19 @@ import polars as pl
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from gecasmo.encoding.folding import N_BUCKETS
+from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.errors import ModelError
-from gecasmo.estimation.beliefs.errors import Errors
-from gecasmo.estimation.beliefs.joint import Joint, RowCoin, Shared
-from gecasmo.estimation.beliefs.part_rows import LOCAL
-from gecasmo.estimation.beliefs.past import Leaning, Past
-from gecasmo.estimation.beliefs.regression import Regression
-from gecasmo.estimation.beliefs.sample import PAGES, Sample
-from gecasmo.estimation.coins import Coins, Evaluation, States
+from gecasmo.estimation.coins import Coins, Evaluated, States
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import small_ties, tuned, with_errors
 from gecasmo.estimation.part import Part, Point
 from gecasmo.estimation.passes import finished, known_states, point_of
+from gecasmo.estimation.posteriors.errors import Errors
+from gecasmo.estimation.posteriors.joint import Joint, RowCoin, Shared
+from gecasmo.estimation.posteriors.part_rows import LOCAL
+from gecasmo.estimation.posteriors.past import Leaning, Past
+from gecasmo.estimation.posteriors.regression import Regression
+from gecasmo.estimation.posteriors.sample import PAGES, PageSample
 from gecasmo.estimation.problem import Problem
 from gecasmo.estimation.runners import MemoryParts
 from gecasmo.estimation.tasks import PointName, Prior, Recipe, RowsOfParts
@@ -58,7 +58,7 @@ class Posteriors:
     def __init__(
         self,
         problem: Problem,
-        sample: Sample,
+        sample: PageSample,
         typical: Mapping[str, dict[str, pl.Series]] | None = None,
         pasts: Mapping[int, Past] | None = None,
         leanings: Mapping[int, Leaning] | None = None,
@@ -124,13 +124,13 @@ class Posteriors:
         """Whether there is a prior to be learned."""
         return bool(self.designs)
 
-    def learn(self, best: Evaluation) -> States:
+    def learn(self, best: Evaluated) -> States:
         """The states under learned priors, with global coins that go with them."""
         joint = self.joined(self.sample.settled(best))
         joint.climb()
         return self._learned(best, joint)
 
-    def _learned(self, best: Evaluation, joint: Joint) -> States:
+    def _learned(self, best: Evaluated, joint: Joint) -> States:
         """The states with what the sample has taught: priors, and where global coins are."""
         if self.sample.is_all:
             return States(list(joint.states))
@@ -176,7 +176,7 @@ class Posteriors:
             )
         return states
 
-    def joined(self, best: Evaluation, only: Collection[int] | None = None) -> Joint:
+    def joined(self, best: Evaluated, only: Collection[int] | None = None) -> Joint:
         """Rows, priors and global coins, about to climb; with the rows of all coins, or of some
         while those of others are held."""
         part = self.part
@@ -207,7 +207,7 @@ class Posteriors:
             coins.append(RowCoin(number, met, regression, leaning=leaning))
         return Joint(part, list(best.states), coins, n_buckets, factor, held)
 
-    def row_coins(self, best: Evaluation) -> list[int]:
+    def row_coins(self, best: Evaluated) -> list[int]:
         """Coins with rows by query or document, with many rows, or with a prior that is learned;
         others are global."""
         few = {tie[0] for tie in small_ties(self.part, best.states)}
@@ -220,7 +220,7 @@ class Posteriors:
         return found
 
     # -- other forms ---------------------------------------------------------------------------
-    def held(self, best: Evaluation) -> bool:
+    def held(self, best: Evaluated) -> bool:
         """Whether there are forms that only EM can move, as are rows that are spread over parts."""
         if not all(self._is_local(number) for number in self.designs):
             return True
@@ -232,14 +232,14 @@ class Posteriors:
             for number, coin in enumerate(self.part.coins)
         )
 
-    def tuned(self, best: Evaluation) -> States | None:
+    def tuned(self, best: Evaluated) -> States | None:
         """The states with better priors of forms that tune their own, or None if all are
         content."""
         view: Any = self.part if self.sample.is_all else _GlobalCoins(self.problem, best)
         forms = tuned(view, best)
         return None if forms is None else replace(best.states, forms=forms)
 
-    def with_errors(self, best: Evaluation, polish: bool) -> Evaluation:
+    def with_errors(self, best: Evaluated, polish: bool) -> Evaluated:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
         takers = [n for n, c in enumerate(self.problem.coins) if c.form.has_errors]
         if not takers:
@@ -253,7 +253,7 @@ class Posteriors:
         return best.with_forms(forms)
 
     # -- what is known in the end --------------------------------------------------------------
-    def summed_up(self, best: Evaluation) -> Evaluation:
+    def summed_up(self, best: Evaluated) -> Evaluated:
         """The posterior mean and standard deviation of every row; counts belong to these means.
 
         Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
@@ -262,7 +262,7 @@ class Posteriors:
         with threadpool_limits(1, "blas"):
             return self._summed_up(best)
 
-    def _summed_up(self, best: Evaluation) -> Evaluation:
+    def _summed_up(self, best: Evaluated) -> Evaluated:
         at = self.sample.settled(best)
         joint = self.joined(at, None if self.sample.is_all else self.problem.local)
         joint.climb()
@@ -291,7 +291,7 @@ class Posteriors:
         spreads = errors.with_spreads(self._sampled(joint, states), joint.held, joint.factor)
         return ending.told(there.with_forms(self._with_spreads(states, spreads)))
 
-    def _ending(self, best: Evaluation, joint: Joint) -> _Ending:
+    def _ending(self, best: Evaluated, joint: Joint) -> _Ending:
         """The problem of the end of a fit, with the rows of the sample's coins at their parts."""
         if not self.sample.is_all:
             states = self._learned(best, joint) if self.learns else best.states
@@ -355,7 +355,7 @@ class Posteriors:
                 found[number] = self.sample.own_state(number, state)
         return found
 
-    def _score(self, joint: Joint, ending: _Ending, there: Evaluation) -> Floats:
+    def _score(self, joint: Joint, ending: _Ending, there: Evaluated) -> Floats:
         """The derivative of the objective by global coins, of all pages with rows integrated
         out."""
         tables = [table[:, :0] for table in there.counts.tables]
@@ -369,7 +369,7 @@ class Posteriors:
         return score
 
     def _asked_by_past(
-        self, shared: Shared, ending: _Ending, there: Evaluation, states: list[FormState]
+        self, shared: Shared, ending: _Ending, there: Evaluated, states: list[FormState]
     ) -> Floats:
         """What the past of rows asks of global coins, since rows have moved."""
         known = ending.rows(there)
@@ -457,12 +457,12 @@ class _Ending:
     part: Part | None = None
     is_known: bool = False
 
-    def rows(self, at: Evaluation) -> dict[int, TableState]:
+    def rows(self, at: Evaluated) -> dict[int, TableState]:
         """What is known of the rows of a log in memory."""
         assert self.part is not None
         return known_states(self.part, self.problem.parts.points, self.problem.task(at.states))
 
-    def told(self, there: Evaluation) -> Evaluation:
+    def told(self, there: Evaluated) -> Evaluated:
         """The evaluation with the rows of a log in memory among the states."""
         if self.part is None:
             return there
@@ -493,7 +493,7 @@ def _sound(information: Floats) -> Floats:
 class _GlobalCoins(Coins):
     """The global coins of a problem, local ones being held where they are."""
 
-    def __init__(self, problem: Problem, best: Evaluation) -> None:
+    def __init__(self, problem: Problem, best: Evaluated) -> None:
         super().__init__(problem.coins, problem.local)
         self.problem, self.best, self.expectation = problem, best, self
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.regression import Regression
-from gecasmo.estimation.coins import Evaluation
+from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.part import Part
+from gecasmo.estimation.posteriors.regression import Regression
 from gecasmo.estimation.tasks import Prior
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import Design, Priors
@@ -31,7 +31,7 @@ _SETTLED = 1e-5
 
 
 @dataclass
-class Sample:
+class PageSample:
     """A sample of the pages.
 
     Parameters
@@ -50,7 +50,7 @@ class Sample:
     designs: Mapping[int, Design] = field(default_factory=dict)
     _last: dict[int, TableState] = field(default_factory=dict)
 
-    def settled(self, best: Evaluation) -> Evaluation:
+    def settled(self, best: Evaluated) -> Evaluated:
         """The sample with global coins as they are in a fit; local ones go where that puts them."""
         if self.is_all:
             return best

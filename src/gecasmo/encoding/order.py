@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import dense, stable_order
 from gecasmo.encoding.columns import coded, is_plain_integer
-from gecasmo.hashing import Hashes, hash_values, mix
+from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs import ClickLog
 from gecasmo.logs.runs import Integers, offsets
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from row_examples import places, said
 from scipy.special import expit
 
-from gecasmo.estimation.beliefs import likelihood as likelihood_module
-from gecasmo.estimation.beliefs.likelihood import (
+from gecasmo.estimation.posteriors import likelihood as likelihood_module
+from gecasmo.estimation.posteriors.likelihood import (
     Asked,
     Places,
     RowLikelihood,

@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from gecasmo.estimation.beliefs.likelihood import RowLikelihood
-from gecasmo.estimation.beliefs.moments import Moments, narrow_moments_of
-from gecasmo.estimation.beliefs.regression import Level, Regression
-from gecasmo.estimation.beliefs.ridges import Known, look_closely
-from gecasmo.estimation.beliefs.rows import asked_of, beta_prior
-from gecasmo.estimation.beliefs.sweeps import Sweeps, in_threads
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.part import Part
+from gecasmo.estimation.posteriors.likelihood import RowLikelihood
+from gecasmo.estimation.posteriors.moments import Moments, narrow_moments_of
+from gecasmo.estimation.posteriors.regression import LevelSystem, Regression
+from gecasmo.estimation.posteriors.ridges import Known, look_closely
+from gecasmo.estimation.posteriors.rows import asked_of, beta_prior
+from gecasmo.estimation.posteriors.sweeps import Sweeps, in_threads
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.table_state import strength_of
 
@@ -418,7 +418,7 @@ class Joint:
         score[:n] = self.shared.score(self.states, counts)
         information[:n, :n] = curvature.held
         start = n
-        self.levels: dict[int, list[Level]] = {}
+        self.levels: dict[int, list[LevelSystem]] = {}
         for coin in self.coins:
             own = slice(start, start + coin.size)
             start += coin.size
@@ -443,7 +443,7 @@ class Joint:
             information[:n, own], information[own, :n] = cross, cross.T
             # Effects of levels follow: their part of the system is diagonal.
             self.levels[coin.number] = slopes.levels
-            before: list[Level] = []
+            before: list[LevelSystem] = []
             for level in slopes.levels:
                 level.shared = level.sums(place, -change.T * along[:, 0])
                 for other in before:

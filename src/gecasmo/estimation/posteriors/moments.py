@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.few_rows import moments_of_few
-from gecasmo.estimation.beliefs.likelihood import (
+from gecasmo.estimation.posteriors.few_rows import moments_of_few
+from gecasmo.estimation.posteriors.likelihood import (
     Asked,
     RowLikelihood,
 )
-from gecasmo.kernels.running import default_threads, run_jobs
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_grid import row_moments
+from gecasmo.kernels.threads import default_threads, run_jobs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

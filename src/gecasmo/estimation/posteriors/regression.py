@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.estimation.beliefs.likelihood import RowLikelihood
-from gecasmo.estimation.beliefs.moments import narrow_moments_of
+from gecasmo.estimation.posteriors.likelihood import RowLikelihood
+from gecasmo.estimation.posteriors.moments import narrow_moments_of
 from gecasmo.forms.memory import RowPast
 from gecasmo.forms.priors import (
     FARTHEST,
@@ -122,7 +122,7 @@ def _gammas(x: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass
-class Level:
+class LevelSystem:
     """The part of a Newton system that is about the effects of one column's values: their scores
     and precisions, and what they have in common with slopes and with shared numbers, `[number,
     value]`. `index` is the value of each row of the coin."""
@@ -141,13 +141,13 @@ class Level:
             found[line] = np.bincount(index, own, n)
         return found
 
-    def without(self, other: Level, rows: Integers, says: Floats) -> Level:
+    def without(self, other: LevelSystem, rows: Integers, says: Floats) -> LevelSystem:
         """What is left of these effects when those of another column follow them, if each row has
         so much to say. Two values of this column are taken not to meet in one of the other's more
         often than by chance."""
         give = says / other.precision[other.index[rows]]
         place = other.index[rows]
-        return Level(
+        return LevelSystem(
             self.index,
             self.score - self.sums(rows, (give * other.score[place])[None])[0],
             self.precision - self.sums(rows, (give * says)[None])[0],
@@ -162,7 +162,7 @@ class Slopes:
 
     score: Floats
     information: Floats
-    levels: list[Level]
+    levels: list[LevelSystem]
     pull: Floats  # the part of the score that is not the log's
     hold: Floats
 
@@ -310,7 +310,7 @@ class Regression:
         pull, hold = self._held()
         return Slopes(score + pull, information + hold, self._levels(), pull, np.diag(hold))
 
-    def _levels(self) -> list[Level]:
+    def _levels(self) -> list[LevelSystem]:
         """The systems of effects; what they have in common with slopes where these are looked
         at."""
         by, z = self.bends, self.basis
@@ -324,7 +324,9 @@ class Regression:
             own = np.bincount(index, by.m, n) - effect.mean * effect.spread**-2
             if self.past is not None:
                 own += self.past.told_of_effects(number)
-            found = Level(level.index, own, precision, np.zeros((self.size, n)), np.zeros((0, n)))
+            found = LevelSystem(
+                level.index, own, precision, np.zeros((self.size, n)), np.zeros((0, n))
+            )
             if z.shape[1]:
                 common = np.vstack([z.T * -by.mm, z.T * -by.ms])
                 found.slopes = found.sums(self.rows, common)
@@ -378,7 +380,7 @@ class Regression:
                 found[0, part.start] = steep**-2 - smooth.steepest[0] ** -2
         return found.ravel()
 
-    def moved(self, shared: Floats, step: Floats, levels: list[Level]) -> None:
+    def moved(self, shared: Floats, step: Floats, levels: list[LevelSystem]) -> None:
         """Move slopes by a step, and effects along with them and with the global numbers."""
         slopes = self.priors.slopes + step.reshape(self.priors.slopes.shape)
         slopes[0, 0] = np.clip(slopes[0, 0], -FARTHEST, FARTHEST)
@@ -392,7 +394,9 @@ class Regression:
             effects.append(effect)
         self.priors = replace(self.priors, slopes=slopes, effects=tuple(effects))
 
-    def _followed(self, shared: Floats, step: Floats, levels: list[Level]) -> Iterator[Floats]:
+    def _followed(
+        self, shared: Floats, step: Floats, levels: list[LevelSystem]
+    ) -> Iterator[Floats]:
         """How far effects go along: one column after the other, each in view of all others."""
         moves = [np.zeros(len(level.score)) for level in levels]
         left = [level.score - level.slopes.T @ step - level.shared.T @ shared for level in levels]

@@ -10,7 +10,7 @@ import pytest
 
 from gecasmo import CM, DBN, DCTR, EM, PBM, Empirical, Estimator, Gradient, Table, read_log
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning
-from gecasmo.estimation.beliefs.posteriors import Posteriors
+from gecasmo.estimation.posteriors.learner import Posteriors
 
 
 def log_of(clicks: list[list[int]], weight: list[float] | None = None) -> Any:

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.special import betaln, digamma, expit, polygamma
 
-from gecasmo.estimation.beliefs.likelihood import Asked, Places, RowLikelihood, multiplied
-from gecasmo.estimation.beliefs.moments import Believing, row_moments_of
+from gecasmo.estimation.posteriors.likelihood import Asked, Places, RowLikelihood, multiplied
+from gecasmo.estimation.posteriors.moments import Believing, row_moments_of
 from gecasmo.kernels.static.row_grid import WIDEST
 from strategies.checks import many
 

@@ -16,7 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.estimation.beliefs.regression import SETTLED, Regression
+from gecasmo.estimation.posteriors.regression import SETTLED, Regression
 from gecasmo.forms import TableState
 from gecasmo.forms.memory import RowPast, TableMemory, joined_columns, joined_typical
 from gecasmo.forms.priors import Design, Effect, Priors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gecasmo.estimation.beliefs.likelihood import Asked, Places
+from gecasmo.estimation.posteriors.likelihood import Asked, Places
 
 Floats = np.ndarray
 

@@ -14,8 +14,8 @@ from gecasmo.encoding.arrays import (
     number_runs,
     stable_order,
 )
-from gecasmo.encoding.ordering import N_BUCKETS, PageOrder
-from gecasmo.hashing import mix
+from gecasmo.encoding.order import N_BUCKETS, PageOrder
+from gecasmo.hashes import mix
 from gecasmo.logs import ClickLog
 from gecasmo.logs.runs import Integers, offsets
 
