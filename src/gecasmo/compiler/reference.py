@@ -48,7 +48,7 @@ class Page:
 
 
 @dataclass
-class Expectation:
+class ReferenceCounts:
     """Expected heads and tails by coin and place, and the log-likelihood."""
 
     log_likelihood: float
@@ -61,12 +61,12 @@ def filter_page(staircase: Staircase, page: Page) -> NDArray[np.float64]:
     return _forward(*_matrices(staircase, page))[1]
 
 
-def e_step(staircase: Staircase, page: Page) -> Expectation:
+def e_step(staircase: Staircase, page: Page) -> ReferenceCounts:
     """Expected heads and tails of every coin at every result, given the whole page."""
     matrices, initial, transitions = _matrices(staircase, page)
     before, scales = _forward(matrices, initial, transitions)
     if (scales <= 0).any():
-        return Expectation(-math.inf, {}, {})
+        return ReferenceCounts(-math.inf, {}, {})
     heads: dict[Where, float] = defaultdict(float)
     tails: dict[Where, float] = defaultdict(float)
     below = np.ones(transitions[-1].shape[1]) if transitions else np.ones(len(initial))
@@ -78,7 +78,7 @@ def e_step(staircase: Staircase, page: Page) -> Expectation:
         for literal in edge.literals:
             where = (literal.parameter, None, literal.row)
             (heads if literal.heads else tails)[where] += float(share)
-    return Expectation(float(np.log(scales).sum()), dict(heads), dict(tails))
+    return ReferenceCounts(float(np.log(scales).sum()), dict(heads), dict(tails))
 
 
 def _matrices(staircase: Staircase, page: Page) -> tuple[PageMatrices, Matrix, list[Matrix]]:

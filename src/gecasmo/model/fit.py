@@ -20,7 +20,7 @@ from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, op
 from gecasmo.estimation import EM, Method, Problem, Record, Solution
 from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.posteriors.learner import Posteriors
-from gecasmo.estimation.posteriors.sample import PageSample
+from gecasmo.estimation.posteriors.sample import SampledPages
 from gecasmo.forms import FormState
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
@@ -67,7 +67,7 @@ class FitSource(Protocol):
     n_dropped: int
     n_floored: int
 
-    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]] | None:
+    def sample(self) -> tuple[SampledPages, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on; None where
         nothing is to be learned from them."""
 
@@ -184,12 +184,12 @@ class MemorySource:
         self.problem = Problem.of(part, is_exchangeable, begin)
         if held_out is not None:
             self.problem.held_out = Builder(model, held_out, settings, threads).part()
-        self._sample = PageSample(part, is_all=True)
+        self._sample = SampledPages(part, is_all=True)
         self._typical = build.typical
         self.n_sessions = build.log.n_sessions
         self.n_dropped, self.n_floored = build.n_dropped, build.n_floored
 
-    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]]:
+    def sample(self) -> tuple[SampledPages, Mapping[str, dict[str, pl.Series]]]:
         """All pages."""
         return self._sample, self._typical
 

@@ -289,7 +289,7 @@ class Members:
     """What a saved model consists of: small members in memory, parts where they are."""
 
     small: dict[str, bytes] = field(default_factory=dict)
-    parts: dict[str, tuple[Source, PartFile]] = field(default_factory=dict)
+    parts: dict[str, tuple[RowFiles, PartFile]] = field(default_factory=dict)
 
     def manifest(self) -> bytes:
         """The list of members with their SHA-256."""

@@ -33,7 +33,7 @@ from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.disk import DiskParts
 from gecasmo.estimation.part_files import PartFiles, take_down
 from gecasmo.estimation.passes import finished
-from gecasmo.estimation.posteriors.sample import PAGES, PageSample
+from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
 from gecasmo.forms.parted_files import PartFile
@@ -260,7 +260,7 @@ class FileSource:
             self.shared[number].add(read_shared_rows(self.folder, number))
 
     # -- what a fit asks for -------------------------------------------------------------------
-    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]] | None:
+    def sample(self) -> tuple[SampledPages, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on."""
         return None if self._drawn is None else (self._drawn.sample, self._drawn.typical)
 
@@ -311,7 +311,7 @@ class FileSource:
 class DrawnSample:
     """A sample, with what tells groups of its rows apart."""
 
-    sample: PageSample
+    sample: SampledPages
     typical: dict[str, dict[str, pl.Series]]
 
     def nothing(self, number: int) -> TableState:
@@ -341,7 +341,7 @@ def sample_of(
             index[number] = match(here.frame, shared.frame, here.keys)
         else:
             index[number] = np.arange(len(here))
-    return DrawnSample(PageSample(own, problem.local, index), build.typical)
+    return DrawnSample(SampledPages(own, problem.local, index), build.typical)
 
 
 def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:

@@ -19,7 +19,7 @@ from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import States
 from gecasmo.estimation.posteriors.learner import Posteriors
 from gecasmo.estimation.posteriors.past import Leaning, LearnedPast, merged_leans
-from gecasmo.estimation.posteriors.sample import PageSample
+from gecasmo.estimation.posteriors.sample import SampledPages
 from gecasmo.forms.memory import Memory
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
@@ -59,7 +59,7 @@ def update_model(
     problem.given_start = States(states)
     leanings = _leanings(problem, memories)
     pasts = {number: own.past for number, own in learned.items()}
-    sample = PageSample(part, is_all=True)
+    sample = SampledPages(part, is_all=True)
     posteriors = Posteriors(problem, sample, build.typical, pasts, leanings)
     with progress_bar(model.name, progress) as show, using_threads(threads):
         solution = solve(problem, method, show, posteriors, intervals)

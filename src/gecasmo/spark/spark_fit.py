@@ -18,7 +18,7 @@ import polars as pl
 from gecasmo.errors import ImpossibleSessionError, ModelError, SavedModelError
 from gecasmo.estimation import EM
 from gecasmo.estimation.coins import Evaluated
-from gecasmo.estimation.posteriors.sample import PageSample
+from gecasmo.estimation.posteriors.sample import SampledPages
 from gecasmo.forms import Table, TableState
 from gecasmo.forms.parted_files import FolderSource, RowFiles
 from gecasmo.forms.parted_table import PartedTable
@@ -161,7 +161,7 @@ class SparkSource:
         self.n_dropped = sum(part.n_dropped for part in made)
         self.n_floored = sum(part.n_floored for part in made)
 
-    def sample(self) -> tuple[PageSample, Mapping[str, dict[str, pl.Series]]] | None:
+    def sample(self) -> tuple[SampledPages, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on."""
         return self._drawn.sample, self._drawn.typical
 

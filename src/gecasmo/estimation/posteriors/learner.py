@@ -28,7 +28,7 @@ from gecasmo.estimation.posteriors.joint import Joint, RowCoin, Shared
 from gecasmo.estimation.posteriors.part_rows import LOCAL
 from gecasmo.estimation.posteriors.past import Leaning, Past
 from gecasmo.estimation.posteriors.regression import Regression
-from gecasmo.estimation.posteriors.sample import PAGES, PageSample
+from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.problem import Problem
 from gecasmo.estimation.runners import MemoryParts
 from gecasmo.estimation.tasks import PointName, Prior, Recipe, RowsOfParts
@@ -58,7 +58,7 @@ class Posteriors:
     def __init__(
         self,
         problem: Problem,
-        sample: PageSample,
+        sample: SampledPages,
         typical: Mapping[str, dict[str, pl.Series]] | None = None,
         pasts: Mapping[int, Past] | None = None,
         leanings: Mapping[int, Leaning] | None = None,

@@ -31,7 +31,7 @@ _SETTLED = 1e-5
 
 
 @dataclass
-class PageSample:
+class SampledPages:
     """A sample of the pages.
 
     Parameters
