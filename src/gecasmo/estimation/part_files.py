@@ -7,7 +7,6 @@ values follow from a few numbers (all the same, or rising in even steps) take no
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -165,41 +164,6 @@ def set_up(
         _numbered(arrays, "index"),
         n_rows,
         _typical(arrays),
-    )
-
-
-def to_bytes(stored: PartArrays) -> bytes:
-    """A part in one piece: words, arrays in the format of NumPy, rows as Arrow."""
-    buffer = io.BytesIO()
-    local = [number for number, _, _ in stored.words["begin"]]
-    frames = {}
-    for number in local:
-        frame = io.BytesIO()
-        stored.rows(number).write_ipc(frame)
-        frames[number] = frame.getvalue()
-    header = json.dumps(
-        {
-            "words": stored.words,
-            "arrays": list(stored.arrays),
-            "frames": [[number, len(data)] for number, data in frames.items()],
-        }
-    ).encode()
-    buffer.write(len(header).to_bytes(8, "little") + header)
-    for array in stored.arrays.values():
-        np.save(buffer, array, allow_pickle=False)
-    for data in frames.values():
-        buffer.write(data)
-    return buffer.getvalue()
-
-
-def from_bytes(data: bytes) -> PartArrays:
-    """The part that such bytes hold."""
-    buffer = io.BytesIO(data)
-    header = json.loads(buffer.read(int.from_bytes(buffer.read(8), "little")))
-    arrays = {name: np.load(buffer, allow_pickle=False) for name in header["arrays"]}
-    frames = {number: buffer.read(size) for number, size in header["frames"]}
-    return PartArrays(
-        header["words"], arrays, lambda number: pl.read_ipc(io.BytesIO(frames[number]))
     )
 
 

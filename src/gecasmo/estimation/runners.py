@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from gecasmo.estimation.part import Part, Points
@@ -23,17 +22,6 @@ class Parts(Protocol):
 
     def run(self, task: Task) -> Answer:
         """Run one pass, and add up the answers in the order of the parts."""
-
-
-class ReadableParts(Parts, Protocol):
-    """Parts that can be brought into memory one by one, for methods that take pages in batches."""
-
-    @property
-    def numbers(self) -> Sequence[int]:
-        """Of the parts."""
-
-    def part(self, number: int) -> Part:
-        """One part in memory."""
 
 
 class MemoryParts:

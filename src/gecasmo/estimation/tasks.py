@@ -89,13 +89,6 @@ class Task:
     work: str = "evaluate"
     extra: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def needs_keys(self) -> bool:
-        """Whether a pass asks for the keys of rows: random starts and effects depend on them."""
-        is_drawn = self.recipe.kind == "begin" and self.recipe.seed is not None
-        learned = [prior for prior in self.priors.values() if isinstance(prior, Priors)]
-        return is_drawn or any(prior.effects for prior in learned)
-
 
 @dataclass(frozen=True)
 class SharedCounts:
