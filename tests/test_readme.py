@@ -74,7 +74,9 @@ def test_the_intervals_hold_as_often_as_the_readme_says():
     readme = " ".join(README.read_text().split())
     for some in ([row for row in pairs if row not in odd], [row for row in odd if "CCM" in row]):
         shares = [
-            float(share) for row in some for share in re.findall(r"([\d.]+) ± [\d.]+% \(", row)
+            float(share)
+            for row in some
+            for share in re.findall(r"([\d.]+) ± [\d.]+% (?:\* )?\(", row)
         ]
         assert len(shares) >= 4
         assert f"{round(min(shares))} to {round(max(shares))} %" in readme

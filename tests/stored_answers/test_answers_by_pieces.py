@@ -13,7 +13,8 @@ from stored_examples import parted
 from gecasmo import ClickLog, open_log
 from gecasmo.judgments import judge
 from gecasmo.logs.store import StoredLog
-from gecasmo.model import Model, streaming
+from gecasmo.model import Model
+from gecasmo.model import log_parts as streaming
 from gecasmo.model.stored_fit import sample_pages
 
 KEYS = ["query", "doc"]

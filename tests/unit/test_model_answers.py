@@ -494,11 +494,11 @@ def test_evaluation_prints_a_table() -> None:
         "  Brier score                     0.2500",
         "  calibration error (ECE)         0.0000",
         "",
-        "  perplexity      marginal   conditional",
-        "  arithmetic        2.0000        2.0000",
-        "  pooled            2.0000        2.0000",
-        "  rank 1            2.0000        2.0000",
-        "  rank 2            2.0000        2.0000",
+        "  perplexity  marginal  conditional",
+        "  arithmetic    2.0000       2.0000",
+        "  pooled        2.0000       2.0000",
+        "  rank 1        2.0000       2.0000",
+        "  rank 2        2.0000       2.0000",
     ]
     assert "<pre>" in model.evaluate(page([1, 0]))._repr_html_()
 
@@ -534,7 +534,7 @@ def test_infinite_perplexity_is_printed_with_the_number_of_results() -> None:
     assert "marginal perplexity is infinite: 2 results happened that were given probability 0" in (
         text
     )
-    assert "  arithmetic           inf        2.0000" in text.splitlines()
+    assert "  arithmetic       inf       2.0000" in text.splitlines()
 
 
 # -- looks -----------------------------------------------------------------------------------------

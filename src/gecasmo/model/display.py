@@ -71,7 +71,10 @@ def _coins(model: Model) -> list[str]:
 def _open_rows(model: Model, coin: str) -> str:
     """How many rows of a coin that all pages share the log has left open."""
     assert model.states_ is not None
-    spread = getattr(model.states_[coin], "spread", None)
+    form, state = model.forms[coin], model.states_[coin]
+    if not form.has_posterior or form.in_files(state) is not None:
+        return ""
+    spread = state.spread
     counts = None if model.report_ is None else model.report_.counts.get(coin)
     if spread is None or counts is None:
         return ""
