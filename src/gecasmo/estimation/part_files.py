@@ -1,8 +1,9 @@
 """A part as plain arrays, to be kept in files or sent to another machine, and back again.
 
-An array is a file in NumPy's own format, of which nothing is read before it is needed. Arrays whose
-values follow from a few numbers (all the same, or rising in even steps) take no file: the folder's
-`words.json` says what they are.
+An array is a file with its numbers and nothing else, of which nothing is read before it is needed;
+type and shape are in the folder's `words.json`. (Not NumPy's own format: its header is parsed as
+Python, which several threads of CPython 3.11 cannot do at once.) Arrays whose values follow from a
+few numbers (all the same, or rising in even steps) take no file: `words.json` says what they are.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ class PartFiles:
 
     def n_bytes(self) -> int:
         """What all parts take."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*.npy"))
+        return sum(path.stat().st_size for path in self.folder.rglob("*.array"))
 
     def read(self, number: int) -> PartArrays:
         """A part, most of it not yet read."""
@@ -255,11 +256,10 @@ def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]], words: Any = 
     for name, array in arrays.items():
         short = _in_few_numbers(array)
         if short is None:
-            path = folder / f"{name}.npy"
-            with open(path, "wb") as file:
-                np.save(file, array, allow_pickle=False)
-                n_bytes += file.tell()
-            short = {"bytes": path.stat().st_size}
+            with open(folder / f"{name}.array", "wb") as file:
+                file.write(np.ascontiguousarray(array).data)
+            n_bytes += array.nbytes
+            short = {"bytes": array.nbytes, "type": array.dtype.str, "shape": array.shape}
         described[name] = short
     text = json.dumps({"words": words, "arrays": described}).encode()
     # Last, and in one step: a folder with words is a whole one.
@@ -274,7 +274,7 @@ def read_arrays(folder: Path) -> tuple[dict[str, NDArray[Any]], Any]:
     try:
         described = json.loads((folder / "words.json").read_bytes())
         arrays = {
-            name: _read(folder / f"{name}.npy", short)
+            name: _read(folder / f"{name}.array", short)
             for name, short in described["arrays"].items()
         }
         return arrays, described["words"]
@@ -323,9 +323,11 @@ def _read(path: Path, short: Mapping[str, Any]) -> NDArray[Any]:
     if size != short["bytes"]:
         found = "is missing" if size < 0 else f"has {size:,} bytes instead of {short['bytes']:,}"
         raise CheckpointError(f"{path} {found}. Remove the folder of this fit, and fit again.")
+    kind, shape = np.dtype(short["type"]), tuple(short["shape"])
+    if size <= 4096:
+        return np.fromfile(path, kind).reshape(shape)
     # Copy on write, because kernels are compiled for arrays that may be written to.
-    mapped = np.load(path, mmap_mode="c", allow_pickle=False) if size > 4096 else np.load(path)
-    array: NDArray[Any] = np.asarray(mapped)
+    array: NDArray[Any] = np.asarray(np.memmap(path, kind, "c", shape=shape))
     return array
 
 

@@ -11,6 +11,7 @@ import math
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -150,10 +151,12 @@ class Total:
 
 def combined(answers: Iterable[Answer]) -> Answer:
     """The sum of the answers of all parts, taken in the order of the parts."""
-    first, *others = answers
-    if not others and all(own.index is None for own in first.counts.values()):
+    told = iter(answers)
+    first, second = next(told), next(told, None)
+    if second is None and all(own.index is None for own in first.counts.values()):
         return first  # a log in memory is one part, and there is nothing to add
     total = Total()
-    for answer in (first, *others):
+    total.add(first)
+    for answer in told if second is None else chain([second], told):
         total.add(answer)
     return total.answer()
