@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import errno
 import pickle
 import subprocess
 import sys
 import warnings
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,8 @@ from gecasmo.errors import (
     ModelError,
     SavedModelError,
 )
-from gecasmo.estimation import disk
+from gecasmo.estimation import disk, part_files
+from gecasmo.estimation.tasks import Answer, SharedCounts, combined
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs.store.disk import telling_full_disk
 from gecasmo.model.fit_folder import FitFolder, identity_of
@@ -398,3 +402,40 @@ def test_starting_from_rows_in_files_reads_them_part_by_part(
     again = model().fit(log, METHOD, start=start)
     monkeypatch.undo()
     assert again.report_.objective >= start.report_.objective - 1e-9
+
+
+def test_arrays_of_parts_have_no_header_to_be_parsed_as_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads read parts side by side, and CPython 3.11 cannot parse Python in several at once."""
+    given = {
+        "short": np.array([3, 1, 2], np.uint8),
+        "long": np.arange(9_000.0).reshape(2, -1) ** 2,
+        "none": np.zeros((2, 0), np.float32),
+        "even": np.arange(5, 500, dtype=np.int32),
+    }
+    part_files.write_arrays(tmp_path / "part", given, {"of": "a test"})
+    monkeypatch.setattr(ast, "literal_eval", lambda *_: pytest.fail("parsed as Python"))
+    found, words = part_files.read_arrays(tmp_path / "part")
+    assert words == {"of": "a test"}
+    for name, array in given.items():
+        assert found[name].dtype == array.dtype
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_answers_of_parts_are_not_kept_until_all_are_there() -> None:
+    alive: list[weakref.ref[Answer]] = []
+
+    def answers() -> Iterator[Answer]:
+        for number in range(8):
+            # The two first, and the last.
+            assert sum(one() is not None for one in alive) <= 3
+            table = np.full((2, 1), float(number))
+            answer = Answer(-1.0, 0, 0.0, {0: SharedCounts(table, 1)})
+            alive.append(weakref.ref(answer))
+            yield answer
+            del answer, table
+
+    total = combined(answers())
+    assert total.log_likelihood == -8.0
+    np.testing.assert_array_equal(total.counts[0].table, np.full((2, 1), 28.0))
