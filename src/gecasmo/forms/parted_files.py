@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import zipfile
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
@@ -77,6 +78,42 @@ def write_frame(folder: Any, name: str, frame: pl.DataFrame) -> tuple[str, int]:
     return hashlib.sha256(content).hexdigest(), len(content)
 
 
+# Nothing that was saved shrinks more than this when it is packed; what does is made to fill memory.
+_MOST_SHRUNK = 64
+_SPARE_BYTES, _SPARE_CELLS = 2**28, 2**24
+
+
+def check_packed(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse members of a zip file that would unpack to far more than they are.
+
+    What a member says of its size is what is read of it at most.
+    """
+    ways = {entry.compress_type for entry in entries}
+    if not ways <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise SavedModelError(f"{path} is packed in a way in which no model is saved.")
+    size = sum(entry.file_size for entry in entries)
+    packed = min(sum(entry.compress_size for entry in entries), path.stat().st_size)
+    if size > _SPARE_BYTES + _MOST_SHRUNK * packed:
+        raise SavedModelError(
+            f"{path} has {packed:,} bytes that would unpack to {size:,}: no saved model does that."
+        )
+
+
+def read_parquet(content: bytes, where: str) -> pl.DataFrame:
+    """A frame of the content of a Parquet file that is not far larger than it looks."""
+    try:
+        rows = pl.scan_parquet(io.BytesIO(content))
+        n_rows, n_columns = rows.select(pl.len()).collect().item(), len(rows.collect_schema())
+        if n_rows * n_columns > _SPARE_CELLS + _MOST_SHRUNK * len(content):
+            raise SavedModelError(
+                f"{where} has {len(content):,} bytes that would unpack to {n_rows:,} rows of "
+                f"{n_columns:,} columns: no saved model does that."
+            )
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise SavedModelError(f"{where} is no Parquet file ({problem}).") from None
+
+
 class RowFiles(Protocol):
     """Where part files are."""
 
@@ -108,6 +145,7 @@ class ZipSource:
 
     def read(self, name: str) -> bytes:
         with zipfile.ZipFile(self.path) as archive:
+            check_packed(self.path, [archive.getinfo(name)])
             return archive.read(name)
 
     def where(self, name: str) -> str:
@@ -135,12 +173,7 @@ def read_content(source: RowFiles, file: PartFile) -> bytes:
 
 def read_frame(source: RowFiles, file: PartFile) -> pl.DataFrame:
     """The rows of a part."""
-    try:
-        frame = pl.read_parquet(io.BytesIO(read_content(source, file)))
-    except pl.exceptions.PolarsError as problem:
-        raise SavedModelError(
-            f"{source.where(file.name)} is no Parquet file ({problem})."
-        ) from None
+    frame = read_parquet(read_content(source, file), source.where(file.name))
     if len(frame) != file.n_rows:
         raise SavedModelError(
             f"{source.where(file.name)} has {len(frame):,} rows; {file.n_rows:,} belong there."
