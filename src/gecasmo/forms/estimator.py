@@ -310,8 +310,8 @@ class Estimator(Form):
 
         classifier, fitted = read_classifier(data["classifier"], parts["classifier"])
         form = cls.from_options(data, classifier)
-        told = "The constant of an estimator"
-        constant = saved.number(data["constant"], told, least=NEAREST, most=1 - NEAREST)
+        constant = saved.number(data["constant"], "The constant of an estimator", least=0, most=1)
+        constant = float(np.clip(constant, NEAREST, 1 - NEAREST))
         coding = FeatureCoding.from_data(data["coding"], parts)
         return form, EstimatorState(form._inputs(coding), fitted, constant)
 

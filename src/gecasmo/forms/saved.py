@@ -44,10 +44,13 @@ def numbers(
     if unknown:
         is_good |= np.isnan(found)
     if not is_good.all():
-        wrong = np.flatnonzero(~is_good)
+        wrong, wanted = np.flatnonzero(~is_good), _wanted(least, most, above)
+        first = f"{found.flat[wrong[0]]:g}"
+        if not found.ndim:
+            raise SavedModelError(f"{told} is {first}, which is no {wanted}.")
         raise SavedModelError(
-            f"{told} is to hold {_wanted(least, most, above)}: {len(wrong):,} of {found.size:,} "
-            f"are none (first: number {int(wrong[0]) + 1} is {found.flat[wrong[0]]:g})."
+            f"{told} has {len(wrong):,} of {found.size:,} numbers that are no {wanted} (first: "
+            f"number {int(wrong[0]) + 1} is {first})."
         )
     return found
 
@@ -82,8 +85,10 @@ def _column(frame: Any, name: str, part: str) -> pl.Series:
 
 
 def _wanted(least: float, most: float, above: float) -> str:
+    if (least, most) == (0, 1):
+        return "probability"
     if np.isfinite(above):
-        return f"numbers above {above:g}"
+        return f"number above {above:g}"
     if np.isfinite(least) and np.isfinite(most):
-        return f"numbers from {least:g} to {most:g}"
-    return f"numbers of at least {least:g}" if np.isfinite(least) else "finite numbers"
+        return f"number from {least:g} to {most:g}"
+    return f"number of at least {least:g}" if np.isfinite(least) else "finite number"

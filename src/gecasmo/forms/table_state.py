@@ -273,7 +273,7 @@ def read_rows(table: pl.DataFrame, like: TableState) -> TableState:
         probability=saved.column(table, "probability", _TABLE, least=0, most=1),
         is_fixed=saved.flags(table, "*fixed*", _TABLE) if "*fixed*" in table.columns else None,
         # NaN is a spread that nothing tells, which only tables without a learned prior have.
-        spread=read("*spread*", least=0, most=1, unknown=not is_learned),
+        spread=read("*spread*", least=0, most=0.5, unknown=not is_learned),
         centre=read("*centre*", least=0, most=1),
         evidence=pair(_EVIDENCE) if _EVIDENCE[0] in table.columns else None,
         leans={coin: np.stack(own) for coin, own in leans.items()} or None,

@@ -59,7 +59,7 @@ class TrainableVector(Trainable):
         self.free = torch.tensor(start, dtype=torch.float64, requires_grad=True)
 
     def parameters(self) -> Sequence[torch.Tensor]:
-        return [self.free]
+        return [self.free] if len(self.free) else []
 
     def penalty(self) -> torch.Tensor:
         return torch.zeros((), dtype=torch.float64)
