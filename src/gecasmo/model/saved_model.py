@@ -34,17 +34,16 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
 from gecasmo.files import put_in_place, whole_file
 from gecasmo.forms import Form, FormState, form_named
-from gecasmo.forms.parted_files import (
+from gecasmo.forms import saved as saved_forms
+from gecasmo.forms.parted_table import (
     FolderSource,
+    PartedTable,
     PartFile,
     RowFiles,
     ZipSource,
-    check_packed,
     part_name,
     read_content,
-    read_parquet,
 )
-from gecasmo.forms.parted_table import PartedTable
 from gecasmo.language.parameter import check_keys
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
@@ -204,7 +203,7 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             given = {"module": modules[name]} if name in modules else {}
             forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
             if coin.get("parted") is not None:
-                states[name] = _parted(forms[name], states[name], coin["parted"], opened)
+                states[name] = _parted(states[name], coin["parted"], opened)
         keys[name] = check_keys(tuple(_are("The keys of a coin", list, coin["declared_keys"])))
         if coin["counts"] is not None:
             counts[name] = _counts(_frame(parts, coin["counts"]), name, forms[name], states[name])
@@ -232,22 +231,21 @@ def _are(what: str, kind: type[Kind], value: Any) -> Kind:
 
 def _counts(frame: pl.DataFrame, coin: str, form: Form, state: FormState) -> Floats:
     """Tails and heads of the rows of a coin."""
-    counts: Floats = np.stack([frame[side].cast(pl.Float64) for side in ("tails", "heads")])
+    told = f"the counts of '{coin}'"
+    sides = [saved_forms.column(frame, side, told, least=0) for side in ("tails", "heads")]
     learned = form.to_frame(state)
-    if "probability" in learned.columns and counts.shape[1] != len(learned):
+    if "probability" in learned.columns and len(sides[0]) != len(learned):
         raise SavedModelError(f"The counts of '{coin}' do not belong to its table.")
-    if not (np.isfinite(counts) & (counts >= 0)).all():
-        raise SavedModelError(f"The counts of '{coin}' are no counts: they have to be 0 or more.")
-    return counts
+    return np.stack(sides)
 
 
-def _parted(form: Any, like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
+def _parted(like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
     """A table in parts, which are looked at when they are needed."""
     files = [PartFile.from_data(data) for data in listed]
     for file in files:
         if opened.parts.get(file.name) != file.sha256:
             raise SavedModelError(f"{file.name} is not there, or not what was saved.")
-    return PartedTable(form, like, files, opened.source)
+    return PartedTable(like, files, opened.source)
 
 
 def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
@@ -309,7 +307,7 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 
 def _frame(parts: Mapping[str, bytes], name: str) -> pl.DataFrame:
-    return read_parquet(parts[name], name)
+    return saved_forms.read_parquet(parts[name], name)
 
 
 def _part(parts: Mapping[str, bytes], name: str) -> pl.DataFrame | bytes:
@@ -477,7 +475,7 @@ def _opened(path: Path) -> tuple[dict[str, bytes], list[str], dict[str, str], in
             raise SavedModelError(f"{path} is damaged: it has two members of one name.")
         parts = list(filter(_is_part, entries))
         small_ones = [entry for name, entry in entries.items() if name not in parts]
-        check_packed(path, small_ones)
+        saved_forms.check_packed(path, small_ones)
         small = {entry.filename: archive.read(entry) for entry in small_ones}
     expected, version = _manifest(small.pop(MANIFEST), path)
     return small, parts, expected, version

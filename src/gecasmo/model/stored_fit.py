@@ -36,8 +36,7 @@ from gecasmo.estimation.passes import finished
 from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
-from gecasmo.forms.parted_files import PartFile
-from gecasmo.forms.parted_table import PartedTable, write_part
+from gecasmo.forms.parted_table import FolderSource, PartedTable, PartFile, write_part
 from gecasmo.hashes import hash_values
 from gecasmo.kernels.threads import default_threads
 from gecasmo.logs import ClickLog
@@ -261,12 +260,11 @@ class FileSource:
             files = [call.result() for call in calls]
         likely = self._drawn.sample.settled(best)
         found: FitRows = {}
-        coins: list[tuple[str, Any]] = list(self.model.forms.items())
-        for number in self.local:
-            coin, form = coins[number]
-            own = [by_coin[number] for by_coin in files]
-            place = self.folder.path / "model"
-            found[coin] = (PartedTable.open(place, form, likely.states[number], own), None)
+        source = FolderSource(self.folder.path / "model")
+        for number, coin in enumerate(self.model.forms):
+            if number in self.local:
+                own = [written[number] for written in files]
+                found[coin] = (PartedTable(likely.states[number], own, source), None)
         return found
 
     def _write(self, number: int, task: Task) -> dict[int, PartFile]:
@@ -278,9 +276,8 @@ class FileSource:
             rows = {n: (state, counts.tables[n]) for n, state in states.items()}
         else:
             rows = {n: (self._drawn.nothing(n), np.zeros((2, 0))) for n in self.local}
-        forms: list[Any] = list(self.model.forms.values())
         place = self.folder.path / "model"
-        return {n: write_part(place, n, number, forms[n], *own) for n, own in rows.items()}
+        return {n: write_part(place, n, number, *own) for n, own in rows.items()}
 
 
 @dataclass(frozen=True)
