@@ -70,7 +70,7 @@ def write_frame(folder: Any, name: str, frame: pl.DataFrame) -> tuple[str, int]:
         raise SavedModelError(
             f"{target.parent} cannot be made: {problem.strerror or problem}."
         ) from problem
-    with whole_file(target, SavedModelError) as temporary, open(temporary, "xb") as file:
+    with whole_file(target, SavedModelError) as temporary, open(temporary, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
