@@ -140,3 +140,18 @@ def _told(target: Path, error: type[GecasmoError]) -> Iterator[None]:
         else:
             reason = problem.strerror or str(problem)
         raise error(f"{target} cannot be written: {reason}.") from problem
+
+
+def put_in_place(fresh: Path, target: Path) -> None:
+    """Move a folder to its place; what was there goes when the new one stands."""
+    if not target.is_dir():
+        fresh.rename(target)
+        return
+    old = beside(target, "old")
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
