@@ -27,9 +27,8 @@ from gecasmo.estimation import EM
 from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.tasks import Answer, Task, combined
-from gecasmo.forms import Table, TableState
-from gecasmo.forms.parted_files import FolderSource, RowFiles
-from gecasmo.forms.parted_table import PartedTable
+from gecasmo.forms import TableState
+from gecasmo.forms.parted_table import FolderSource, PartedTable, RowFiles
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitRows, check_settings, fit_source, tell_remarks
@@ -224,10 +223,10 @@ class SparkSource:
         written = ask_parts(parts.spark, parts.numbers, lambda n: write_rows(job, n, task, address))
         likely = self._drawn.sample.settled(best).states
         found: FitRows = {}
-        for number, (coin, form) in enumerate(self.model.forms.items()):
+        for number, coin in enumerate(self.model.forms):
             if number in self.local:
                 nothing, own = self._drawn.nothing(number), likely[number]
-                table = self.results.table(number, form, own, nothing, written)  # type: ignore[arg-type]
+                table = self.results.table(number, own, nothing, written)
                 found[coin] = table.whole() if self.results.folder is None else (table, None)
         return found
 
@@ -324,7 +323,6 @@ class Results:
     def table(
         self,
         coin: int,
-        form: Table,
         like: TableState,
         nothing: TableState,
         written: Mapping[int, Written],
@@ -335,11 +333,11 @@ class Results:
             if part in written:
                 one = written[part][coin]
             else:
-                one = write_state(self.address, coin, part, form, nothing, np.zeros((2, 0)))
+                one = write_state(self.address, coin, part, nothing, np.zeros((2, 0)))
             files.append(one[0])
             content[one[0].name] = one[1]
         source: RowFiles = InMemory(content) if self.folder is None else FolderSource(self.folder)
-        return PartedTable(form, like, files, source)
+        return PartedTable(like, files, source)
 
     @property
     def address(self) -> str | None:
