@@ -25,6 +25,7 @@ from gecasmo.forms import FormState
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.page_run import check_impossible
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
 
@@ -160,8 +161,7 @@ def check_settings(settings: Settings, features: Any, threads: int | None = None
     method, start, impossible = settings.method, settings.start, settings.impossible
     if not hasattr(method, "solve") or isinstance(method, type):
         raise ModelError(f"method={method!r}: a method is an object such as EM(max_iter=50).")
-    if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
+    check_impossible(impossible)
     if threads is not None and threads < 1:
         raise ModelError(f"{option('threads', threads)}: at least one is needed.")
     if start is not None and (isinstance(start, type) or not hasattr(start, "states")):
