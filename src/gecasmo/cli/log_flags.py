@@ -170,12 +170,9 @@ def guess(columns: Sequence[str], roles: Mapping[str, Any]) -> dict[str, str]:
     """Columns for the roles that nobody named and no column carries the name of."""
     from gecasmo.logs import guess_roles
 
-    named = [[names] if isinstance(names, str) else names or () for names in roles.values()]
-    taken = {name for names in named for name in names}
-    free = [name for name in columns if name not in taken]
-    guessed = {role: name for role, name in guess_roles(free).items() if role not in roles}
+    guessed = guess_roles(columns, roles)
     # Other names, such as "n", may mean anything; this one is what a log is written with.
-    if "weight" in free and "weight" not in roles:
+    if "weight" in columns and "weight" not in roles:
         guessed["weight"] = "weight"
     return guessed
 

@@ -167,6 +167,8 @@ class RoleReader:
             quoted = ", ".join(f'"{name}"' for name in names)
             such = option("session", names, shown=f"[{quoted}]")
             advice = f"; if a session covers several searches, try {such}"
+        elif role == "weight" and not self.roles.is_named("weight"):
+            advice = f"; if it is no weight of pages, say {option('weight', None)}"
         self.faults.add(
             f"{self.roles.title(role)}: {counted(len(np.unique(page[differing])), 'page')} with "
             f"more than one {role}, first: session {shown(sessions, page[row])} has "

@@ -348,9 +348,11 @@ class ClickLog:
         seed
             Seed of the random choice. The order of the rows plays no part in it.
         time
-            A column with one value a page. The latest sessions by this column are then the test
-            part. Sessions as late as the last training session stay with it, so the test part can
-            be smaller than asked for, and is later than all of the training part.
+            A column with one value a page: numbers, times, or texts that are numbers or dates,
+            all written in one form; where these can be read in several ways, with the form, such
+            as "day:%d/%m/%Y". The latest sessions by this column are then the test part. Sessions
+            as late as the last training session stay with it, so the test part can be smaller than
+            asked for, and is later than all of the training part.
 
         Returns
         -------
@@ -410,7 +412,7 @@ class ClickLog:
         doc: str | Sequence[str] = "doc",
         rank: str | None = "rank",
         click: str | None = "click",
-        weight: str | None = None,
+        weight: str | None = "weight",
         keep: str | Sequence[str] = (),
         memory: int | str = "4GB",
         partitions: int | None = None,

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import polars as pl
 
 from gecasmo.errors import ClickLogError, either, option
-from gecasmo.logs.notes import Faults
+from gecasmo.logs.notes import Faults, Notebook
 
 DEFAULTS: dict[str, str | None] = {
     "session": "session",
@@ -20,22 +20,22 @@ DEFAULTS: dict[str, str | None] = {
     "doc": "doc",
     "rank": "rank",
     "click": "click",
-    "weight": None,
+    "weight": "weight",
 }
 SEVERAL_COLUMNS = ("session", "doc")
 
 SYNONYMS = {
     "session": (
         "session_id sid impression impression_id serp serp_id page_id page_view_id search_id "
-        "request_id"
+        "request_id visit_id"
     ),
-    "query": "query_id qid q search_term search_query term keyword keywords query_text",
+    "query": "user_query query_id qid q search_term search_query term keyword keywords query_text",
     "doc": (
         "url document document_id doc_id docid docno item item_id product product_id result "
-        "result_id docs urls documents doc_ids document_ids item_ids product_ids"
+        "result_id object_id sku asin docs urls documents doc_ids document_ids item_ids product_ids"
     ),
     "rank": "position pos rnk result_rank result_position slot",
-    "click": "clicked is_click is_clicked clicks was_clicked has_click",
+    "click": "clicked is_click is_clicked clicks click_count was_clicked has_click",
     "weight": "weights count n frequency",
 }
 # What such columns hold when they hold lists; with one row a result they would be numbers.
@@ -56,12 +56,28 @@ class Roles:
 
     def __init__(self, given: Mapping[str, Given]) -> None:
         self.given = dict(given)
+        self.guessed: dict[str, str] = {}
         self.columns = {role: _names(role, value) for role, value in given.items()}
         if not self.columns["doc"]:
             raise ClickLogError(
                 f"{option('doc', None, of='read_log')}: every result needs a document; name a "
                 "column."
             )
+
+    def guess(self, columns: Iterable[str]) -> None:
+        """Take columns by their names for the roles that nobody named and no column is called."""
+        named = {role: given for role, given in self.given.items() if self.is_named(role)}
+        found = guess_roles(columns, named)
+        self.guessed |= found
+        self.given |= found
+        self.columns |= {role: (name,) for role, name in found.items()}
+
+    def note_guesses(self, notebook: Notebook) -> None:
+        """Note which arguments would do what was guessed."""
+        if self.guessed:
+            said = (option(role, name, shown=_quoted(name)) for role, name in self.guessed.items())
+            what = f"columns guessed by their names: {', '.join(said)}."
+            notebook.tell("columns guessed", len(self.guessed), what)
 
     @property
     def id_columns(self) -> list[str]:
@@ -72,7 +88,7 @@ class Roles:
     @property
     def name_a_table(self) -> bool:
         """Whether columns are named, as only those of tables need be."""
-        return any(self._is_named(role) for role in ("session", "query", "doc", "rank"))
+        return any(self.is_named(role) for role in ("session", "query", "doc", "rank"))
 
     def is_struct(self, role: str) -> bool:
         """Whether the id of this role is made of a list of columns."""
@@ -93,11 +109,11 @@ class Roles:
     def settle(self, schema: Mapping[str, pl.DataType], nested: bool, faults: Faults) -> None:
         """Drop the roles that may be absent, and note the columns that may not."""
         columns = list(schema)
-        optional = {"query", "session", "rank"} if nested else {"query"}
+        optional = {"query", "weight"} | ({"session", "rank"} if nested else set())
         missing: dict[str, list[str]] = {}
         for role, names in self.columns.items():
             absent = [name for name in names if name not in columns]
-            if absent and role in optional and not self._is_named(role):
+            if absent and role in optional and not self.is_named(role):
                 self.columns[role] = ()
             elif absent:
                 missing[role] = absent
@@ -111,7 +127,8 @@ class Roles:
         for role in missing:
             self.columns[role] = ()
 
-    def _is_named(self, role: str) -> bool:
+    def is_named(self, role: str) -> bool:
+        """Whether another column than the usual one was named for a role (or guessed)."""
         return self.given[role] != DEFAULTS[role]
 
     def _free(self, columns: Iterable[str]) -> list[str]:
@@ -148,7 +165,7 @@ class Roles:
         return {
             role: names
             for role, names in missing.items()
-            if role not in spared or names[0] in meant or self._is_named(role)
+            if role not in spared or names[0] in meant or self.is_named(role)
         }
 
     def _advice(
@@ -162,7 +179,7 @@ class Roles:
         free = [name for name in self._free(columns) if name not in meant.values()]
         unknown = [role for role in missing if not set(missing[role]) <= set(meant)]
         taken = {role: self.given[role] for role in DEFAULTS if role not in missing}
-        taken = {role: value for role, value in taken.items() if value and self._is_named(role)}
+        taken = {role: value for role, value in taken.items() if value and self.is_named(role)}
         if unknown and taken:
             # Not what was said on purpose alone: the command line guesses, and passes it on.
             said = ", ".join(
@@ -297,13 +314,16 @@ def guess(
     return found
 
 
-def guess_roles(columns: Iterable[str]) -> dict[str, str]:
+def guess_roles(columns: Iterable[str], named: Mapping[str, Given] | None = None) -> dict[str, str]:
     """Guess the column of each role whose own name is not among the columns.
 
     Parameters
     ----------
     columns
         The columns of a table.
+    named
+        Roles whose columns are known, which are not guessed; these columns are taken. Only the
+        query may be one of several that make the id of a page.
 
     Returns
     -------
@@ -319,15 +339,24 @@ def guess_roles(columns: Iterable[str]) -> dict[str, str]:
     >>> guess_roles(["sid", "query", "url", "position", "clicked", "price"])
     {'session': 'sid', 'doc': 'url', 'rank': 'position', 'click': 'clicked'}
     """
+    named = named or {}
     names = list(columns)
     roles = [role for role in SYNONYMS if role != "weight"]
-    free = [name for name in names if name not in roles]
-    has_ranks = "rank" in names or synonym("rank", free) is not None
+    taken = {name for role in named for name in _names(role, named[role])}
+    free = [name for name in names if name not in roles and name not in taken]
+    parts = [] if isinstance(named.get("session"), str) else _names("session", named.get("session"))
+    has_ranks = "rank" in {*names, *named} or synonym("rank", free) is not None
     lists = [] if has_ranks else free
     guessed = {}
     for role in roles:
-        found = None if role in names else synonym(role, free, lists)
+        if role in named or role in names:
+            continue
+        found = synonym(role, free, lists)
+        if found is None and role == "query":
+            # Where a visit has several searches, they make pages together.
+            found = synonym(role, parts)
+        elif found is not None:
+            free.remove(found)
         if found is not None:
             guessed[role] = found
-            free.remove(found)
     return guessed

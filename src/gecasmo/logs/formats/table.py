@@ -18,8 +18,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, option
 from gecasmo.files import whole_file
-from gecasmo.logs.formats.columns import PAGE_NUMBER, nested
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
 from gecasmo.logs.formats.writer import packed
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
@@ -106,9 +105,11 @@ def columns_of(source: Any) -> tuple[str, ...]:
     columns = getattr(source, "columns", None)
     if columns is not None:
         return tuple(map(str, getattr(source, "column_names", columns)))
+    if not isinstance(source, Opened):
+        return ()
     try:
         return _columns_of_file(source[0])
-    except (pl.exceptions.PolarsError, OSError, IndexError, TypeError):
+    except (pl.exceptions.PolarsError, OSError, IndexError):
         return ()
 
 
