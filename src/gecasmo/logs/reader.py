@@ -27,7 +27,7 @@ def read_log(
     doc: str | Sequence[str] = "doc",
     rank: str | None = "rank",
     click: str | None = "click",
-    weight: str | None = "weight",
+    weight: str | None = None,
     format: str | None = None,
     max_line: int = MAX_LINE,
 ) -> ClickLog:
@@ -59,8 +59,7 @@ def read_log(
         Whether the result was clicked: booleans, numbers of clicks (a number above 0 is a click),
         or words such as "yes" and "no". None reads pages without clicks.
     weight
-        How often the page counts; one value a page, not negative. None, and without a column
-        called "weight": every page counts once.
+        How often the page counts; one value a page, not negative. None: every page counts once.
     format
         One of `gecasmo.logs.formats.FORMATS`: "table", "ubi", "yandex", "clickmodels",
         "pyclickmodels", "baidu" or "trec-session". None recognises it by the beginning of the
@@ -124,7 +123,7 @@ def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tupl
         is_table = roles is not None and roles.name_a_table and not is_pair(source)
         name = "table" if is_table else detect_format(source)
     if roles is not None and name == "table" and not isinstance(source, ClickLog):
-        roles.guess(columns_of(source))
+        roles.guess(*columns_of(source))
     return source, format_named(name)
 
 
@@ -134,8 +133,6 @@ def read_as(found: Format, source: Any, roles: Roles, max_line: int, label: str)
     roles.note_guesses(notebook)
     table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
     if found.name != "table":
-        if not roles.is_named("weight"):
-            roles.columns["weight"] = ()  # it would be something else there
         # Leave out what a reader made for a role when the user chose another of its columns.
         chosen = [
             role
@@ -158,11 +155,14 @@ class Peek:
         The name of its format.
     columns
         The names of its columns, for a table; empty for the other formats, whose readers know.
+    lists
+        Which of them hold lists; None where nobody knows.
     """
 
     source: Any
     format: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    lists: set[str] | None = None
 
 
 def peek(source: Any, format: str | None = None) -> Peek:
@@ -185,5 +185,4 @@ def peek(source: Any, format: str | None = None) -> Peek:
         When there is no such file or format.
     """
     source, found = recognise(source, format)
-    columns = columns_of(source) if found.name == "table" else ()
-    return Peek(source, found.name, columns)
+    return Peek(source, found.name, *(columns_of(source) if found.name == "table" else ()))

@@ -20,7 +20,7 @@ DEFAULTS: dict[str, str | None] = {
     "doc": "doc",
     "rank": "rank",
     "click": "click",
-    "weight": "weight",
+    "weight": None,
 }
 SEVERAL_COLUMNS = ("session", "doc")
 
@@ -38,6 +38,11 @@ SYNONYMS = {
     "click": "clicked is_click is_clicked clicks click_count was_clicked has_click",
     "weight": "weights count n frequency",
 }
+# Columns that tell pages of one visit apart, beside those that a page may be called by.
+TIMES = "timestamp time datetime date_time event_time search_time created_at ts starttime"
+# Words in the names of columns that say what was searched for.
+_SEARCH = ("query", "search", "keyword", "phrase")
+GUESSED = "columns guessed"  # a kind of note
 # What such columns hold when they hold lists; with one row a result they would be numbers.
 LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
 
@@ -64,10 +69,10 @@ class Roles:
                 "column."
             )
 
-    def guess(self, columns: Iterable[str]) -> None:
+    def guess(self, columns: Iterable[str], lists: Collection[str] | None = None) -> None:
         """Take columns by their names for the roles that nobody named and no column is called."""
-        named = {role: given for role, given in self.given.items() if self.is_named(role)}
-        found = guess_roles(columns, named)
+        named = {role: given for role, given in self.given.items() if self._is_named(role)}
+        found = guess_roles(columns, named, lists)
         self.guessed |= found
         self.given |= found
         self.columns |= {role: (name,) for role, name in found.items()}
@@ -75,9 +80,9 @@ class Roles:
     def note_guesses(self, notebook: Notebook) -> None:
         """Note which arguments would do what was guessed."""
         if self.guessed:
-            said = (option(role, name, shown=_quoted(name)) for role, name in self.guessed.items())
+            said = (option(role, name, shown=quoted(name)) for role, name in self.guessed.items())
             what = f"columns guessed by their names: {', '.join(said)}."
-            notebook.tell("columns guessed", len(self.guessed), what)
+            notebook.tell(GUESSED, len(self.guessed), what)
 
     @property
     def id_columns(self) -> list[str]:
@@ -88,7 +93,7 @@ class Roles:
     @property
     def name_a_table(self) -> bool:
         """Whether columns are named, as only those of tables need be."""
-        return any(self.is_named(role) for role in ("session", "query", "doc", "rank"))
+        return any(self._is_named(role) for role in ("session", "query", "doc", "rank"))
 
     def is_struct(self, role: str) -> bool:
         """Whether the id of this role is made of a list of columns."""
@@ -109,11 +114,11 @@ class Roles:
     def settle(self, schema: Mapping[str, pl.DataType], nested: bool, faults: Faults) -> None:
         """Drop the roles that may be absent, and note the columns that may not."""
         columns = list(schema)
-        optional = {"query", "weight"} | ({"session", "rank"} if nested else set())
+        optional = {"query", "session", "rank"} if nested else {"query"}
         missing: dict[str, list[str]] = {}
         for role, names in self.columns.items():
             absent = [name for name in names if name not in columns]
-            if absent and role in optional and not self.is_named(role):
+            if absent and role in optional and not self._is_named(role):
                 self.columns[role] = ()
             elif absent:
                 missing[role] = absent
@@ -127,8 +132,7 @@ class Roles:
         for role in missing:
             self.columns[role] = ()
 
-    def is_named(self, role: str) -> bool:
-        """Whether another column than the usual one was named for a role (or guessed)."""
+    def _is_named(self, role: str) -> bool:
         return self.given[role] != DEFAULTS[role]
 
     def _free(self, columns: Iterable[str]) -> list[str]:
@@ -165,7 +169,7 @@ class Roles:
         return {
             role: names
             for role, names in missing.items()
-            if role not in spared or names[0] in meant or self.is_named(role)
+            if role not in spared or names[0] in meant or self._is_named(role)
         }
 
     def _advice(
@@ -179,11 +183,11 @@ class Roles:
         free = [name for name in self._free(columns) if name not in meant.values()]
         unknown = [role for role in missing if not set(missing[role]) <= set(meant)]
         taken = {role: self.given[role] for role in DEFAULTS if role not in missing}
-        taken = {role: value for role, value in taken.items() if value and self.is_named(role)}
+        taken = {role: value for role, value in taken.items() if value and self._is_named(role)}
         if unknown and taken:
             # Not what was said on purpose alone: the command line guesses, and passes it on.
             said = ", ".join(
-                option(role, value, shown=_quoted(value)) for role, value in taken.items()
+                option(role, value, shown=quoted(value)) for role, value in taken.items()
             )
             lines.append(f"Taken: {said}.")
         call = {
@@ -196,7 +200,7 @@ class Roles:
             call["query"] = query
         if meant:
             call = {role: call[role] for role in DEFAULTS if role in call}
-            named = [option(role, value, shown=_quoted(value)) for role, value in call.items()]
+            named = [option(role, value, shown=quoted(value)) for role, value in call.items()]
             first = "data" if label.startswith("the ") else f'"{label}"'
             python = f"read_log({', '.join([first, *named])})"
             lines.append(f"Perhaps: {either(python, ' '.join(named))}")
@@ -245,12 +249,13 @@ def _replaced(value: Given, meant: Mapping[str, str]) -> Given:
     return [meant.get(name, name) for name in value]
 
 
-def _quoted(value: Given) -> str:
+def quoted(value: Given) -> str:
+    """Write columns as they would stand in a call."""
     if value is None:
         return "None"
     if isinstance(value, str):
         return f'"{value}"'
-    return f"[{', '.join(map(_quoted, value))}]"
+    return f"[{', '.join(map(quoted, value))}]"
 
 
 def extra_columns(columns: Sequence[str], roles: Roles) -> tuple[list[str], list[str]]:
@@ -276,7 +281,8 @@ def extra_columns(columns: Sequence[str], roles: Roles) -> tuple[list[str], list
     return kept, notes
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Write a name without what different spellings differ in."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -285,14 +291,27 @@ def synonym(role: str, columns: Iterable[str], lists: Collection[str] = ()) -> s
 
     `columns` are those that nothing else uses, and `lists` those of them that may hold lists.
     """
-    by_plain = {_plain(column): column for column in reversed(list(columns))}
+    by_plain = {plain(column): column for column in reversed(list(columns))}
     for name in (role, *SYNONYMS[role].split()):
-        if _plain(name) in by_plain:
-            return by_plain[_plain(name)]
+        if plain(name) in by_plain:
+            return by_plain[plain(name)]
     for name in LISTS.get(role, "").split():
         if by_plain.get(name) in lists:
             return by_plain[name]
     return None
+
+
+def search_column(schema: Mapping[str, pl.DataType]) -> str | None:
+    """Find a column that seems to say what was searched for, in a log that has no query."""
+    others = {plain(name) for name in f"{SYNONYMS['session']} {TIMES}".split()}
+    spelt = (
+        name
+        for name, dtype in schema.items()
+        if dtype == pl.String
+        and plain(name) not in others
+        and any(word in plain(name) for word in _SEARCH)
+    )
+    return synonym("query", schema) or next(spelt, None)
 
 
 def guess(
@@ -300,12 +319,12 @@ def guess(
 ) -> str | None:
     """Find the column that was probably meant by `wanted`, a name that is not there."""
     names = list(columns)
-    lookalike = {_plain(name): name for name in reversed(names)}
-    exact = lookalike.get(_plain(wanted))
+    lookalike = {plain(name): name for name in reversed(names)}
+    exact = lookalike.get(plain(wanted))
     if exact is not None:
         return exact
     # A name the user chose says more than the role does, so spelling comes before synonyms there.
-    close = difflib.get_close_matches(_plain(wanted), lookalike, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(plain(wanted), lookalike, n=1, cutoff=0.75)
     if wanted != role and close:
         return lookalike[close[0]]
     found = synonym(role, names, lists)
@@ -314,7 +333,11 @@ def guess(
     return found
 
 
-def guess_roles(columns: Iterable[str], named: Mapping[str, Given] | None = None) -> dict[str, str]:
+def guess_roles(
+    columns: Iterable[str],
+    named: Mapping[str, Given] | None = None,
+    lists: Collection[str] | None = None,
+) -> dict[str, str]:
     """Guess the column of each role whose own name is not among the columns.
 
     Parameters
@@ -324,6 +347,8 @@ def guess_roles(columns: Iterable[str], named: Mapping[str, Given] | None = None
     named
         Roles whose columns are known, which are not guessed; these columns are taken. Only the
         query may be one of several that make the id of a page.
+    lists
+        The columns that hold lists, where that is known.
 
     Returns
     -------
@@ -331,8 +356,8 @@ def guess_roles(columns: Iterable[str], named: Mapping[str, Given] | None = None
         Roles to columns. Roles that have a column of their name, or that no column looks like, are
         not in it. No column has two roles. A weight is never guessed: a column called "count" or
         "n" is too often something else, and would change every estimate. "results", "items",
-        "products" and "hits" are documents only where no column is a rank: beside one they are
-        rather numbers than lists.
+        "products" and "hits" are documents only where they hold lists; where nobody knows, where
+        no column is a rank: beside one they are rather numbers.
 
     Examples
     --------
@@ -345,8 +370,9 @@ def guess_roles(columns: Iterable[str], named: Mapping[str, Given] | None = None
     taken = {name for role in named for name in _names(role, named[role])}
     free = [name for name in names if name not in roles and name not in taken]
     parts = [] if isinstance(named.get("session"), str) else _names("session", named.get("session"))
-    has_ranks = "rank" in {*names, *named} or synonym("rank", free) is not None
-    lists = [] if has_ranks else free
+    if lists is None:
+        has_ranks = "rank" in {*names, *named} or synonym("rank", free) is not None
+        lists = [] if has_ranks else free
     guessed = {}
     for role in roles:
         if role in named or role in names:

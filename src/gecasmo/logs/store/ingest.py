@@ -61,7 +61,7 @@ def ingest(
     doc: str | Sequence[str] = "doc",
     rank: str | None = "rank",
     click: str | None = "click",
-    weight: str | None = "weight",
+    weight: str | None = None,
     keep: str | Sequence[str] = (),
     memory: int | str = "4GB",
     partitions: int | None = None,

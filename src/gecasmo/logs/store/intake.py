@@ -17,7 +17,7 @@ from gecasmo.logs.formats.table import kind_of_files
 from gecasmo.logs.inputs import Opened
 from gecasmo.logs.notes import Faults, Notebook
 from gecasmo.logs.reader import recognise
-from gecasmo.logs.roles import Roles
+from gecasmo.logs.roles import Roles, lists_of
 from gecasmo.logs.store.disk import DiskFullError, check_disk, disk_need
 from gecasmo.logs.store.journal import IngestJournal, signature
 from gecasmo.logs.store.manifest import merged_notes, notes_as_json, notes_from_json
@@ -58,7 +58,7 @@ def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource,
         return FormatFiles(source, found, wishes), paths
     opened = _tables(source, wishes, roles) if files else Frames(source)
     if isinstance(opened, Frames) and (schema := opened.schema()) is not None:
-        roles.guess(schema)
+        roles.guess(schema, lists_of(schema))
     return opened, paths
 
 
