@@ -43,7 +43,11 @@ def compare(
         str, typer.Option(metavar="COLUMN", help="What stays together: session, query, a user.")
     ] = "session",
     time: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Test on the latest pages by this column.")
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Test on the latest pages by this column; dates as in day:%d/%m/%Y.",
+        ),
     ] = None,
     heldout: Annotated[
         str | None, typer.Option(metavar="LOG", help="Test on this log, and train on all of LOG.")

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Method, Problem, Record, Solution
 from gecasmo.estimation.coins import Evaluated
@@ -180,8 +179,7 @@ class MemorySource:
         build = Builder(model, log, settings, threads)
         part = build.part()
         begin = None if settings.start is None else build.begun(part)
-        is_exchangeable = has_exchangeable_states(model.structure.traced)
-        self.problem = Problem.of(part, is_exchangeable, begin)
+        self.problem = Problem.of(part, model.is_exchangeable, begin)
         if held_out is not None:
             self.problem.held_out = Builder(model, held_out, settings, threads).part()
         self._sample = SampledPages(part, is_all=True)

@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, row_averages
 from gecasmo.encoding.pieces import JoinedAverages, JoinedPieces, NotJoinableError
@@ -247,7 +246,7 @@ def parted_problem(
         parts,
         coins,
         weight,
-        has_exchangeable_states(model.structure.traced),
+        model.is_exchangeable,
         local,
         {number: forms[number].pseudo_counts for number in local},
         begin,

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import States
@@ -51,7 +50,7 @@ def update_model(
     twin.forms = {coin: memory.form for coin, memory in memories.items()}
     build = Builder(twin, log, Settings(method, None, impossible), threads)
     part = build.part()
-    problem = Problem.of(part, has_exchangeable_states(twin.structure.traced))
+    problem = Problem.of(part, twin.is_exchangeable)
     states = _begin(problem, memories)
     learned = _learned(problem, memories, build)
     for number, own in learned.items():
