@@ -25,7 +25,14 @@ from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
-from gecasmo.model.log_parts import Answer, Partitioned, over_parts, routed, whole_view
+from gecasmo.model.log_parts import (
+    Answer,
+    Partitioned,
+    as_log,
+    over_parts,
+    routed,
+    whole_view,
+)
 from gecasmo.model.page_run import (
     Filtered,
     PageRun,
@@ -78,7 +85,8 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
         )
     form, given = model.forms[coin], model.features_.get(coin)
     columns = form.columns
-    by_key = not columns or form.by_declared_key
+    state = model.states(whole=False)[coin]
+    by_key = not (columns or form.is_same_everywhere(state)) or form.by_declared_key
     keys = tuple(k for k in model.keys[coin] if by_key or k in frame.columns)
     elsewhere = () if given is None else tuple(given.columns)
     needed = (*keys, *(name for name in columns if name not in elsewhere))
@@ -106,7 +114,7 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             )
         attached |= looked_up(rows, coin, Wanted(absent, form.allows_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
-    return np.asarray(form.predict(model.states(whole=False)[coin], rows), dtype=np.float64)
+    return np.asarray(form.predict(state, rows), dtype=np.float64)
 
 
 def estimate_frame(
@@ -398,6 +406,7 @@ def predict_to(
     """See `Model.predict`."""
     if kind not in KINDS:
         raise ModelError(f"kind={kind!r}: choose {' or '.join(map(repr, KINDS))}.")
+    log = as_log(log)
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)
