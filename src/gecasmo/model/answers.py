@@ -27,8 +27,13 @@ from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
     Answer,
+<<<<<<< HEAD
     Partitioned,
     as_log,
+=======
+    AskedElsewhere,
+    Partitioned,
+>>>>>>> main
     over_parts,
     routed,
     whole_view,
@@ -406,7 +411,15 @@ def predict_to(
     """See `Model.predict`."""
     if kind not in KINDS:
         raise ModelError(f"kind={kind!r}: choose {' or '.join(map(repr, KINDS))}.")
+<<<<<<< HEAD
     log = as_log(log)
+=======
+    if isinstance(log, AskedElsewhere):
+        raise ModelError(
+            "Predictions on a cluster stay there: gecasmo.spark.predict(model, dataframe).write"
+            ".parquet(...)"
+        )
+>>>>>>> main
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)
