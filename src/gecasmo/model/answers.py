@@ -27,13 +27,9 @@ from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
     Answer,
-<<<<<<< HEAD
-    Partitioned,
-    as_log,
-=======
     AskedElsewhere,
     Partitioned,
->>>>>>> main
+    as_log,
     over_parts,
     routed,
     whole_view,
@@ -411,15 +407,12 @@ def predict_to(
     """See `Model.predict`."""
     if kind not in KINDS:
         raise ModelError(f"kind={kind!r}: choose {' or '.join(map(repr, KINDS))}.")
-<<<<<<< HEAD
-    log = as_log(log)
-=======
     if isinstance(log, AskedElsewhere):
         raise ModelError(
             "Predictions on a cluster stay there: gecasmo.spark.predict(model, dataframe).write"
             ".parquet(...)"
         )
->>>>>>> main
+    log = as_log(log)
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)

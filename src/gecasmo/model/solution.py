@@ -5,13 +5,7 @@ The progress bar that shows how it goes is here as well.
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import sys
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-=======
->>>>>>> main
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any

@@ -16,12 +16,8 @@ from gecasmo.compiler.hide import hide
 from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
 from gecasmo.encoding.observations import LAST_CLICK
-<<<<<<< HEAD
 from gecasmo.errors import ModelError, NotFittedError, extra
-=======
-from gecasmo.errors import ModelError, NotFittedError
 from gecasmo.forks import refuse_lost_fork
->>>>>>> main
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.kernels.library import Library, Structure
