@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from unit_examples import Buyer, Mixture, pages
+from unit_examples import Buyer, Mixture, dbn, pages
 
 from gecasmo import DBN, EM, UBM, ClickLog, Logistic, Sum, load, matrices
 from gecasmo.errors import GecasmoError, ModelError, SavedModelError
+from gecasmo.forms.parted_table import PartFile
 from gecasmo.testing import plain_python
 
 MORE = int(os.environ.get("GECASMO_EXAMPLES", "1"))
@@ -199,6 +200,33 @@ def test_a_table_that_unpacks_to_far_more_than_it_is(fits: list[Parts], tmp_path
     parts = {**fits[0], "tables/0_table.parquet": table}
     with pytest.raises(SavedModelError, match="would unpack to 20,000,000 rows of 3 columns"):
         load(written(parts, tmp_path / "m"))
+
+
+def test_a_folder_with_a_description_that_fills_memory(tmp_path: Path) -> None:
+    dbn().save(tmp_path / "m", folder=True)
+    with open(tmp_path / "m" / "model.json", "r+b") as file:
+        file.truncate(3 * 10**9)  # takes no room on the disk
+    with pytest.raises(SavedModelError, match=r"model\.json is larger than any description"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SavedModelError, match="is no regular file"):
+        load(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"size": "7"}, {"n_rows": -1}, {"total": float("nan")}, {"n_idle": 9}, {"highest": 2.0}],
+    ids=str,
+)
+def test_what_is_said_of_files_of_rows(wrong: dict[str, Any]) -> None:
+    told = PartFile("parted/0/part-00000.parquet", "ab", 10, 3, 1.5, 0.1, 0.9, 0, 0).to_data()
+    assert PartFile.from_data(told).n_rows == 3
+    with pytest.raises(SavedModelError, match=r"which cannot be|which is no|cannot be true"):
+        PartFile.from_data({**told, **wrong})
 
 
 # -- what is no model ------------------------------------------------------------------------------

@@ -71,10 +71,17 @@ class PartFile:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> PartFile:
         """What `to_data` described."""
-        kinds = {"str": str, "int": int, "float": float}
-        return cls(
-            **{field.name: kinds[str(field.type)](data[field.name]) for field in fields(cls)}
-        )
+        kinds = {"str": (str,), "int": (int,), "float": (int, float)}
+        for field in fields(cls):
+            value, told = data[field.name], f"'{field.name}' of a file of rows"
+            if type(value) not in kinds[str(field.type)]:
+                raise SavedModelError(f"{told} is {value!r}, which cannot be.")
+            if not isinstance(value, str):
+                saved.number(value, told, least=0)
+        file = cls(**{field.name: data[field.name] for field in fields(cls)})
+        if max(file.n_given, file.n_idle) > file.n_rows or max(file.lowest, file.highest) > 1:
+            raise SavedModelError(f"What is said of {file.name} cannot be true of its rows.")
+        return file
 
 
 def part_name(coin: int, part: int) -> str:
