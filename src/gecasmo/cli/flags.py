@@ -185,12 +185,12 @@ class LogFlags:
     session: Annotated[
         str | None, _column("Which page a result is on; several as a,b.", "--session")
     ] = None
-    query: Annotated[str | None, _column("The query of the page.", "--query")] = None
+    query: Annotated[str | None, _column("The query of the page, or none.", "--query")] = None
     doc: Annotated[str | None, _column("The document; several as a,b.", "--doc")] = None
     rank: Annotated[
         str | None, _column("The rank on the page; 'none' takes the order of the rows.", "--rank")
     ] = None
-    click: Annotated[str | None, _column("Whether it was clicked.", "--click")] = None
+    click: Annotated[str | None, _column("Whether it was clicked, or none.", "--click")] = None
     weight: Annotated[
         str | None, _column("How often the page counts; 'none' counts each once.", "--weight")
     ] = None
@@ -339,7 +339,7 @@ def _told(note: Note, source: str) -> str:
 
 def _names(role: str, text: str) -> str | list[str] | None:
     """A column, or several that mean something together."""
-    if role in ("rank", "weight") and text.lower() == "none":
+    if role != "doc" and text.lower() == "none":
         return None
     if role in ("session", "doc") and "," in text:
         return [name.strip() for name in text.split(",") if name.strip()]

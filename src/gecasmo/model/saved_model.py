@@ -30,7 +30,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import automaton_json
-from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
 from gecasmo.files import beside, put_in_place, whole_file
 from gecasmo.forks import refuse_lost_fork
@@ -260,8 +260,11 @@ def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
     if is_network and described["module"] is None and name not in modules:
         kind = described["class"]
         raise SavedModelError(
-            f"The network of '{name}' is a {kind}, of which a file holds only the weights. Bring "
-            f'the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})'
+            f"The network of '{name}' is a {kind}, of which a file holds only the weights. "
+            + either(
+                f'Bring the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})',
+                "It can be loaded in Python only, with its module.",
+            )
         )
 
 
