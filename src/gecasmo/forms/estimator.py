@@ -344,11 +344,17 @@ class Estimator(Form):
         return fresh
 
     def _ask(self, fitted: Any, features: Any) -> Floats:
-        with _threads(features.shape[0]):
-            answer = np.asarray(fitted.predict_proba(features), dtype=np.float64)
-        # Both classes were there in the fit, so there are two columns.
-        heads = answer[:, list(getattr(fitted, "classes_", (0, 1))).index(1)]
-        if not np.all(np.isfinite(heads)):
+        n_rows = features.shape[0]
+        try:
+            with _threads(n_rows):
+                answer = np.asarray(fitted.predict_proba(features), dtype=np.float64)
+            # Both classes were there in the fit, so there are two columns.
+            heads = answer[:, list(getattr(fitted, "classes_", (0, 1))).index(1)]
+        except Exception as error:  # it is the user's own, or comes from a file
+            raise ModelError(
+                f"{self._name()} cannot tell the probabilities of {n_rows:,} rows: {error}"
+            ) from error
+        if heads.shape != (n_rows,) or not np.all(np.isfinite(heads)):
             raise ModelError(f"{self._name()} answers with numbers that are no probabilities.")
         return np.clip(heads, NEAREST, 1 - NEAREST)
 
