@@ -56,3 +56,18 @@ def scratch_folder(path: Any, error: type[GecasmoError] = GecasmoError) -> Itera
         raise error(f"{target} cannot be written: {problem.strerror or problem}.") from problem
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def put_in_place(fresh: Path, target: Path) -> None:
+    """Move a folder to its place; what was there goes when the new one stands."""
+    if not target.is_dir():
+        fresh.rename(target)
+        return
+    old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -51,7 +51,10 @@ def compare(
     ] = "session",
     time: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Test on the latest pages by this column."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Test on the latest pages by this column; dates as in day:%d/%m/%Y.",
+        ),
     ] = None,
     heldout: Annotated[
         str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
@@ -14,7 +14,7 @@ from gecasmo.errors import ClickLogWarning
 
 if TYPE_CHECKING:
     from gecasmo.cli.output import Output
-    from gecasmo.logs import ClickLog, Note
+    from gecasmo.logs import ClickLog, Note, Peek
     from gecasmo.logs.store import StoredLog
 
 _PANEL = "How to read the log"
@@ -127,7 +127,7 @@ class LogFlags:
         }
         # Who names columns means a table; other formats have columns of their own.
         seen = peek(source, self.format or ("table" if roles else None))
-        return seen, roles, guess(seen.columns, roles)
+        return seen, roles, guess(seen, roles)
 
     def read_any(
         self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
@@ -166,16 +166,13 @@ def in_memory_sample(model: Any, log: ClickLog | StoredLog) -> tuple[Any, ClickL
     return (model, log) if isinstance(log, ClickLog) else some_partitions(model, log, 20_000)
 
 
-def guess(columns: Sequence[str], roles: Mapping[str, Any]) -> dict[str, str]:
+def guess(seen: Peek, roles: Mapping[str, Any]) -> dict[str, str]:
     """Columns for the roles that nobody named and no column carries the name of."""
     from gecasmo.logs import guess_roles
 
-    named = [[names] if isinstance(names, str) else names or () for names in roles.values()]
-    taken = {name for names in named for name in names}
-    free = [name for name in columns if name not in taken]
-    guessed = {role: name for role, name in guess_roles(free).items() if role not in roles}
+    guessed = guess_roles(seen.columns, roles, seen.lists)
     # Other names, such as "n", may mean anything; this one is what a log is written with.
-    if "weight" in free and "weight" not in roles:
+    if "weight" in seen.columns and "weight" not in roles:
         guessed["weight"] = "weight"
     return guessed
 
