@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
 from gecasmo.forms.form import Floats
 
@@ -123,10 +123,14 @@ class FeatureCoding:
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> FeatureCoding:
         """Make what `to_data` described."""
-        levels = {
-            name: parts[f"levels_{number}"]["level"]
-            for number, name in enumerate(data["categorical"])
-        }
+        levels = {}
+        for number, name in enumerate(data["categorical"]):
+            (levels[name],) = saved.columns(parts[f"levels_{number}"], ["level"], f"'{name}'")
+            if levels[name].is_duplicated().any():
+                raise SavedModelError(f"A level of '{name}' comes twice.")
+        names = {*data["numeric"], *levels}
+        if names != set(data["columns"]) or not names >= set(data["constant"]):
+            raise SavedModelError("The columns of a form are not those of its coding.")
         shape, told = (len(data["numeric"]),), "The {} of a form's columns"
         return cls(
             tuple(data["columns"]),

@@ -86,7 +86,7 @@ class Likelihood:
                 f"The logits of '{coin}' are missing, and the model has no probabilities of its "
                 "own: give them, fit the model, or make the coin Fixed."
             )
-        return as_weights(np.asarray(form.predict(state, rows), dtype=np.float64))
+        return as_weights(form.probabilities(state, rows, coin))
 
     def _check(self, logits: Mapping[str, Any]) -> None:
         for coin, values in logits.items():
