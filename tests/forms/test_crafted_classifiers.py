@@ -30,7 +30,7 @@ from sklearn.ensemble import (
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 from sklearn.tree import DecisionTreeClassifier
 
 from gecasmo.errors import SavedModelError
@@ -161,6 +161,14 @@ def test_words_beyond_their_vocabulary_are_refused() -> None:
     read(classifier)
     classifier.steps[0][1].vocabulary_["red"] = 10**6
     with pytest.raises(SavedModelError, match="categories that no encoder has learned"):
+        read(classifier)
+
+
+def test_powers_that_take_for_ever_are_refused() -> None:
+    classifier = make_pipeline(PolynomialFeatures(2), LogisticRegression()).fit(X, Y)
+    assert np.array_equal(read(classifier).predict_proba(X), classifier.predict_proba(X))
+    classifier.steps[0][1]._max_degree = 10**9
+    with pytest.raises(SavedModelError, match="The file holds"):
         read(classifier)
 
 

@@ -248,6 +248,12 @@ def _check_vocabulary(part: Any) -> None:
     _require(sorted(numbers) == list(range(len(numbers))), _ENCODED)
 
 
+def _check_powers(part: Any) -> None:
+    """See that powers of columns can be worked out in a lifetime."""
+    if hasattr(part, "n_output_features_"):
+        _require(0 <= part._max_degree <= 64 and 0 <= part.n_output_features_ < 2**24, _ENCODED)
+
+
 def _check_hashing(part: Any) -> None:
     _require(isinstance(part.n_features, int) and 0 < part.n_features < 2**31, _ENCODED)
 
@@ -271,4 +277,5 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "DictVectorizer": _check_vocabulary,
     "FeatureHasher": _check_hashing,
     "HashingVectorizer": _check_hashing,
+    "PolynomialFeatures": _check_powers,
 }
