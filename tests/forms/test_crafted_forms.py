@@ -33,7 +33,8 @@ def network() -> Any:
 def learned() -> tuple[Form, Any, Rows]:
     """A table whose prior was learned from a log."""
     log = random_log(DBN(), [5] * 80, seed=1, n_docs=30)
-    with plain_python():
+    with plain_python(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # twenty steps are enough here
         model = DBN(satisfaction=0.4, continuation=0.9).fit(log, EM(max_iter=20), progress=False)
     state = model.states()["attraction"]
     return model.forms["attraction"], state, state.rows

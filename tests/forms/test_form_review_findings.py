@@ -224,7 +224,7 @@ def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog
         model.evaluate,
         lambda log: model.simulate(log, seed=1),
         lambda log: model.probability("attraction", pl.DataFrame({"doc": [1]})),
-        lambda log: DBN(attraction=Table(key=())).fit(log, start=model),
+        lambda log: DBN(attraction=Table(key=()), **SATISFIED).fit(log, start=model),
     ):
         with pytest.raises(ModelError, match=message):
             ask(log)

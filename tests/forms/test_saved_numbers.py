@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import warnings
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,8 @@ def model() -> Model:
         ),
         "continuation": Sum(Logistic("rank"), key="rank"),
     }
-    with plain_python():
+    with plain_python(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # thirty steps are enough here
         fitted: Model = DBN(**forms).fit(log, EM(max_iter=30), progress=False)
     return fitted
 

@@ -42,7 +42,7 @@ def test_one_click_is_no_certainty() -> None:
     assert model.parameters["click_rate"].sort("doc")["probability"].to_list() == [1.0, 0.0]
     frame = model.estimates("click_rate").sort("doc")
     # Half a flip a side is what intervals count, and then they are about that mean.
-    assert frame["probability"].to_list() == pytest.approx([0.75, 0.25])
+    assert frame["probability"].to_list() == pytest.approx([0.75, 0.25], abs=1e-4)
     assert (frame["spread"] > 0.1).all()
     assert frame["low"][0] < 0.6
     assert frame["high"][1] > 0.4
@@ -50,6 +50,7 @@ def test_one_click_is_no_certainty() -> None:
     assert (frame["probability"] <= frame["high"]).all()
 
 
+@pytest.mark.filterwarnings("ignore:The coin.*never flipped")
 @pytest.mark.parametrize("pseudo", [(1, 1), (0.2, 3), (0, 0)])
 def test_an_interval_is_about_what_is_answered(pseudo: tuple[float, float]) -> None:
     """EM's estimate of a hidden coin is its most likely value; the interval was about its mean."""
