@@ -181,7 +181,10 @@ def as_floats(column: pl.Series) -> Floats:
     """Turn numbers or truth values into floats of their own memory, missing ones into NaN."""
     if column.dtype in _TEXTUAL:
         raise ModelError(f"The column '{column.name}' was numeric in the fit and now holds texts.")
-    return np.array(column.cast(pl.Float64).to_numpy(), dtype=np.float64)
+    try:
+        return np.array(column.cast(pl.Float64).to_numpy(), dtype=np.float64)
+    except pl.exceptions.PolarsError:
+        raise ModelError(f"The column '{column.name}' holds {column.dtype}, no numbers.") from None
 
 
 def check_categorical(
