@@ -128,9 +128,9 @@ class FeatureCoding:
             (levels[name],) = saved.columns(parts[f"levels_{number}"], ["level"], f"'{name}'")
             if levels[name].is_duplicated().any():
                 raise SavedModelError(f"A level of '{name}' comes twice.")
-        names = {*data["numeric"], *levels}
-        if names != set(data["columns"]) or not names >= set(data["constant"]):
-            raise SavedModelError("The columns of a form are not those of its coding.")
+        used = [*data["numeric"], *data["categorical"]]
+        if sorted(used) != sorted(data["columns"]) or not set(data["constant"]) <= set(used):
+            raise SavedModelError("The columns of a form are not those that it turns into numbers.")
         shape, told = (len(data["numeric"]),), "The {} of a form's columns"
         return cls(
             tuple(data["columns"]),
