@@ -203,7 +203,10 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             saved = {part: _part(parts, file) for part, file in coin["frames"].items()}
             _check_module(coin, modules)
             given = {"module": modules[name]} if name in modules else {}
-            forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            try:
+                forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            except SavedModelError as error:
+                raise SavedModelError(f"The coin '{name}': {error}") from None
             if coin.get("parted") is not None:
                 states[name] = _parted(states[name], coin["parted"], opened)
         keys[name] = check_keys(tuple(_are("The keys of a coin", list, coin["declared_keys"])))
