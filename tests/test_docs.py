@@ -18,6 +18,7 @@ NEEDS = {
     "language.md": (),
     "paper.md": (),
     "readers.md": (),
+    "coming-from.md": (),
     "scikit-learn.md": ("sklearn",),
     "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
     "uncertainty.md": (),

@@ -22,7 +22,6 @@ from unit_examples import Buyer, Mixture, dbn, pages
 
 from gecasmo import DBN, EM, UBM, ClickLog, Logistic, Sum, load, matrices
 from gecasmo.errors import GecasmoError, ModelError, SavedModelError
-from gecasmo.forms.parted_table import PartFile
 from gecasmo.testing import plain_python
 
 MORE = int(os.environ.get("GECASMO_EXAMPLES", "1"))
@@ -215,18 +214,6 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(SavedModelError, match="is no regular file"):
         load(tmp_path / "pipe")
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"size": "7"}, {"n_rows": -1}, {"total": float("nan")}, {"n_idle": 9}, {"highest": 2.0}],
-    ids=str,
-)
-def test_what_is_said_of_files_of_rows(wrong: dict[str, Any]) -> None:
-    told = PartFile("parted/0/part-00000.parquet", "ab", 10, 3, 1.5, 0.1, 0.9, 0, 0).to_data()
-    assert PartFile.from_data(told).n_rows == 3
-    with pytest.raises(SavedModelError, match=r"which cannot be|which is no|cannot be true"):
-        PartFile.from_data({**told, **wrong})
 
 
 # -- what is no model ------------------------------------------------------------------------------
