@@ -264,6 +264,19 @@ class TextTable:
         )
 
 
+def html_of(*blocks: str | TextTable | Sequence[str]) -> str:
+    """Lay out paragraphs, tables, and lists of sentences for a notebook, one below the other."""
+    parts = []
+    for block in blocks:
+        if isinstance(block, TextTable):
+            parts.append(block.html())
+        elif isinstance(block, str):
+            parts.append(_tags("p", [block]))
+        elif block:
+            parts.append(f"<ul>{_tags('li', block)}</ul>")
+    return f"<div>{''.join(parts)}</div>"
+
+
 def cell(value: Any, name: str = "") -> str:
     """Write a value of a table for people, in the column of this name."""
     if value is None:

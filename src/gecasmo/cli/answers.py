@@ -51,6 +51,7 @@ def evaluate(
         "results": found.n_results,
         "impossible_sessions": found.n_impossible,
         **found.to_dict(),
+        "unseen": found.unseen,
         "by_rank": found.by_rank,
         "reading": read.facts,
     }
@@ -118,6 +119,7 @@ def predict(
         "results": written.n_results,
         "rows": written.n_rows,
         "left_out_sessions": written.n_left_out,
+        "unseen": written.unseen,
         "written": target,
         "reading": read.facts,
     }

@@ -6,8 +6,9 @@ Click probabilities can also be written to files, a partition at a time.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,6 +36,7 @@ from gecasmo.model.page_run import (
     refuse,
     result_frame,
 )
+from gecasmo.report import listed, percent, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Impossible, Model
@@ -234,6 +236,32 @@ def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
     return unseen
 
 
+def unseen_weights(
+    model: Model, log: ClickLog, encoded: EncodedLog, kept: NDArray[np.bool_]
+) -> dict[str, float]:
+    """Per coin, how much those of the kept results weigh whose row was never fitted."""
+    states = model.states(whole=False)
+    forms = zip(model.forms.items(), encoded.rows, strict=True)
+    if all(form.known(states[coin], rows).all() for (coin, form), rows in forms):
+        return dict.fromkeys(model.forms, 0.0)
+    weight = log.weight[log.page] * kept
+    return {coin: float(weight[is_new].sum()) for coin, is_new in unseen_coins(model, log).items()}
+
+
+def told_unseen(shares: Mapping[str, float]) -> str:
+    """Say for which share of the results a model has nothing but priors; empty if for none."""
+    coins: dict[str, list[str]] = {}
+    for coin, share in shares.items():
+        if share > 0:
+            coins.setdefault(percent(share), []).append(coin)
+    if not coins:
+        return ""
+    parts = [
+        f"{share} of the results have no row of {listed(names)}" for share, names in coins.items()
+    ]
+    return f"not in the fit: {listed(parts)}; for these the model answers from its prior alone"
+
+
 def _with_unseen(
     model: Model, log: ClickLog, answer: Floats, kept: NDArray[np.bool_]
 ) -> pl.DataFrame:
@@ -313,13 +341,15 @@ class Predicted:
     """What became of predictions that were written: the file or folder, and its rows.
 
     `n_results` counts results of the source, and so does `n_left_out` its sessions. Where equal
-    pages are stored once there are fewer rows, each with the weight of its page.
+    pages are stored once there are fewer rows, each with the weight of its page. `unseen` says per
+    coin which share of the results has a row that was never fitted.
     """
 
     path: Path
     n_results: int
     n_left_out: int = 0  # sessions
     n_rows: int = 0
+    unseen: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         text = f"{self.path}: click probabilities of {self.n_results:,} results"
@@ -327,7 +357,7 @@ class Predicted:
             text += f", in {self.n_rows:,} rows with weights, since equal pages are stored once"
         if self.n_left_out:
             text += f"; {self.n_left_out:,} impossible sessions left out"
-        return text
+        return "\n".join([text, *wrapped(told_unseen(self.unseen), "  ", "  ")])
 
 
 def predict_to(
@@ -347,7 +377,9 @@ def predict_to(
     told.tally.tell(model.name)
     counts = counts_of_source(log, told.tally)
     n_results = told.n_results if counts is None else counts[1]
-    return Predicted(target, n_results, told.tally.n_sessions - told.tally.n_kept, n_rows)
+    n_left_out = told.tally.n_sessions - told.tally.n_kept
+    unseen = {coin: told.unseen.get(coin, 0.0) / max(told.weight, 1e-300) for coin in model.forms}
+    return Predicted(target, n_results, n_left_out, n_rows, unseen)
 
 
 def check_place(target: Path) -> None:
@@ -386,6 +418,7 @@ class _Told:
         self.tally = Tally()
         self.n_results = 0
         self.with_weight = False
+        self.weight, self.unseen = 0.0, Counter[str]()
 
     def __call__(self, model: Model, log: ClickLog) -> pl.DataFrame:
         kept = np.ones(log.n_sessions, bool)
@@ -397,10 +430,13 @@ class _Told:
             kept = filtered.kept
             frame = conditional_frame(model, log, filtered)
         self.n_results += n_source_results(log, kept)
-        if self.with_weight or not np.all(log.weight == 1):
-            weight = log.weight[log.page][kept[log.page]]
-            frame = frame.with_columns(weight=pl.Series(weight))
-        return frame
+        weight = log.weight[log.page][kept[log.page]]
+        frame = frame.with_columns(weight=pl.Series(weight))
+        self.weight += float(weight.sum())
+        unseen = frame.select("unseen", "weight").explode("unseen").drop_nulls()
+        self.unseen.update(dict(unseen.group_by("unseen").agg(pl.col("weight").sum()).iter_rows()))
+        has_weight = self.with_weight or not np.all(log.weight == 1)
+        return frame if has_weight else frame.drop("weight")
 
 
 def _write_folder(frames: Iterator[pl.DataFrame], target: Path) -> int:
