@@ -126,7 +126,7 @@ def test_another_log_is_refused(log: Any, tmp_path: Path, monkeypatch: pytest.Mo
         model().fit(open_log(tmp_path / "log.gclog"), METHOD, checkpoint=tmp_path / "fit")
 
 
-_ARRAYS = (".array", ".numbers", ".npz")
+_ARRAYS = (".array", ".packet")
 
 
 @pytest.mark.parametrize("folder", ["parts", "points", "journal"])
@@ -158,7 +158,7 @@ def test_a_truncated_partition_is_told(tmp_path: Path, log: Any) -> None:
 def test_a_full_disk_is_told_and_can_be_gone_on_with(
     log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, calls = disk.write_numbers, []
+    write, calls = disk.write_packet, []
 
     def full(*arguments: Any) -> None:
         calls.append(1)
@@ -167,7 +167,7 @@ def test_a_full_disk_is_told_and_can_be_gone_on_with(
         write(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "write_numbers", full)
+        patch.setattr(disk, "write_packet", full)
         with pytest.raises(CheckpointError, match=r"is full .* make room"):
             model().fit(log, METHOD, checkpoint=tmp_path / "fit", threads=1)
     same(model().fit(log, METHOD), model().fit(log, METHOD, checkpoint=tmp_path / "fit"))

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import dense, is_large, last_click_ranks, numbers_of_clicks
 from gecasmo.encoding.features import usable
-from gecasmo.errors import ClickLogError, either
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.roles import search_column
 
 
 class Coded(NamedTuple):
@@ -80,9 +81,14 @@ def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
             ", ".join(f'{coin}=Table(key="{example}")' for coin in coins),
             " ".join(f"--key {coin}={example}" for coin in coins),
         )
+        named = ""
+        queries = search_column(log.to_frame().schema)
+        if name == "query" and queries is not None:
+            such = option("query", queries)
+            named = f"  Perhaps it is to be read with {such}; else all queries share a row.\n"
         raise ClickLogError(
             f"{subject} a row per '{name}', and the log has no such column.\n"
-            f"  It has: {', '.join(log.columns)}.\n"
+            f"  It has: {', '.join(log.columns)}.\n{named}"
             f"  Perhaps another key: {advice}"
         )
 

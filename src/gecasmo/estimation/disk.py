@@ -8,32 +8,27 @@ repeated.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import shutil
-import zipfile
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gecasmo.errors import CheckpointError
-from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.packets import write_packet
 from gecasmo.estimation.part import Part, Point, Points
 from gecasmo.estimation.part_files import (
     Blueprint,
     PartFiles,
-    read_numbers,
+    read_kept,
     set_up,
     telling_full_disk_of_fit,
-    write_numbers,
 )
 from gecasmo.estimation.passes import run_pass
-from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
+from gecasmo.estimation.tasks import Answer, Task, combined
 from gecasmo.files import whole_file
 from gecasmo.forms.priors import Priors
 from gecasmo.kernels.threads import default_threads
@@ -107,8 +102,7 @@ class DiskParts:
         """Some points of one part."""
         found = {}
         for name in names:
-            arrays = read_numbers(self._point(name) / f"{number:05d}.numbers")
-            found[name] = Point.from_arrays(arrays)
+            found[name] = Point.from_arrays(read_kept(self._point(name) / f"{number:05d}.packet"))
         return found
 
     def _all_parts(self, task: Task) -> Iterator[Answer]:
@@ -136,8 +130,8 @@ class DiskParts:
         names = {name for name in (task.recipe.of, task.recipe.start) if name}
         points, answer = run_pass(self.part(number, threads), self.points(number, names), task)
         if task.name:
-            path = self._point(task.name) / f"{number:05d}.numbers"
-            write_numbers(path, points[task.name].arrays())
+            path = self._point(task.name) / f"{number:05d}.packet"
+            write_packet(path, points[task.name].arrays())
         return answer
 
     def _point(self, name: str) -> Path:
@@ -156,55 +150,23 @@ class Journal:
 
     def read(self, number: int, task: Task) -> Answer:
         """The answer to a task that was asked before."""
-        try:
-            content = io.BytesIO(self._path(number).read_bytes())
-            with np.load(content, allow_pickle=False) as arrays:
-                words = json.loads(bytes(arrays["words"]))
-                counts = {
-                    int(coin): SharedCounts(arrays[f"counts{coin}"], size)
-                    for coin, size in words["counts"].items()
-                }
-                extra = {name: arrays[f"extra.{name}"] for name in words["extra"]}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
-            raise CheckpointError(
-                f"{self._path(number)} is damaged ({problem}). Remove the folder of this fit, and "
-                "fit again."
-            ) from None
-        if words["task"] != digest(task):
+        answer: Answer
+        asked, answer = read_kept(self._path(number))
+        if asked != digest(task):
             raise CheckpointError(
                 f"{self.folder.parent} holds a fit that went another way at pass {number}: another "
                 "version of gecasmo or of a library may have made it. Remove it, and fit again."
             )
-        sums = words["sums"]
-        return Answer(
-            sums[0], words["n_impossible"], sums[1], counts, sums[2], Lengths(*sums[3:]), extra
-        )
+        return answer
 
     def write(self, task: Task, answer: Answer) -> None:
         """Note the answer to the next task."""
-        words = {
-            "task": digest(task),
-            "sums": [
-                answer.log_likelihood,
-                answer.penalty,
-                answer.squared_distance,
-                *answer.lengths,
-            ],
-            "n_impossible": answer.n_impossible,
-            "counts": {str(coin): own.n_rows for coin, own in answer.counts.items()},
-            "extra": list(answer.extra),
-        }
-        arrays: dict[str, Any] = {"words": np.frombuffer(json.dumps(words).encode(), np.uint8)}
-        arrays |= {f"counts{coin}": own.table for coin, own in answer.counts.items()}
-        arrays |= {f"extra.{name}": np.asarray(v) for name, v in answer.extra.items()}
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
         with whole_file(self._path(self.n_written), CheckpointError) as temporary:
-            temporary.write_bytes(buffer.getvalue())
+            write_packet(temporary, (digest(task), answer))
         self.n_written += 1
 
     def _path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.npz"
+        return self.folder / f"{number:06d}.packet"
 
 
 def digest(task: Task) -> str:

@@ -24,6 +24,7 @@ from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.errors import CheckpointError
 from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.expectation import Expectation
+from gecasmo.estimation.packets import DamagedPacketError, read_packet, write_packet
 from gecasmo.estimation.part import Part
 from gecasmo.forms import Form, TableState
 from gecasmo.kernels.library import Library
@@ -214,8 +215,8 @@ class PartFiles:
         with telling_full_disk_of_fit(own):
             n_bytes = 0
             for number, _, _ in stored.words["begin"]:
-                path = own / f"rows{number}.arrow"
-                stored.rows(number).write_ipc(path)
+                path = own / f"rows{number}.packet"
+                write_packet(path, stored.rows(number))
                 n_bytes += path.stat().st_size
             return n_bytes + write_arrays(own, stored.arrays, stored.words)
 
@@ -227,13 +228,14 @@ class PartFiles:
         """A part, most of it not yet read."""
         own = self.folder / f"{number:05d}"
         arrays, words = read_arrays(own)
-        return PartArrays(words, arrays, lambda coin: _rows(own / f"rows{coin}.arrow"))
+        return PartArrays(words, arrays, lambda coin: read_kept(own / f"rows{coin}.packet"))
 
 
-def _rows(path: Path) -> pl.DataFrame:
+def read_kept(path: Path) -> Any:
+    """What a packet in the folder of a fit holds."""
     try:
-        return pl.read_ipc(path)
-    except (OSError, pl.exceptions.PolarsError) as problem:
+        return read_packet(path)
+    except (OSError, DamagedPacketError) as problem:
         raise CheckpointError(
             f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
         ) from None
@@ -284,36 +286,6 @@ def read_arrays(folder: Path) -> tuple[dict[str, NDArray[Any]], Any]:
         raise CheckpointError(
             f"{folder} is damaged ({problem}). Remove the folder of this fit, and fit again."
         ) from None
-
-
-def write_numbers(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None:
-    """Write arrays of numbers into one file: how long its header is, a header, and the numbers."""
-    header = json.dumps({name: len(array) for name, array in arrays.items()}).encode()
-    header += b" " * (-(len(header) + 8) % 64)
-    with open(path, "wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        for array in arrays.values():
-            file.write(np.ascontiguousarray(array, np.float64).data)
-
-
-def read_numbers(path: Path) -> dict[str, NDArray[np.float64]]:
-    """The arrays of such a file."""
-    try:
-        content = np.fromfile(path, np.uint8)
-        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-        lengths = json.loads(content[8:start].tobytes())
-        if len(content) != start + 8 * sum(lengths.values()):
-            raise ValueError("it does not have the length that it says")
-        numbers = content[start:].view(np.float64)
-    except (OSError, ValueError) as problem:
-        raise CheckpointError(
-            f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
-        ) from None
-    cuts = np.cumsum([0, *lengths.values()])
-    return {
-        name: numbers[first:last]
-        for name, first, last in zip(lengths, cuts[:-1], cuts[1:], strict=True)
-    }
 
 
 def _read(path: Path, short: Mapping[str, Any]) -> NDArray[Any]:

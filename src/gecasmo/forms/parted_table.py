@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -95,10 +94,8 @@ def _write_frame(folder: Any, name: str, frame: pl.DataFrame) -> tuple[str, int]
         raise SavedModelError(
             f"{target.parent} cannot be made: {problem.strerror or problem}."
         ) from problem
-    with whole_file(target, SavedModelError) as temporary, open(temporary, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with whole_file(target, SavedModelError) as temporary:
+        temporary.write_bytes(content)
     return hashlib.sha256(content).hexdigest(), len(content)
 
 
@@ -133,6 +130,7 @@ class ZipSource:
 
     def read(self, name: str) -> bytes:
         with zipfile.ZipFile(self.path) as archive:
+            saved.check_packed(self.path, [archive.getinfo(name)])
             return archive.read(name)
 
     def where(self, name: str) -> str:
@@ -160,12 +158,7 @@ def read_content(source: RowFiles, file: PartFile) -> bytes:
 
 def read_frame(source: RowFiles, file: PartFile) -> pl.DataFrame:
     """The rows of a part."""
-    try:
-        frame = pl.read_parquet(io.BytesIO(read_content(source, file)))
-    except pl.exceptions.PolarsError as problem:
-        raise SavedModelError(
-            f"{source.where(file.name)} is no Parquet file ({problem})."
-        ) from None
+    frame = saved.read_parquet(read_content(source, file), source.where(file.name))
     if len(frame) != file.n_rows:
         raise SavedModelError(
             f"{source.where(file.name)} has {len(frame):,} rows; {file.n_rows:,} belong there."

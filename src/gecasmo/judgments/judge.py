@@ -118,8 +118,15 @@ def judge(
         each part; writing them takes no more memory than the largest part.
     """
     question = Question(
-        *(rule, grades, thresholds, level),
-        *(max_width, min_examinations, min_probability, min_order, every_pair),
+        rule=rule,
+        grades=grades,
+        thresholds=thresholds,
+        level=level,
+        max_width=max_width,
+        min_examinations=min_examinations,
+        min_probability=min_probability,
+        min_order=min_order,
+        every_pair=every_pair,
     )
     parts = PairParts.of(model, pairs)
     rows = KeptFrames(parts.in_files)

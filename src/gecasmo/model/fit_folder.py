@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,14 +64,14 @@ def differences(before: Identity, now: Identity) -> list[str]:
         return ["the model"]  # its coins then differ, too
     words = []
     for name in dict.fromkeys([*before, *now]):
-        then, today = before.get(name), now.get(name)
+        then, today = (found.get(name, "") for found in (before, now))
         if then == today:
             continue
-        if then is None or today is None or not (_is_short(then) and _is_short(today)):
-            words.append(name)
-        else:
-            was, is_ = (option(name, shown=str(value)) for value in (then, today))
+        if then and today and max(len(then), len(today)) <= _SHORT:
+            was, is_ = (option(name, shown=value) for value in (then, today))
             words.append(f"{was} then and {is_} now")
+        else:
+            words.append(name)
     return words
 
 
@@ -79,11 +79,14 @@ def _options(name: str, value: Any) -> Identity:
     """A setting; of a method, each of its options."""
     if not is_dataclass(value):
         return {name: _told(value)}
-    # What merely watches a fit does not count.
-    compared = [field.name for field in fields(value) if field.compare]
-    options = {field: _told(getattr(value, field)) for field in compared}
+    options = {field: _told(own) for field, own in _compared(value).items()}
     # A method that does the same as another one may say that it is told by that name.
     return {name: getattr(value, "told_as", type(value).__name__), **options}
+
+
+def _compared(value: Any) -> dict[str, Any]:
+    """The fields of a data class; what merely watches a fit does not count."""
+    return {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
 
 
 def _plain(value: Any) -> Any:
@@ -95,81 +98,58 @@ def _told(value: Any) -> str:
     value = _plain(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         text = repr(value)
-        if _is_short(text):
+        if len(text) <= _SHORT:
             return text
-    told = _Telling()
-    told.value(value)
-    return told.digest.hexdigest()
+    digest = hashlib.sha256()
+    for word in _words(value):
+        data = word.encode() if isinstance(word, str) else word
+        # With its length, lest the end of one be taken for the beginning of the next.
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
-def _is_short(text: str) -> bool:
-    return len(text) <= _SHORT
-
-
-class _Telling:
-    """Puts values into a digest, whatever they are."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.sha256()
-
-    def _add(self, told: str | bytes) -> None:
-        """With its length, lest the end of one be taken for the beginning of the next."""
-        data = told.encode() if isinstance(told, str) else told
-        self.digest.update(len(data).to_bytes(8, "little"))
-        self.digest.update(data)
-
-    def value(self, value: Any, depth: int = 0) -> None:
-        value = _plain(value)
-        self._add(type(value).__name__)
-        if depth > _DEEPEST:
-            return
-        if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            self._add(repr(value))
-        elif isinstance(value, (np.ndarray, np.generic)):
-            self._array(np.asarray(value), depth)
-        elif isinstance(value, (pl.DataFrame, pl.Series)):
-            self._frame(value)
-        elif isinstance(value, ClickLog):
-            self._frame(value.to_frame())
-        elif isinstance(value, PartedTable):
-            self.value([file.sha256 for file in value.files], depth + 1)
-            self.value(value.like, depth + 1)
-        elif isinstance(value, Rows):
-            self._frame(value.frame)
-        elif isinstance(value, Mapping):
-            self._add(str(len(value)))
-            for key in sorted(value, key=repr):
-                self._add(repr(key))
-                self.value(value[key], depth + 1)
-        elif isinstance(value, (list, tuple)):
-            self._add(str(len(value)))
-            for item in value:
-                self.value(item, depth + 1)
-        elif hasattr(value, "state_dict"):  # a network
-            weights = value.state_dict()
-            self.value({name: weight.cpu().numpy() for name, weight in weights.items()}, depth + 1)
-            self._add(repr(value))
-        elif is_dataclass(value):
-            # What merely watches a fit does not count.
-            compared = [field.name for field in fields(value) if field.compare]
-            self.value({name: getattr(value, name) for name in compared}, depth + 1)
-        elif callable(value) or not hasattr(value, "__dict__"):
-            self._add(getattr(value, "__qualname__", type(value).__qualname__))
-        else:
-            self.value(vars(value), depth + 1)
-
-    def _array(self, array: np.ndarray[Any, Any], depth: int) -> None:
-        if array.dtype == object:
-            self.value(array.tolist(), depth + 1)
-            return
-        self._add(repr((array.shape, array.dtype.str)))
-        self._add(np.ascontiguousarray(array).tobytes())
-
-    def _frame(self, frame: pl.DataFrame | pl.Series) -> None:
-        wide = frame.to_frame() if isinstance(frame, pl.Series) else frame
-        self._add(repr((wide.schema, wide.height)))
+def _words(value: Any, depth: int = 0) -> Iterator[str | bytes]:
+    """All that makes up a value, whatever it is."""
+    value, deeper = _plain(value), depth + 1
+    yield type(value).__name__
+    if depth > _DEEPEST:
+        return
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        yield repr(value)
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        yield from _words(value.tolist(), deeper)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        yield repr((value.shape, value.dtype.str))
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, (pl.DataFrame, pl.Series, ClickLog, Rows)):
+        wide = value.frame if isinstance(value, Rows) else value
+        wide = wide if isinstance(wide, pl.DataFrame) else wide.to_frame()
+        yield repr((wide.schema, wide.height))
         if wide.width:
-            self._add(wide.hash_rows(seed=1).to_numpy().tobytes())
+            yield wide.hash_rows(seed=1).to_numpy().tobytes()
+    elif isinstance(value, PartedTable):
+        yield from _words([file.sha256 for file in value.files], deeper)
+        yield from _words(value.like, deeper)
+    elif isinstance(value, Mapping):
+        yield str(len(value))
+        for key in sorted(value, key=repr):
+            yield repr(key)
+            yield from _words(value[key], deeper)
+    elif isinstance(value, (list, tuple)):
+        yield str(len(value))
+        for item in value:
+            yield from _words(item, deeper)
+    elif hasattr(value, "state_dict"):  # a network
+        weights = value.state_dict()
+        yield from _words({name: own.cpu().numpy() for name, own in weights.items()}, deeper)
+        yield repr(value)
+    elif is_dataclass(value):
+        yield from _words(_compared(value), deeper)
+    elif callable(value) or not hasattr(value, "__dict__"):
+        yield getattr(value, "__qualname__", type(value).__qualname__)
+    else:
+        yield from _words(vars(value), deeper)
 
 
 _WORDS = "fit.json"

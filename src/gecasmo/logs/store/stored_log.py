@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
+from gecasmo.logs.pages import Page
 from gecasmo.logs.store.disk import in_bytes
 from gecasmo.logs.store.manifest import notes_from_json, read_manifest
 from gecasmo.logs.store.partition import Decoder, checked_file, folder_of, read_frames
@@ -118,6 +119,17 @@ class StoredLog:
 
     def __len__(self) -> int:
         return self.n_sessions
+
+    __iter__ = None  # a partition would be read for each page; `partitions` reads each once
+
+    def __getitem__(self, which: int) -> Page:
+        """Return one page to look at, by its number among those that are stored."""
+        if not 0 <= which < self.n_pages:
+            raise IndexError(f"there is no page {which}; {self.n_pages:,} are stored.")
+        ends = np.cumsum(self.partition_pages)
+        number = int(np.searchsorted(ends, which, side="right"))
+        first = which - int(ends[number]) + int(self.partition_pages[number])
+        return self._decoder(number).log(first, first + 1)[0]
 
     @property
     def n_partitions(self) -> int:
