@@ -25,7 +25,7 @@ from gecasmo.cli.flags import (
 )
 from gecasmo.cli.output import Output, place_name, result_console
 from gecasmo.errors import ClickLogError, GecasmoError
-from gecasmo.report import Column, TextTable, bar, printable, text_width
+from gecasmo.report import Column, TextTable, bar, printable, wrapped
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 _BAR = 8  # characters of a bar
+_LEAST = 16  # of an id; in less room it would go on for too many lines
 
 
 @bundled
@@ -168,21 +169,23 @@ def _told(data: dict[str, Any]) -> list[Any]:
     )
     shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
     docs = [printable(doc) for doc in story["doc"]]
-    room = text_width() - len("rank") - len("click") - min(max(map(len, docs)), 24) - 8
-    headers, width = _fitting([_header(printable(name)) for name in shares], room)
-    encoding = result_console().encoding
+    console = result_console()
+    room = console.width - len("rank") - len("click") - min(max(map(len, docs)), 24) - 8
+    headers = [_header(printable(name)) for name in shares]
+    width, encoding = _bar_width(headers, room), console.encoding
 
     def cell(share: float) -> str:
         return f"{share:.2f} {bar(share, width, encoding) if width else ''}".rstrip()
 
     columns = [
         Column("rank", [str(rank) for rank in story["rank"]]),
-        Column("doc", docs, is_text=True, least=8, wraps=True),
+        Column("doc", docs, is_text=True, least=_LEAST, wraps=True),
         Column("click", ["click" if click else "" for click in story["click"]], is_text=True),
     ]
     for name, header in zip(shares, headers, strict=True):
         columns.append(Column(header, list(map(cell, story[name])), is_text=True))
-    return [printable(title), "", TextTable(columns), ""]
+    heading = "\n".join(wrapped(printable(title), width=console.width))
+    return [heading, "", TextTable(columns, keys=2), ""]
 
 
 def _header(name: str) -> str:
@@ -190,26 +193,14 @@ def _header(name: str) -> str:
     return names.get(name, name.removesuffix("_heads").replace("_", "\n"))
 
 
-def _fitting(headers: list[str], room: int) -> tuple[list[str], int]:
-    """Headers and a width of bars with which the columns take no more than the room.
+def _bar_width(headers: list[str], room: int) -> int:
+    """The width of bars with which columns take no more than the room: 0 where numbers must do."""
 
-    Bars are for looks: where they would squeeze the rest out, numbers will do.
-    """
-
-    def taken(names: list[str], width: int) -> int:
+    def taken(width: int) -> int:
         cell = 5 + width if width else 4
-        return sum(2 + max(cell, *map(len, name.split("\n"))) for name in names)
+        return sum(2 + max(cell, *map(len, name.split("\n"))) for name in headers)
 
-    for width in (_BAR, 6, 4, 0):
-        if taken(headers, width) <= room:
-            return headers, width
-    return ["\n".join(_broken(line) for line in name.split("\n")) for name in headers], 0
-
-
-def _broken(line: str, length: int = 8) -> str:
-    """A word in pieces, as in a dictionary."""
-    pieces = [line[i : i + length] for i in range(0, len(line), length)]
-    return "-\n".join(pieces)
+    return next((width for width in (_BAR, 6, 4) if taken(width) <= room), 0)
 
 
 class Kind(StrEnum):
