@@ -158,3 +158,14 @@ def test_what_a_check_found_suspicious_is_left_out(folder: Path) -> None:
     again = succeed("check", "clean.parquet", "--drop-suspicious", "-o", "-")
     assert "0 suspicious pages left out" in again.stderr
     assert again.stdout.startswith("session,query,doc,rank,click")
+
+
+def test_explain_says_what_is_not_in_the_fit(
+    place: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    known = str(pl.read_csv("long.csv")["session"][0])
+    told = "100 % of the results have no row of attraction and satisfaction_after_reading"
+    assert told not in succeed("explain", "many.fit", "long.csv", "--session", known).stdout
+    new = " ".join(succeed("explain", "many.fit", log_file, "--session", known).stdout.split())
+    assert told in new

@@ -94,6 +94,7 @@ def explain(
     the result, and that each coin came up heads there.
     """
     from gecasmo.cli.lookup import load_fit
+    from gecasmo.model.answers import unseen_coins
 
     model = load_fit(fit)
     read = reading.read(
@@ -108,6 +109,7 @@ def explain(
         "session": page.sessions[0],
         "query": page.session_column("query")[0] if page.has_query else None,
         "log_likelihood": float(model.log_likelihood(page)[0]),
+        "unseen": {coin: float(new.mean()) for coin, new in unseen_coins(model, page).items()},
         "results": story,
         "reading": read.facts,
     }
@@ -161,6 +163,8 @@ def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
 
 
 def _told(data: dict[str, Any]) -> list[Any]:
+    from gecasmo.model.answers import told_unseen
+
     story = data["results"]
     query = "" if data["query"] is None else f", query {data['query']}"
     title = (
@@ -184,7 +188,8 @@ def _told(data: dict[str, Any]) -> list[Any]:
     ]
     for name, header in zip(shares, headers, strict=True):
         columns.append(Column(header, list(map(cell, story[name])), is_text=True))
-    heading = "\n".join(wrapped(printable(title), width=console.width))
+    said = "; ".join(filter(None, [title, told_unseen(data["unseen"])]))
+    heading = "\n".join(wrapped(printable(said), width=console.width))
     return [heading, "", TextTable(columns, keys=2), ""]
 
 
