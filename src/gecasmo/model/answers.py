@@ -259,7 +259,7 @@ def _conditional_array(model: Model, log: ClickLog, filtered: Filtered) -> Float
 def conditional_frame(model: Model, log: ClickLog, filtered: Filtered) -> pl.DataFrame:
     """The click probabilities of the results that are kept, with what they are about."""
     kept = filtered.kept[log.page]
-    return _with_unseen(model, log, filtered.click[kept], kept)
+    return _with_unseen(model, log, filtered.click[kept], kept, filtered.encoded)
 
 
 def marginal_clicks(model: Model, log: ClickLog | Partitioned, frame: bool = False) -> Any:
@@ -283,25 +283,28 @@ def marginal_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     return _with_unseen(model, log, marginal_array(model, log), np.ones(log.n_results, bool))
 
 
-def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
-    """Per coin, which results use a row that was not there when the model was fitted."""
+def unseen_coins(
+    model: Model, log: ClickLog, encoded: EncodedLog | None = None
+) -> dict[str, NDArray[np.bool_]]:
+    """Per coin, which results use a row that was not there when the model was fitted.
+
+    `encoded` as the filter has it saves work.
+    """
     states = model.states(whole=False)
-    encoded = model.encode(log, "filter", merge=False)
-    places = encoded.result_places()
-    pages = encoded.page_of_session[log.page]
+    encoded = encoded or model.encode(log, "filter")
     unseen = {}
     for (coin, form), rows, plan in zip(
         model.forms.items(), encoded.rows, encoded.plan.coins, strict=True
     ):
         is_new = ~form.known(states[coin], rows)
-        if plan.scope == "global":
-            unseen[coin] = np.full(log.n_results, bool(is_new.all()))
+        if plan.scope == "global" or not is_new.any():
+            unseen[coin] = np.full(log.n_results, bool(is_new.all()) and len(is_new) > 0)
+        elif plan.scope == "page":
+            pages = encoded.page_of_session[log.page]
+            unseen[coin] = is_new[encoded.page_rows(plan.codes)[pages]]
         else:
-            if plan.scope == "page":
-                rows_used = encoded.page_rows(plan.codes)[pages]
-            else:
-                rows_used = encoded.rows_at(plan.codes, pages, places)
-            unseen[coin] = is_new[rows_used]
+            used = encoded.result_rows(plan.codes, bool(plan.history))
+            unseen[coin] = is_new[used[encoded.result_places()]]
     return unseen
 
 
@@ -309,12 +312,9 @@ def unseen_weights(
     model: Model, log: ClickLog, encoded: EncodedLog, kept: NDArray[np.bool_]
 ) -> dict[str, float]:
     """Per coin, how much those of the kept results weigh whose row was never fitted."""
-    states = model.states(whole=False)
-    forms = zip(model.forms.items(), encoded.rows, strict=True)
-    if all(form.known(states[coin], rows).all() for (coin, form), rows in forms):
-        return dict.fromkeys(model.forms, 0.0)
     weight = log.weight[log.page] * kept
-    return {coin: float(weight[is_new].sum()) for coin, is_new in unseen_coins(model, log).items()}
+    unseen = unseen_coins(model, log, encoded)
+    return {coin: float(weight[is_new].sum()) for coin, is_new in unseen.items()}
 
 
 def told_unseen(shares: Mapping[str, float]) -> str:
@@ -332,9 +332,13 @@ def told_unseen(shares: Mapping[str, float]) -> str:
 
 
 def _with_unseen(
-    model: Model, log: ClickLog, answer: Floats, kept: NDArray[np.bool_]
+    model: Model,
+    log: ClickLog,
+    answer: Floats,
+    kept: NDArray[np.bool_],
+    encoded: EncodedLog | None = None,
 ) -> pl.DataFrame:
-    by_coin = unseen_coins(model, log)
+    by_coin = unseen_coins(model, log, encoded)
     unseen = pl.DataFrame(
         {coin: np.where(is_new, coin, "").tolist() for coin, is_new in by_coin.items()},
         schema=dict.fromkeys(by_coin, pl.String),
