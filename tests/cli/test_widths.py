@@ -160,12 +160,12 @@ def test_what_a_check_found_suspicious_is_left_out(folder: Path) -> None:
     assert again.stdout.startswith("session,query,doc,rank,click")
 
 
-def test_explain_says_what_is_not_in_the_fit(
-    place: Path, log_file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_says_what_is_not_in_the_fit(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
-    known = str(pl.read_csv("long.csv")["session"][0])
+    log = pl.read_csv("long.csv")
+    known = str(log["session"][0])
+    log.with_columns(query=pl.lit("another")).write_csv("other.csv")
     told = "100 % of the results have no row of attraction and satisfaction_after_reading"
     assert told not in succeed("explain", "many.fit", "long.csv", "--session", known).stdout
-    new = " ".join(succeed("explain", "many.fit", log_file, "--session", known).stdout.split())
+    new = " ".join(succeed("explain", "many.fit", "other.csv", "--session", known).stdout.split())
     assert told in new
