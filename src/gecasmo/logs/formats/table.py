@@ -103,7 +103,9 @@ def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
     There are none where reading the table will tell why.
     """
     if isinstance(source, Mapping):
-        lists = {str(n) for n, v in source.items() if len(v) and isinstance(v[0], list | tuple)}
+        # One value, which stands for a column of it, has no length.
+        filled = {str(n): v for n, v in source.items() if hasattr(v, "__len__") and len(v)}
+        lists = {name for name, v in filled.items() if isinstance(v[0], list | tuple)}
         return tuple(map(str, source)), lists
     if isinstance(source, pl.DataFrame | pl.LazyFrame):
         known = source.collect_schema()
