@@ -38,6 +38,7 @@ from gecasmo.logs.values import (
     check_clicks,
     check_ids,
     check_ranks,
+    check_total,
     check_weights,
     is_plain,
     missing_ids,
@@ -229,6 +230,7 @@ class _Assembly(RoleReader):
         columns |= {"rank": rank.cast(pl.Int32), "click": click.cast(pl.Boolean)}
         frame = self._frame(columns, self._extras())
         notes = self.notebook.notes
+        weight = self._total_checked(weight)
         return ClickLog(frame, None, sessions, weight, starts=starts, notes=notes)
 
     def _plain_ids(self, role: str) -> pl.Series | None:
@@ -267,7 +269,7 @@ class _Assembly(RoleReader):
             frame,
             page,
             sessions.alias("session"),
-            weight,
+            self._total_checked(weight),
             pages=self._page_columns(extras, page_query),
             order=order,
             notes=self.notebook.notes,
@@ -280,6 +282,12 @@ class _Assembly(RoleReader):
             self.notebook.tell("columns left out", 1, what)
         self.faults.raise_if_any()
         return extras
+
+    def _total_checked(self, weight: Floats) -> Floats:
+        if self.roles.columns["weight"]:
+            with np.errstate(over="ignore"):
+                check_total(float(weight.sum()), self.roles.title("weight"), self.faults)
+        return weight
 
     def _frame(self, columns: dict[str, pl.Series | None], extras: list[str]) -> pl.DataFrame:
         """Put the columns of the roles and the others together."""

@@ -10,12 +10,16 @@ import gzip
 import io
 import json
 import mmap
+import os
 import re
 import sys
+import tempfile
+import threading
 import zipfile
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -35,7 +39,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 ZSTD = b"\x28\xb5\x2f\xfd"
 ZIP = b"PK\x03\x04"
-LARGEST_WINDOW = 1 << 31
+LARGEST_WINDOW = 1 << 28  # of zstd, which takes as much memory
+_SKIPPED = range(0x184D2A50, 0x184D2A60)  # frames of zstd that hold something else
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 
@@ -44,7 +49,7 @@ HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Input:
-    """One file, or standard input, which is read into memory at once.
+    """One file; or what came through a pipe, which is read into memory at once.
 
     Parameters
     ----------
@@ -111,15 +116,14 @@ class Input:
 
     def parquet_schema(self) -> dict[str, pl.DataType]:
         """Return the columns of a Parquet file; a[1].parquet is a name here, and no pattern."""
-        scan = pl.scan_parquet(self.for_parquet(), glob=False, hive_partitioning=False)
-        return dict(scan.collect_schema())
+        with naming(self.name, quietly=True):
+            scan = pl.scan_parquet(self.for_parquet(), glob=False, hive_partitioning=False)
+            return dict(scan.collect_schema())
 
     def read_parquet(self) -> pl.DataFrame:
         """Read a Parquet file into memory."""
-        try:
+        with naming(self.name, quietly=True):
             return pl.read_parquet(self.for_parquet(), glob=False)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise ClickLogError(f"{self.name} cannot be read: {first_line(error)}") from error
 
     @property
     def plain_path(self) -> str | None:
@@ -149,6 +153,67 @@ class Input:
             return
         with self.open() as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             check_lines(data, max_line, self.name)
+
+
+@contextmanager
+def naming(name: str, quietly: bool = False) -> Iterator[None]:
+    """Within this block, what Polars says of a file is told with its name.
+
+    Damaged files make Polars panic, which is no error of Python's usual kind, and writes to the
+    terminal by itself; `quietly` keeps that off it.
+    """
+    try:
+        with _quiet if quietly else nullcontext():
+            yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ClickLogError(f"{name} cannot be read: {first_line(error)}") from error
+    except pl.exceptions.PanicException:
+        raise ClickLogError(
+            f"{name} cannot be read: the file is damaged; copy or make it again."
+        ) from None
+
+
+class _Quiet:
+    """Keeps what is written to standard error, by whichever language, until all have left.
+
+    It is told then, but for what a panic said.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside > 1:
+                return
+            self._file: IO[bytes] | None = None
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+                self._real = os.dup(2)
+                self._file = tempfile.TemporaryFile()
+                os.dup2(self._file.fileno(), 2)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside or self._file is None:
+                return
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+            os.dup2(self._real, 2)
+            os.close(self._real)
+            with self._file as said:
+                said.seek(0)
+                lines = said.read(CHUNK).splitlines(keepends=True)
+            panic = next((n for n, line in enumerate(lines) if _PANIC.search(line)), len(lines))
+            with suppress(OSError):
+                os.write(2, b"".join(lines[:panic]))
+
+
+_PANIC = re.compile(rb"^(thread .* panicked at|\s*stack backtrace:|memory allocation of)")
+_quiet = _Quiet()
 
 
 def check_lines(data: bytes | mmap.mmap, max_line: int, name: str) -> None:
@@ -225,24 +290,63 @@ def unpacked(
 
 
 def _unpacked_zstd(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Unpack a block at a time, at most 128 KB: a few bytes of zstd can be gigabytes.
+
+    Each frame has a header, blocks that say how long they are and which is the last, and perhaps a
+    checksum; so a frame that ends too early is told from one that is whole.
+    """
     import zstandard
 
-    # Readers that hide the frames end quietly in the middle of one; a frame at a time tells.
     decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
-    frame, begun = decompressor.decompressobj(), False
     try:
-        for piece in iter(lambda: file.read(CHUNK), b""):
-            while piece:
-                begun = True
-                yield frame.decompress(piece)
-                if not frame.eof:
-                    break
-                piece = frame.unused_data
-                frame, begun = decompressor.decompressobj(), False
+        while (start := file.read(18)) != b"":
+            magic = int.from_bytes(start[:4], "little")
+            if magic in _SKIPPED and len(start) >= 8:
+                left = int.from_bytes(start[4:8], "little") - (len(start) - 8)
+                if left < 0:
+                    file.seek(left, io.SEEK_CUR)
+                while left > 0 and (skipped := file.read(min(left, CHUNK))):
+                    left -= len(skipped)
+                continue
+            if len(start) < 18 and ZSTD.startswith(start[:4]) and not _is_whole_header(start):
+                raise EOFError
+            known = zstandard.get_frame_parameters(start)
+            if known.window_size > LARGEST_WINDOW:
+                raise ClickLogError(
+                    f"{name} cannot be read: unpacking it takes {known.window_size:,} bytes of "
+                    f"memory, and at most {LARGEST_WINDOW:,} are granted; pack it again, without "
+                    "zstd's --long."
+                )
+            size = zstandard.frame_header_size(start)
+            file.seek(size - len(start), io.SEEK_CUR)
+            frame = decompressor.decompressobj()
+            frame.decompress(start[:size])
+            is_last = False
+            while not is_last:
+                header = int.from_bytes(_exactly(file, 3), "little")
+                is_last, kind, length = bool(header & 1), header >> 1 & 3, header >> 3
+                length = 1 if kind == 1 else length  # a byte that is repeated
+                yield frame.decompress(header.to_bytes(3, "little") + _exactly(file, length))
+            if known.has_checksum:
+                yield frame.decompress(_exactly(file, 4))
     except zstandard.ZstdError as error:
         raise _damaged(name, "zstd", error) from error
-    if begun:
-        raise _cut_off(name)
+
+
+def _is_whole_header(start: bytes) -> bool:
+    """Whether the beginning of a frame of zstd has all of its header."""
+    if len(start) < 5:
+        return False
+    flags = start[4]
+    of_content = (flags >> 5 & 1, 2, 4, 8)[flags >> 6]
+    return len(start) >= 5 + (1 - (flags >> 5 & 1)) + (0, 1, 2, 4)[flags & 3] + of_content
+
+
+def _exactly(file: IO[bytes], size: int) -> bytes:
+    data = file.read(size)
+    if len(data) < size:
+        raise EOFError
+    return data
 
 
 def _damaged(name: str, kind: str, error: Exception) -> ClickLogError:
@@ -306,12 +410,21 @@ def open_inputs(source: str | Path | Opened, folders: bool = False) -> Opened:
         pattern = "standard input"
         inputs = [Input(pattern, raw=_standard_input())]
     else:
-        inputs = [Input(name, Path(name)) for name in _matching_files(pattern, folders)]
+        inputs = [_input(Path(name)) for name in _matching_files(pattern, folders)]
     for file in inputs:
-        # What comes out of a named pipe can be read only once, and not for a glance.
-        if file.path is None or file.path.is_file():
-            _refuse_archive(file)
+        _refuse_archive(file)
     return Opened(pattern, inputs)
+
+
+def _input(path: Path) -> Input:
+    """A file; what comes out of a pipe, also <(...) of a shell, can be read only once."""
+    if path.is_file():
+        return Input(str(path), path)
+    with naming(str(path)):
+        data = path.read_bytes()
+    if not data:
+        raise ClickLogError(f"{path} is empty: nothing came through the pipe.")
+    return Input(str(path), raw=data)
 
 
 def _matching_files(pattern: str, folders: bool) -> list[str]:

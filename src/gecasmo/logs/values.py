@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 _EXACT = (pl.String, pl.Boolean, pl.Binary, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Null)
+WIDE = (pl.Int128, pl.UInt128)  # which NumPy does not know
+MOST_WEIGHT = 2.0**53  # beyond it a page more or less is lost in the sum of all
 LARGEST_RANK = np.iinfo(np.int32).max
 
 YES = ("yes", "y", "true", "t")
 NO = ("no", "n", "false", "f")
 _COUNTS = "; clicks are whole numbers from 0"
 _WORDS = "; clicks are whole numbers, booleans, or yes and no, y and n, true and false, t and f"
+_SMALLER = "; divide all weights by the same number"
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 Bools = NDArray[np.bool_]
@@ -173,16 +176,25 @@ def check_weights(values: pl.Series, title: str, faults: Faults) -> Floats:
     # What is both, minus infinity, is told once.
     negative = (numbers < 0) & known
     broken = ~np.isfinite(numbers) & known & ~negative
+    large = (numbers > MOST_WEIGHT) & ~broken
     _note(negative, "negative", values, title, faults)
     _note(broken, "not finite numbers", values, title, faults)
-    if not (negative | broken).any():
+    _note(large, f"larger than {MOST_WEIGHT:.0f}", values, title, faults, _SMALLER)
+    if not (negative | broken | large).any():
         _note_text(values, known, title, faults)
     return numbers
 
 
+def check_total(weight: float, title: str, faults: Faults) -> None:
+    """Refuse weights that add up to more than can be counted."""
+    if not weight <= MOST_WEIGHT:
+        faults.add(f"{title}: all add up to {weight:g}, more than {MOST_WEIGHT:.0f}{_SMALLER}")
+        faults.raise_if_any()
+
+
 def is_plain(values: pl.Series, high: int) -> bool:
     """Whether a column has nothing but integers from 0 to `high`: then nothing is at fault."""
-    if not values.dtype.is_integer() or values.null_count():
+    if not values.dtype.is_integer() or values.dtype in WIDE or values.null_count():
         return False
     # A series by itself would not be compared with what its type cannot hold.
     return bool(values.to_frame().select(pl.first().is_between(0, high).all()).item())

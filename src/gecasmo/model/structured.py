@@ -15,7 +15,7 @@ from gecasmo.compiler import Automaton
 from gecasmo.compiler.hide import hide
 from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
-from gecasmo.encoding.observations import LAST_CLICK
+from gecasmo.encoding.observations import LAST_CLICK, unrecorded_signals
 from gecasmo.errors import ModelError, NotFittedError
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
@@ -171,7 +171,7 @@ class StructuredModel:
         structure = self.counting_structure if counting else self.structure
         key = (plan, structure is self.structure)
         if key not in self._libraries:
-            self._libraries[key] = Library(structure, plan)
+            self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
         return self._libraries[key]
 
     def encode(
@@ -192,6 +192,7 @@ class StructuredModel:
         structure = self.counting_structure if counting else self.structure
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
+        structure = structure.unrecorded(unrecorded_signals(log, structure.traced))
         machine = structure.machine(augmentation, with_missing)
         return encode(log, structure.traced, machine, self.keys, wanted=self.wanted(), **options)
 

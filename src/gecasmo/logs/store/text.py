@@ -17,13 +17,18 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.formats.table import common_separator, explain_text, read_json, whole_json_text
+from gecasmo.logs.formats.table import (
+    check_header,
+    common_separator,
+    explain_text,
+    read_json,
+    whole_json_text,
+)
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     Input,
     Opened,
     check_lines,
-    check_utf8,
     first_line,
     unpacked,
 )
@@ -299,7 +304,7 @@ class TextFiles(BatchSource):
         if self._separator is None:
             return b""
         data = without_mark(chunk.data).lstrip(b"\r\n")
-        check_utf8(data[: data.find(b"\n") + 1], chunk.name)
+        check_header(data, self._separator, chunk.name)
         line = data.split(b"\n", 1)[0]
         return line + b"\n"
 
