@@ -17,7 +17,7 @@ from reader_helpers import SAMPLES, pages, read_noting
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
-from gecasmo.logs.inputs import unpacked
+from gecasmo.logs.packed import unpacked
 
 TEXTS = {
     "table.csv": "table",
@@ -143,8 +143,7 @@ def test_numbers_wider_than_numpy_knows(tmp_path: Path, name: str) -> None:
 READ = """
 import sys
 from gecasmo.errors import ClickLogError
-from gecasmo.logs import ClickLog, read_log
-from gecasmo.logs.inputs import unpacked
+from gecasmo.logs import read_log
 for roles in ({}, {"format": "table", "doc": "query_doc_ids", "click": "clicks"}):
     try:
         read_log(sys.argv[1], **roles)

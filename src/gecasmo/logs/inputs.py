@@ -6,7 +6,6 @@ A file is told to be packed by its first bytes, and read to the very end of what
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import json
 import mmap
@@ -16,7 +15,6 @@ import sys
 import tempfile
 import threading
 import zipfile
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -28,19 +26,15 @@ from typing import IO, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
+from gecasmo.logs.packed import CHUNK, GZIP, ZSTD, unpacked
 from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
 MAX_LINE = 64 << 20
 HEAD = 1 << 16
-CHUNK = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
 ZIP = b"PK\x03\x04"
-LARGEST_WINDOW = 1 << 28  # of zstd, which takes as much memory
-_SKIPPED = range(0x184D2A50, 0x184D2A60)  # frames of zstd that hold something else
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 
@@ -207,9 +201,10 @@ class _Quiet:
             with self._file as said:
                 said.seek(0)
                 lines = said.read(CHUNK).splitlines(keepends=True)
-            panic = next((n for n, line in enumerate(lines) if _PANIC.search(line)), len(lines))
+            panic = next((n for n, line in enumerate(lines) if _PANIC.search(line)), None)
+            told = b"".join(lines[:panic])
             with suppress(OSError):
-                os.write(2, b"".join(lines[:panic]))
+                os.write(2, told if panic is None else told.rstrip(b"\n"))
 
 
 _PANIC = re.compile(rb"^(thread .* panicked at|\s*stack backtrace:|memory allocation of)")
@@ -245,121 +240,6 @@ def check_utf8(data: bytes, name: str) -> None:
             f"0x{data[error.start]:02x}, near {near!r}. Convert it first, as in: "
             "iconv -f latin1 -t utf-8"
         ) from None
-
-
-def unpacked(
-    file: IO[bytes], kind: str | None, name: str, size: int | None = None
-) -> Iterator[bytes]:
-    """Read an open file piece by piece, unpacking it.
-
-    Parameters
-    ----------
-    file
-        The file, at its start.
-    kind
-        "gz", "zst" or None.
-    name
-        How messages call the file.
-    size
-        How much to read of a file that is not packed at a time, in bytes; -1 for all.
-
-    Yields
-    ------
-    bytes
-
-    Raises
-    ------
-    ClickLogError
-        When the compressed file is cut off or damaged.
-    """
-    try:
-        if kind is None:
-            yield from iter(lambda: file.read(size or CHUNK), b"")
-        elif kind == "gz":
-            with gzip.GzipFile(fileobj=file, mode="rb") as unzipped:
-                # read1 hands out what there is before it meets the end of a file that was cut off.
-                yield from iter(lambda: unzipped.read1(CHUNK), b"")
-        else:
-            yield from _unpacked_zstd(file, name)
-    except EOFError:
-        raise _cut_off(name) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise _damaged(name, "gzip", error) from error
-    except OSError as error:
-        raise ClickLogError(f"{name} cannot be read: {error.strerror or error}.") from error
-
-
-def _unpacked_zstd(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Unpack a block at a time, at most 128 KB: a few bytes of zstd can be gigabytes.
-
-    Each frame has a header, blocks that say how long they are and which is the last, and perhaps a
-    checksum; so a frame that ends too early is told from one that is whole.
-    """
-    import zstandard
-
-    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
-    try:
-        while (start := file.read(18)) != b"":
-            magic = int.from_bytes(start[:4], "little")
-            if magic in _SKIPPED and len(start) >= 8:
-                left = int.from_bytes(start[4:8], "little") - (len(start) - 8)
-                if left < 0:
-                    file.seek(left, io.SEEK_CUR)
-                while left > 0 and (skipped := file.read(min(left, CHUNK))):
-                    left -= len(skipped)
-                continue
-            if len(start) < 18 and ZSTD.startswith(start[:4]) and not _is_whole_header(start):
-                raise EOFError
-            known = zstandard.get_frame_parameters(start)
-            if known.window_size > LARGEST_WINDOW:
-                raise ClickLogError(
-                    f"{name} cannot be read: unpacking it takes {known.window_size:,} bytes of "
-                    f"memory, and at most {LARGEST_WINDOW:,} are granted; pack it again, without "
-                    "zstd's --long."
-                )
-            size = zstandard.frame_header_size(start)
-            file.seek(size - len(start), io.SEEK_CUR)
-            frame = decompressor.decompressobj()
-            frame.decompress(start[:size])
-            is_last = False
-            while not is_last:
-                header = int.from_bytes(_exactly(file, 3), "little")
-                is_last, kind, length = bool(header & 1), header >> 1 & 3, header >> 3
-                length = 1 if kind == 1 else length  # a byte that is repeated
-                yield frame.decompress(header.to_bytes(3, "little") + _exactly(file, length))
-            if known.has_checksum:
-                yield frame.decompress(_exactly(file, 4))
-    except zstandard.ZstdError as error:
-        raise _damaged(name, "zstd", error) from error
-
-
-def _is_whole_header(start: bytes) -> bool:
-    """Whether the beginning of a frame of zstd has all of its header."""
-    if len(start) < 5:
-        return False
-    flags = start[4]
-    of_content = (flags >> 5 & 1, 2, 4, 8)[flags >> 6]
-    return len(start) >= 5 + (1 - (flags >> 5 & 1)) + (0, 1, 2, 4)[flags & 3] + of_content
-
-
-def _exactly(file: IO[bytes], size: int) -> bytes:
-    data = file.read(size)
-    if len(data) < size:
-        raise EOFError
-    return data
-
-
-def _damaged(name: str, kind: str, error: Exception) -> ClickLogError:
-    return ClickLogError(
-        f"{name} cannot be read: the {kind} file is damaged ({error}); copy or make it again."
-    )
-
-
-def _cut_off(name: str) -> ClickLogError:
-    return ClickLogError(
-        f"{name} cannot be read: the compressed file ends too early; it was cut off, perhaps "
-        "while it was copied or still being written. Copy or make it again."
-    )
 
 
 class Opened(Sequence[Input]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,36 +98,23 @@ def integers_where_exact(texts: pl.Series) -> pl.Series:
     return numbers if numbers.null_count() < len(numbers) else texts
 
 
-@dataclass(frozen=True)
-class Clicks:
-    """The clicks of a column.
+def check_clicks(values: pl.Series, title: str, faults: Faults) -> tuple[Bools, Floats | None]:
+    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no".
 
-    Attributes
-    ----------
-    clicked
-        Whether each result was clicked.
-    numbers
-        How often each was clicked, where the column counts; None where it says yes or no.
+    Where the column counts, it is also told how often each result was clicked.
     """
-
-    clicked: Bools
-    numbers: Floats | None = None
-
-
-def check_clicks(values: pl.Series, title: str, faults: Faults) -> Clicks:
-    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no"."""
     if is_plain(values, 1):
-        return Clicks(np.asarray((values != 0).to_numpy(), dtype=np.bool_))
+        return np.asarray((values != 0).to_numpy(), dtype=np.bool_), None
     faults.add_missing(title, _missing(values))
     if values.dtype == pl.Boolean:
-        return Clicks(np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_))
+        return np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_), None
     if isinstance(values.dtype, _TEXT):
-        return Clicks(_clicks_of_words(values, title, faults))
+        return _clicks_of_words(values, title, faults), None
     numbers, known = _numbers(values)
     broken = (np.floor(numbers) != numbers) | ~np.isfinite(numbers)
     _note(broken & known, "not whole numbers", values, title, faults, _COUNTS)
     _note((numbers < 0) & ~broken, "negative", values, title, faults, _COUNTS)
-    return Clicks(np.asarray(numbers > 0, dtype=np.bool_), numbers)
+    return np.asarray(numbers > 0, dtype=np.bool_), numbers
 
 
 def _clicks_of_words(values: pl.Series, title: str, faults: Faults) -> Bools:

@@ -19,7 +19,6 @@ import polars as pl
 from gecasmo.errors import ClickLogError, option
 from gecasmo.files import whole_file
 from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
-from gecasmo.logs.formats.writer import packed
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     Input,
@@ -30,6 +29,7 @@ from gecasmo.logs.inputs import (
     open_inputs,
 )
 from gecasmo.logs.notes import Notebook
+from gecasmo.logs.packed import packed
 from gecasmo.logs.roles import lists_of
 from gecasmo.logs.values import integers_where_exact
 from gecasmo.report import shortened

@@ -30,9 +30,9 @@ from gecasmo.logs.inputs import (
     Opened,
     check_lines,
     first_line,
-    unpacked,
 )
 from gecasmo.logs.notes import Notebook
+from gecasmo.logs.packed import unpacked
 from gecasmo.logs.store.disk import arrow_bytes
 from gecasmo.logs.store.plan import Schema
 from gecasmo.logs.store.sources import Batches, BatchSource, Place, Segment, SourceBatch, joined
