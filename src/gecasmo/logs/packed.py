@@ -52,7 +52,7 @@ def unpacked(
                 # read1 hands out what there is before it meets the end of a file that was cut off.
                 yield from iter(lambda: unzipped.read1(CHUNK), b"")
         else:
-            yield from _unpacked_zstd(file, name)
+            yield from _in_chunks(_unpacked_zstd(file, name))
     except EOFError:
         raise _cut_off(name) from None
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -103,6 +103,23 @@ def _unpacked_zstd(file: IO[bytes], name: str) -> Iterator[bytes]:
                 yield frame.decompress(_exactly(file, 4))
     except zstandard.ZstdError as error:
         raise _damaged(name, "zstd", error) from error
+
+
+def _in_chunks(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Put small pieces together; what there is before a file ends too early is handed out, too."""
+    waiting: list[bytes] = []
+    held = 0
+    try:
+        for block in blocks:
+            waiting.append(block)
+            held += len(block)
+            if held >= CHUNK:
+                yield b"".join(waiting)
+                waiting, held = [], 0
+    except (EOFError, ClickLogError):
+        yield b"".join(waiting)
+        raise
+    yield b"".join(waiting)
 
 
 def _is_whole_header(start: bytes) -> bool:

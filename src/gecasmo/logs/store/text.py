@@ -86,7 +86,7 @@ def chunks_of(
     `quotes` says whether a line end between quotes belongs to a text, as in CSV; `start` is a place
     where a chunk ended, in bytes of the unpacked file.
     """
-    waiting, held = [], 0
+    waiting, held, wanted = [], 0, size
 
     def chunk(data: bytes) -> Chunk:
         found = Chunk(data, file.name, start, lines_before)
@@ -98,17 +98,18 @@ def chunks_of(
     for piece in _from_place(file, start):
         waiting.append(piece)
         held += len(piece)
-        if held < size:
+        if held < wanted:
             continue
         data = b"".join(waiting)
         end = _last_record(data, quotes)
-        if end == 0 and held <= max(max_line, size) + len(piece):
-            waiting, held = [data], len(data)
+        if end == 0 and held <= (most := max(max_line, size)):
+            # Looked at again only when there is much more of it.
+            waiting, wanted = [data], min(2 * held, most + 1)
             continue
         found = chunk(data[:end] if end else data)
         yield found
         start, lines_before = found.end, found.lines_until
-        waiting, held = [data[len(found.data) :]], held - len(found.data)
+        waiting, held, wanted = [data[len(found.data) :]], held - len(found.data), size
     rest = b"".join(waiting)
     if rest:
         yield chunk(rest)
