@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
-from gecasmo.files import whole_file
+from gecasmo.files import is_stream, whole_file
 from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
@@ -371,7 +371,7 @@ def _read_separated(
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log as a table; `ClickLog.write` explains the kinds."""
-    kind = kind_of_name(path.name)
+    kind = kind_of_name(path.name) or ("csv" if is_stream(path) else None)
     if kind is None:
         raise ClickLogError(
             f"{path}: write to a name that ends in .parquet, .csv, .tsv or .jsonl (text also .gz "
