@@ -17,6 +17,7 @@ NEEDS = {
     "forms.md": ("sklearn", "torch"),
     "paper.md": (),
     "readers.md": (),
+    "coming-from.md": (),
     "scikit-learn.md": ("sklearn",),
     "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
     "uncertainty.md": (),

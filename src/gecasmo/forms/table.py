@@ -14,6 +14,7 @@ from gecasmo.encoding.match import match, values_by_key
 from gecasmo.encoding.row_hashes import key_hashes
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms import saved
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
 from gecasmo.forms.priors import Empirical, Priors
@@ -282,7 +283,10 @@ class Table(Form):
         form = cls(
             pseudo_counts=None if is_free else counts,
             start=data["start"],
-            fixed={tuple(key): value for key, value in data["fixed"]},
+            fixed={
+                tuple(key): saved.number(value, "A row that is given", least=0, most=1)
+                for key, value in data["fixed"]
+            },
             key=None if data["key"] is None else tuple(data["key"]),
             prior=None if prior is None else Empirical(None if prior == _EVERYTHING else prior),
         )
@@ -345,8 +349,9 @@ class Table(Form):
     def drawn(self, state: TableState, rng: np.random.Generator) -> TableState:
         if state.spread is None:
             return state
-        spread = np.nan_to_num(state.spread)
-        return replace(state, probability=beta_draws(state.probability, spread, rng))
+        mean = state.probability if state.centre is None else state.centre
+        drawn = beta_draws(mean, np.nan_to_num(state.spread), rng)
+        return replace(state, probability=drawn)
 
     def prior_strength(self, state: TableState) -> float:
         # A learned prior has its own for each row, all of about the same strength.

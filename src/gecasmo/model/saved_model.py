@@ -30,7 +30,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import automaton_json
-from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
 from gecasmo.files import beside, put_in_place, whole_file
 from gecasmo.forks import refuse_lost_fork
@@ -203,7 +203,10 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             saved = {part: _part(parts, file) for part, file in coin["frames"].items()}
             _check_module(coin, modules)
             given = {"module": modules[name]} if name in modules else {}
-            forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            try:
+                forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            except SavedModelError as error:
+                raise SavedModelError(f"The coin '{name}': {error}") from None
             if coin.get("parted") is not None:
                 states[name] = _parted(states[name], coin["parted"], opened)
         keys[name] = check_keys(tuple(_are("The keys of a coin", list, coin["declared_keys"])))
@@ -260,8 +263,11 @@ def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
     if is_network and described["module"] is None and name not in modules:
         kind = described["class"]
         raise SavedModelError(
-            f"The network of '{name}' is a {kind}, of which a file holds only the weights. Bring "
-            f'the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})'
+            f"The network of '{name}' is a {kind}, of which a file holds only the weights. "
+            + either(
+                f'Bring the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})',
+                "It can be loaded in Python only, with its module.",
+            )
         )
 
 
