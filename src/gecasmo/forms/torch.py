@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.errors import ModelError, SavedModelError, either, extra
 from gecasmo.forms import saved
 from gecasmo.forms.features import (
     ByRows,
@@ -265,7 +265,10 @@ class Torch(Form):
         if module is None and data["module"] is None:
             raise SavedModelError(
                 f"Its network is a {data['class']}, of which a file can only hold the weights. "
-                "Give the module: gecasmo.load(path, modules={coin: module})."
+                + either(
+                    "Give the module: gecasmo.load(path, modules={coin: module}).",
+                    "It can be loaded in Python only, with its module.",
+                )
             )
         made = module
         if module is None:
