@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, option
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
@@ -88,6 +89,7 @@ def read_log(
     >>> len(log), log.n_results
     (1, 2)
     """
+    refuse_lost_fork()
     roles = Roles(
         {
             "session": session,

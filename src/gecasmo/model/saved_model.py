@@ -33,6 +33,7 @@ from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
 from gecasmo.files import beside, put_in_place, whole_file
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, form_named
 from gecasmo.forms import saved as saved_forms
 from gecasmo.forms.parted_table import (
@@ -75,6 +76,7 @@ def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
         By coin, the `torch.nn.Module` whose weights the file holds. Only needed for networks that
         are not a row of well-known layers, since a file never contains code.
     """
+    refuse_lost_fork()
     saved = open_saved(Path(path).expanduser())
     try:
         data = json.loads(saved.small["model.json"])

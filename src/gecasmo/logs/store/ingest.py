@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.logs.store.builder import PartitionBuilder
@@ -124,6 +125,7 @@ def ingest(
     ClickLogWarning
         Once, with the notes on all that was met and changed; `StoredLog.notes` keeps them.
     """
+    refuse_lost_fork()
     given = {
         "session": session,
         "query": query,

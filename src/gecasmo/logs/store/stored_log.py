@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import Page
@@ -249,6 +250,7 @@ class StoredLog:
         return log
 
     def _decoder(self, number: int) -> Decoder:
+        refuse_lost_fork()
         entry = self._entry(number)
         frames = read_frames(folder_of(self.path, number), entry)
         return Decoder(frames, number, entry, self.columns, self.notes)
@@ -304,6 +306,7 @@ def open_log(path: str | Path) -> StoredLog:
     ClickLogError
         When there is no stored log, or its manifest is damaged.
     """
+    refuse_lost_fork()
     return StoredLog(path)
 
 
