@@ -94,7 +94,7 @@ def test_rows_that_disagree_in_a_feature_are_refused(tmp_path: Path) -> None:
         DBN(attraction=Logistic("price", key="doc"), satisfaction=0.4).fit(stored)
 
 
-def test_gradient_descent_streams_the_pages(both: Any, compiled: None) -> None:
+def test_gradient_descent_streams_the_pages(both: Any) -> None:
     log, stored = both
     fixed = Table((1, 1))
     method = Gradient(epochs=30, lr=0.1, batch_size=20, seed=2)
