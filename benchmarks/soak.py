@@ -75,6 +75,20 @@ ITEMS = (
         is_checked=True,
     ),
     Item(
+        "crafted",
+        "stored logs, checkpoints, fits and packets that were made up",
+        [
+            "tests/store/test_store_crafted.py",
+            "tests/parts/test_damaged_fits.py",
+            "tests/unit/test_crafted_fits.py",
+            "tests/spark/test_spark_bytes.py",
+        ],
+        10_000,
+        _examples(2_000),
+        least=4_000,
+        is_checked=True,
+    ),
+    Item(
         "fits",
         "kills of fits at random moments",
         ["tests/parts/test_killed_fits.py"],
