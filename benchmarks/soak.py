@@ -78,9 +78,8 @@ ITEMS = (
         "crafted",
         "stored logs, checkpoints, fits and packets that were made up",
         [
-            "tests/store/test_store_crafted.py",
-            "tests/parts/test_damaged_fits.py",
             "tests/unit/test_crafted_fits.py",
+            "tests/forms/test_crafted_classifiers.py",
             "tests/spark/test_spark_bytes.py",
         ],
         10_000,
@@ -131,7 +130,7 @@ ITEMS = (
     Item(
         "properties",
         "times the examples of property tests",
-        ["tests/proof", "tests/store", "tests/readers", "tests/spark/test_spark_bytes.py"],
+        ["tests/proof", "tests/store", "tests/readers", "tests/forms"],
         5,
         lambda n: {"GECASMO_EXAMPLES": n},
         least=2,

@@ -28,7 +28,7 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
-from gecasmo.kernels.library import LIFTED_KERNELS
+from gecasmo.kernels.library import LIFTED_KERNELS, Structure
 from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs import ClickLog
 
@@ -68,6 +68,11 @@ class PageRun:
         self.rank_size = int(log.rank.max(initial=0)) + 1
         self.count_size = int(log.lengths.max(initial=0)) + 1
         self.weights = self._weights()
+
+    @property
+    def structure(self) -> Structure:
+        """The automaton that the kernel runs on, with all that follows from it."""
+        return self.model.library(self.encoded.plan, self.counting).structure
 
     def run(self, *outputs: Any) -> None:
         """Fill the output arrays of the kernel."""
@@ -110,7 +115,7 @@ class PageRun:
         return weights
 
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
-        return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
+        return form.probabilities(self.states[coin], rows, coin)
 
     def _lifted_weights(self, coin: str, form: Form, rows: Rows, keys: tuple[str, ...]) -> Floats:
         """The weights of every row under every click history it could meet."""
