@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs import ClickLog
+from gecasmo.logs.runs import Integers, offsets, rows_of_runs
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
@@ -74,6 +75,14 @@ class EncodedLog:
     def page_arguments(self, first: int, last: int) -> list[object]:
         return [first, last, self.obs_start, self.row_start, self.obs, *self.codes_arguments()]
 
+    def is_by_page(self, array: int) -> bool:
+        """Whether an array of codes has one number a page."""
+        return any(coin.codes == array and coin.scope == "page" for coin in self.plan.coins)
+
+    def has_history(self, array: int) -> bool:
+        """Whether clicks above decide about the row numbers of an array of codes."""
+        return any(coin.codes == array and coin.history for coin in self.plan.coins)
+
     def page_rows(self, array: int) -> NDArray[np.uint32]:
         """The row of each page, of an array of codes that has one number a page."""
         return self.codes[array].astype(np.uint32, copy=False)
@@ -111,3 +120,72 @@ class EncodedLog:
         places = np.empty(log.n_results, np.int64)
         places[log.order] = place
         return places
+
+
+@dataclass
+class Apart:
+    """Some pages of an encoded log, each perhaps several times, with a row for every place.
+
+    An E-step over such pages says what each page thinks of each of its rows, where that over the
+    log itself only gives sums.
+
+    `rows[array]` has the row in the log's table that stands at each place of an array of codes;
+    the codes themselves just count up.
+    """
+
+    encoded: EncodedLog
+    pages: Integers
+    obs_start: Integers
+    obs: NDArray[np.unsignedinteger]
+    rows: list[NDArray[np.uint32]]
+    codes: list[NDArray[np.unsignedinteger[Any]]]
+    known: dict[Any, Any] = field(default_factory=dict)  # what others found out about rows
+
+    @property
+    def n_pages(self) -> int:
+        return len(self.pages)
+
+    @property
+    def lengths(self) -> Integers:
+        return np.diff(self.obs_start)
+
+    @property
+    def max_length(self) -> int:
+        return int(self.lengths.max(initial=1))
+
+    def codes_arguments(self) -> list[object]:
+        """Row numbers as kernels take them."""
+        first_rows = self.obs_start[:-1].astype(np.uint32)
+        return [*self.codes, *[first_rows] * len(self.encoded.plan.based)]
+
+    def page_of(self, array: int) -> Integers:
+        """The page, counted within these, of every place of an array of codes."""
+        if self.encoded.is_by_page(array):
+            return np.arange(self.n_pages)
+        return np.repeat(np.arange(self.n_pages), self.lengths)
+
+
+def take_apart(encoded: EncodedLog, pages: Integers) -> Apart:
+    """These pages of a log with a row for every place."""
+    lengths = encoded.lengths[pages]
+    obs_start = offsets(lengths)
+    by_pattern = rows_of_runs(encoded.obs_start[pages], lengths)
+    by_page_shown = rows_of_runs(encoded.row_start[pages], lengths)
+    page = np.repeat(pages, lengths)
+    rows = []
+    counting: list[NDArray[np.unsignedinteger[Any]]] = []
+    for array in range(len(encoded.codes)):
+        if encoded.is_by_page(array):
+            rows.append(encoded.page_rows(array)[pages])
+        else:
+            places = by_pattern if encoded.has_history(array) else by_page_shown
+            rows.append(encoded.rows_at(array, page, places))
+        if array in encoded.plan.based:
+            # Of the same type where that is wide enough: kernels need not be compiled again.
+            type_ = encoded.codes[array].dtype
+            fits = lengths.max(initial=0) <= np.iinfo(type_).max
+            place = np.arange(obs_start[-1]) - np.repeat(obs_start[:-1], lengths)
+            counting.append(place.astype(type_ if fits else np.uint32))
+        else:
+            counting.append(np.arange(len(rows[-1]), dtype=np.uint32))
+    return Apart(encoded, pages, obs_start, encoded.obs[by_pattern], rows, counting)

@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.lift import history_of, lift
+from gecasmo.encoding.rows import history_of, lift
 from gecasmo.errors import (
     ClickLogError,
     GecasmoWarning,

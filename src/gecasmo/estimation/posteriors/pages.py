@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart
+from gecasmo.encoding.encoded import Apart
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_grid import gather_columns

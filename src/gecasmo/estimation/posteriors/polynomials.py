@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.encoding.encoded import Apart, take_apart
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.posteriors.few_rows import repeats
 from gecasmo.estimation.posteriors.pages import run_apart

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import take_apart
+from gecasmo.encoding.encoded import take_apart
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.posteriors.pages import run_apart, weights_apart
