@@ -20,7 +20,6 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, GecasmoError
 
-_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 # Below this, what the interpreter and its threads need besides is more.
 SMALLEST_MEMORY = 64 * 10**6
@@ -29,45 +28,17 @@ SPARE_SHARE = 1.05
 
 
 def parse_bytes(amount: int | str, what: str = "memory") -> int:
-    """Read an amount such as "4GB", "512 MiB" or 4000000000.
-
-    Parameters
-    ----------
-    amount
-        Bytes, or a text with a unit: kB, MB, GB, TB, or KiB, MiB, GiB, TiB.
-    what
-        How messages name the argument.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    ClickLogError
-        When it is no such amount.
-
-    Examples
-    --------
-    >>> parse_bytes("4GB")
-    4000000000
-    """
+    """Read an amount such as "4GB", "512 MiB" or 4000000000; messages name it as `what`."""
     if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0:
         return amount
-    found = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
-    if found is None or not (bytes_ := _bytes(*found.groups())):
-        raise ClickLogError(
-            f"{what}={amount!r}: an amount such as '4GB', '500MB' or a number of bytes is needed."
-        )
-    return bytes_
-
-
-def _bytes(number: str, unit: str, binary: str) -> int:
-    scale = _UNITS[unit.lower()]
-    if binary and unit:
-        scale = 1024 ** ("kmgt".index(unit.lower()) + 1)
-    return int(float(number) * scale)
+    if isinstance(amount, str) and (found := _AMOUNT.fullmatch(amount)):
+        number, unit, binary = found.groups()
+        power = " kmgt".index(unit.lower() or " ")
+        if bytes_ := int(float(number) * (1024 if binary else 1000) ** power):
+            return bytes_
+    raise ClickLogError(
+        f"{what}={amount!r}: an amount such as '4GB', '500MB' or a number of bytes is needed."
+    )
 
 
 def in_bytes(amount: float) -> str:

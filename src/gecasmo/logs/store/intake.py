@@ -29,7 +29,6 @@ from gecasmo.logs.store.page_runs import (
     runs_of_log,
     runs_of_table,
 )
-from gecasmo.logs.store.parquet import ParquetFiles
 from gecasmo.logs.store.plan import (
     LogLayout,
     Wishes,
@@ -41,55 +40,46 @@ from gecasmo.logs.store.plan import (
     warn_of_row_groups,
 )
 from gecasmo.logs.store.shuffle import Shuffle
-from gecasmo.logs.store.sources import BatchSource, FormatFiles, Frames, Segment, SourceBatch
+from gecasmo.logs.store.sources import (
+    BatchSource,
+    FormatFiles,
+    Frames,
+    ParquetFiles,
+    Segment,
+    SourceBatch,
+)
 from gecasmo.logs.store.text import TextFiles, Widened
 
 Progress = Callable[[str, int, int | None], None]
 Types = dict[str, str]
 
 
-def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource, list[Path]]:
+def open_source(source: Any, wishes: Wishes) -> tuple[BatchSource, list[Path]]:
     """Open what `ClickLog.ingest` takes, and find its format; also its files, if there are any."""
+    roles = Roles(wishes.given)
     source, found = recognise(source, wishes.format, roles)
     files = source if isinstance(source, Opened) else ()
     paths = [file.path for file in files if file.path is not None]
     if found.name != "table":
         return FormatFiles(source, found, wishes), paths
-    return _tables(source, wishes, roles) if files else Frames(source), paths
-
-
-def _tables(source: Opened, wishes: Wishes, roles: Roles) -> BatchSource:
+    if not files:
+        return Frames(source), paths
     kind = kind_of_files(source)
     if kind == "parquet":
-        return ParquetFiles(source)
-    return TextFiles(source, kind, roles.id_columns, chunk_bytes(wishes.memory), wishes.max_line)
+        return ParquetFiles(source), paths
+    chunk = chunk_bytes(wishes.memory)
+    return TextFiles(source, kind, roles.id_columns, chunk, wishes.max_line), paths
 
 
 class Intake:
-    """The way from a source to shuffled runs.
+    """The way from a source, as `ClickLog.ingest` takes it, to shuffled runs.
 
-    Parameters
-    ----------
-    source
-        What `ClickLog.ingest` takes.
-    wishes
-        What was asked for.
-    journal
-        Of the ingest.
-    tell
-        Told how many rows were read.
-
-    Attributes
-    ----------
-    source
-        It, opened.
-    roles, layout
-        Which column plays which part, and what is kept; known after `run`.
+    After `run`, `roles` and `layout` say which column plays which part, and what is kept.
     """
 
     def __init__(self, source: Any, wishes: Wishes, journal: IngestJournal, tell: Progress) -> None:
         self.wishes, self.journal, self.tell = wishes, journal, tell
-        self.source, self._paths = open_source(source, wishes, wishes.roles())
+        self.source, self._paths = open_source(source, wishes)
 
     def begin(self, resume: bool) -> None:
         """Go on with what another process has left, if it was the same ingest."""
@@ -103,7 +93,7 @@ class Intake:
 
     def _layout(self) -> LogLayout:
         # Which roles have a column is settled anew whenever more of the columns is known.
-        self.roles = self.wishes.roles()
+        self.roles = Roles(self.wishes.given)
         schema = self.source.schema()
         if schema is None:
             return lay_out_log(self.source.first_log(), self.wishes)

@@ -143,10 +143,7 @@ def folder_of(log: Path, number: int) -> Path:
 def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[str, Any]:
     """Write a partition; it appears under its name when all of it is on the disk.
 
-    Returns
-    -------
-    dict
-        The counts, and the size and checksum of each file, for the manifest.
+    What is returned is for the manifest: the counts, and the size and checksum of each file.
     """
     temporary = folder.with_name(f"{folder.name}.part")
     with telling_full_disk(folder):
@@ -201,14 +198,8 @@ def read_frames(folder: Path, entry: Mapping[str, Any]) -> dict[str, pl.DataFram
 class Decoder:
     """The columns of a partition, and the logs of its pages.
 
-    Parameters
-    ----------
-    frames
-        What its files hold, by their names.
-    number, entry
-        Which partition it is, and what the manifest says about it.
-    columns, notes
-        The columns of the log, in order, and its notes.
+    `frames` are what its files hold, by their names, `entry` is what the manifest says about it;
+    `columns` and `notes` are those of the log.
     """
 
     def __init__(

@@ -38,21 +38,10 @@ def bucket_of(hashes: NDArray[np.uint64], n_buckets: int) -> NDArray[np.uint16]:
 
 
 class Shuffle:
-    """The batches of one ingest.
+    """The batches of one ingest, each divided into `n_buckets`, a power of two.
 
-    Parameters
-    ----------
-    folder
-        Where they are.
-    n_buckets
-        Into how many buckets each is divided; a power of two.
-    key
-        The column of heads whose hash decides about the partition.
-
-    Attributes
-    ----------
-    said
-        What was said about each batch.
+    `key` is the column of heads whose hash decides about the bucket; `said` has what was said
+    about each batch.
     """
 
     def __init__(self, folder: Path, n_buckets: int, key: str) -> None:
