@@ -17,7 +17,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.store.disk import in_bytes
 from gecasmo.logs.store.manifest import notes_from_json, read_manifest
-from gecasmo.logs.store.partition import Decoder, checked_file, folder_of, read_frames
+from gecasmo.logs.store.partition import Decoder, folder_of, read_frames
 from gecasmo.logs.store.plan import NO_SESSIONS
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class StoredLog:
 
     def _decoder(self, number: int) -> Decoder:
         entry = self._entry(number)
-        frames = read_frames(folder_of(self.path, number), entry)
+        frames = read_frames(folder_of(self.path, number), entry, self.dtypes)
         return Decoder(frames, number, entry, self.columns, self.notes)
 
     def check(self, number: int | None = None) -> None:
@@ -248,8 +248,7 @@ class StoredLog:
             Naming the first file that is cut off or was changed.
         """
         for each in range(self.n_partitions) if number is None else (number,):
-            for name, about in self._entry(each)["files"].items():
-                checked_file(folder_of(self.path, each), name, about)
+            self._decoder(each)
 
     def _entry(self, number: int) -> dict[str, Any]:
         if not 0 <= number < self.n_partitions:
