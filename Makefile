@@ -51,7 +51,7 @@ format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff format .
 
 soak: $(VENV)/dev ## the long versions of the property tests
-	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers
+	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers tests/unit/test_kernel_cache.py
 
 kills: $(VENV)/dev ## kill fits and ingests at random moments, hundreds of times
 	GECASMO_EXAMPLES=40 GECASMO_KILLS=40 $(BIN)/python -m pytest tests/parts/test_killed_fits.py tests/store -k kill

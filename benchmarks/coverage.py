@@ -161,13 +161,15 @@ def as_markdown(lines: list[Line]) -> list[str]:
         f"truth in thousandths. {_marked(WANTED)}",
         "",
         *table(["log", "model", "coin", "logs", *names, "≥5 trials", "not identified"], pairs),
-        "Coins that all pages share; all rows together, and the row that is furthest off. "
+        "Coins that all pages share; all rows together, and the row that is furthest off: its "
+        "bias, the standard error of that over logs, and how many of the standard deviations that "
+        "the fit itself reports of this row it is. "
         f"{_marked(WANTED_SHARED)}",
         "",
         *table(
             [
                 *["log", "model", "coin", "logs", "covered", "furthest off", "its bias"],
-                *["standard error", "not identified"],
+                *["standard error", "of its spread", "not identified"],
             ],
             shared,
         ),
@@ -231,19 +233,20 @@ def _shared_row(key: tuple[Any, ...], lines: list[Line]) -> list[str]:
     missing = _share(1 - len(sure) / len(every))
     head = [WORDS[key[0]], *key[1:], str(len(lines))]
     if not sure:
-        return [*head, "-", "-", "-", "-", missing]
-    biases: dict[str, list[float]] = {}
+        return [*head, "-", "-", "-", "-", "-", missing]
+    known: dict[str, list[tuple[float, float]]] = {}
     for line in lines:
         for name, one in line["rows"].items():
             if one["identified"]:
-                biases.setdefault(name, []).append(one["bias"])
-    worst = max(biases, key=lambda name: abs(np.mean(biases[name])))
-    off = np.array(biases[worst])
+                known.setdefault(name, []).append((one["bias"], one["spread"]))
+    worst = max(known, key=lambda name: abs(np.mean(known[name], axis=0)[0]))
+    off, spread = np.array(known[worst]).T
     error = f"{off.std(ddof=1) / np.sqrt(len(off)):.4f}" if len(off) > 1 else "-"
     logs = [[one for one in line["rows"].values() if one["identified"]] for line in lines]
     hits = [sum(one["covered"] for one in own) for own in logs]
     covered = share_covered(hits, [len(own) for own in logs], WANTED_SHARED)
-    return [*head, covered, worst, f"{off.mean():+.4f}", error, missing]
+    of_spread = f"{off.mean() / spread.mean():+.1f}"
+    return [*head, covered, worst, f"{off.mean():+.4f}", error, of_spread, missing]
 
 
 def _share(value: float) -> str:

@@ -12,7 +12,7 @@ from gecasmo import CCM, CM, DBN, DCM, PBM, SDBN, UBM, ClickModel, Fixed, Parame
 from gecasmo.checks import check
 from gecasmo.checks.graph import meet
 from gecasmo.checks.identified import find_tangles, look, null_space
-from gecasmo.checks.sample import choose_pages
+from gecasmo.checks.subject import choose_pages
 
 ANCHOR = Table(fixed={1: 1.0})
 

@@ -14,8 +14,7 @@ from gecasmo.checks import check
 from gecasmo.checks.flat import curvature, observed_along
 from gecasmo.checks.identified import find_tangles
 from gecasmo.checks.information import inform
-from gecasmo.checks.sample import choose_pages, shuffled
-from gecasmo.checks.subject import CheckedModel, begin
+from gecasmo.checks.subject import CheckedModel, begin, choose_pages, shuffled
 
 ANCHOR = Table(fixed={1: 1.0})
 

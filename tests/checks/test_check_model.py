@@ -234,7 +234,7 @@ def test_a_quick_fit_takes_whole_queries() -> None:
 
 
 def test_only_a_part_of_the_pages_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gecasmo.checks.sample.MOST_ROWS", 8)
+    monkeypatch.setattr("gecasmo.checks.subject.MOST_ROWS", 8)
     log = pbm_users(shelves(80, 6, 3, 0.5, 0), 1)
     checked = check(log, by_doc(PBM, examination=ANCHOR))
     assert not checked.facts["looked_at_all"]
@@ -243,7 +243,7 @@ def test_only_a_part_of_the_pages_is_looked_at(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_pages_too_long_for_a_closer_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gecasmo.checks.sample.LONGEST", 2)
+    monkeypatch.setattr("gecasmo.checks.subject.LONGEST", 2)
     checked = check(pbm_users(shelves(20, 2, 3, 0.5, 0), 1), by_doc(PBM))
     assert "too many to find out" in checked.about("identified")[0].message
     assert "coins" in checked.tables

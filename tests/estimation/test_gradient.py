@@ -30,7 +30,7 @@ from gecasmo import (
     read_log,
 )
 from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError
-from gecasmo.estimation.minibatches import Batches
+from gecasmo.estimation.gradient import batch_of, shuffled
 
 N_DOCS = 30
 
@@ -235,11 +235,10 @@ def test_batches_add_up_to_the_log(name: str, log: ClickLog) -> None:
         )
     ]
     whole = Expectation(encoded, library).run(weights)
-    batches = Batches(encoded, 7)
     tables = [np.zeros_like(table) for table in whole.tables]
     total = 0.0
-    for pages in batches.shuffled(np.random.default_rng(1)):
-        batch = batches.take(pages)
+    for pages in shuffled(encoded, 7, np.random.default_rng(1)):
+        batch = batch_of(encoded, pages)
         part = Expectation(batch.encoded, library, threads=1).run(
             [np.ascontiguousarray(w[:, used]) for w, used in zip(weights, batch.used, strict=True)]
         )

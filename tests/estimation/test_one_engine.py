@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo import DBN, Table, read_log
-from gecasmo.estimation.runners import MemoryParts
+from gecasmo.estimation.problem import MemoryParts
 
 
 def log_of(n_pages: int) -> pl.DataFrame:

@@ -185,12 +185,13 @@ def test_a_whole_fit_is_the_same_bits_on_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Learned priors, row posteriors and widened spreads too, by the kernels for many rows."""
-    from gecasmo.estimation.posteriors import likelihood, moments, pages, polynomials
+    from gecasmo.estimation import expectation
+    from gecasmo.estimation.posteriors import likelihood, moments, polynomials
 
     monkeypatch.setattr(row_sweeps, "FEWEST_ROWS", 100)
     monkeypatch.setattr(likelihood, "_RESULTS_AT_ONCE", 3_000)
     monkeypatch.setattr(moments, "_FEW_ROWS", 100)
-    for module in (likelihood, pages, polynomials):
+    for module in (likelihood, expectation, polynomials):
         monkeypatch.setattr(module, "_FEW_PLACES", 100)
     rng = np.random.default_rng(0)
     n_pages = 3_000

@@ -336,15 +336,15 @@ def test_given_rows_and_spreads_are_read_where_they_are(monkeypatch):
     anchored = [examining.is_anchored(m, examining.required_coins(m)) for m in fits]
     assert anchored == [True, True, False, True]
     for model, spreads in zip(fits, believed, strict=True):
-        draws = examining.Draws(model, np.random.default_rng(0))
-        drawn = draws.draw().states()
+        states, rng = model.states(), np.random.default_rng(0)
         for coin, spread in spreads.items():
+            drawn = model.forms[coin].drawn(states[coin], rng)
             if not model.forms[coin].has_posterior:
                 assert not (spread > 0).any()
-                assert drawn[coin] is draws.states[coin]
+                assert drawn is states[coin]
                 continue
-            np.testing.assert_allclose(np.nan_to_num(draws.states[coin].spread), spread)
-            moved = drawn[coin].probability != draws.states[coin].probability
+            np.testing.assert_allclose(np.nan_to_num(states[coin].spread), spread)
+            moved = drawn.probability != states[coin].probability
             assert moved.tolist() == (spread > 0).to_list()
 
 

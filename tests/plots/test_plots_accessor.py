@@ -10,6 +10,7 @@ import pytest
 import gecasmo.plots as plots
 from gecasmo import ClickLog, ClickModel, Parameter, flip
 from gecasmo.errors import ModelError
+from gecasmo.evaluation import compare
 from gecasmo.model.base import Model
 
 NAMES = [
@@ -37,6 +38,15 @@ def test_they_are_the_charts_of_the_module(name: str, log: ClickLog, pbm: Model)
     arguments = {"convergence": (), "story": (log, "s0")}.get(name, (log,))
     by_name = getattr(pbm.plot, name)(*arguments)
     assert by_name.to_dict() == getattr(plots, name)(pbm, *arguments).to_dict()
+
+
+def test_a_comparison_has_its_charts(log: ClickLog) -> None:
+    found = compare(log, ["PBM"], bootstrap=0, progress=False)
+    assert dir(found.plot) == ["calibration", "ctr_by_rank", "perplexity_by_rank"]
+    assert repr(found.plot).startswith("Charts of PBM, RCTR, DCTR:")
+    for name in dir(found.plot):
+        drawn = getattr(found.plot, name)()
+        assert drawn.to_dict() == getattr(plots, name)(found).to_dict()
 
 
 def test_all_public_names_exist() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from gecasmo import (
     read_log,
 )
 from gecasmo.errors import ClickLogError, GecasmoError, ModelError, NotFittedError
+from gecasmo.estimation.em import Record
 from gecasmo.evaluation import compare
 from gecasmo.model.base import Model
 from gecasmo.plots import (
@@ -39,8 +41,8 @@ from gecasmo.plots import (
     relevance_against_ctr,
     story,
 )
-from gecasmo.plots.sources import share_interval, thinned
-from gecasmo.plots.theme import DASHES, PALETTE, SHAPES, labelled, share_end
+from gecasmo.plots.predictions import share_interval
+from gecasmo.plots.theme import DASHES, PALETTE, SHAPES, labelled, share_end, thinned
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_a_rate_by_rank_predicts_what_was_observed(log: ClickLog, rctr: Model) -
 
 # -- comparisons -----------------------------------------------------------------------------------
 def test_charts_of_a_comparison(log: ClickLog) -> None:
-    compared = compare(log, ["DBN"], bootstrap=0, progress=False)
+    compared = compare(log, ["DBN"], bootstrap=20, level=0.8, progress=False)
     charts = comparison_charts(compared)
     assert list(charts) == [
         "perplexity_conditional",
@@ -91,11 +93,20 @@ def test_charts_of_a_comparison(log: ClickLog) -> None:
         "calibration",
     ]
     for kind in ("conditional", "marginal"):
-        drawn = table_with(charts[f"perplexity_{kind}"], "model", "perplexity")
-        keyed = {(m, r): p for m, r, p in compared.by_rank.select("model", "rank", kind).rows()}
-        for model, rank, value in drawn.select("model", "rank", "perplexity").rows():
-            assert value == pytest.approx(keyed[model, rank])
-        assert len(drawn) == len(keyed)
+        chart = charts[f"perplexity_{kind}"]
+        drawn = table_with(chart, "model", "perplexity")
+        assert set(drawn["model"]) == {"DBN", "DCTR"}  # the click rate by rank is the line at 0
+        assert "80% intervals" in words(chart)
+        base = compared.by_rank.filter(model="RCTR").select("rank", base=kind)
+        known = compared.by_rank.join(base, on="rank").sort("model", "rank")
+        known = known.filter(pl.col("model") != "RCTR")
+        drawn = drawn.sort("model", "rank")
+        np.testing.assert_allclose(drawn["perplexity"], known[kind])
+        np.testing.assert_allclose(drawn["difference"], known[kind] - known["base"], atol=1e-12)
+        for end in ("low", "high"):
+            np.testing.assert_allclose(drawn[end], known[f"{kind}_{end}"])
+        assert (drawn["low"] <= drawn["high"]).all()
+        assert (drawn["low"] < drawn["high"]).any()
     rates = table_with(charts["ctr_by_rank"], "model", "predicted")
     assert set(rates["model"]) == {"DBN", "RCTR", "DCTR"}
     np.testing.assert_allclose(rates["predicted"], compared.ctr_by_rank["predicted"])
@@ -103,34 +114,67 @@ def test_charts_of_a_comparison(log: ClickLog) -> None:
     np.testing.assert_allclose(points["observed"], compared.calibration["observed"])
 
 
-def test_perplexity_of_one_model(log: ClickLog, dbn: Model) -> None:
-    drawn = table_with(perplexity_by_rank(dbn, log, kind="marginal"), "perplexity")
+def test_perplexity_of_one_model(
+    log: ClickLog, dbn: Model, rctr: Model, weighted: pl.DataFrame
+) -> None:
+    chart = perplexity_by_rank(dbn, log, kind="marginal")
+    drawn = table_with(chart, "perplexity")
     np.testing.assert_allclose(drawn["perplexity"], dbn.evaluate(log).by_rank["marginal"])
+    # The click rate by rank is that of the log itself: no other rate fits it better.
+    rate = weighted.group_by("rank").agg(p=pl.col("click").mean()).sort("rank")["p"].to_numpy()
+    best = 2 ** -(rate * np.log2(rate) + (1 - rate) * np.log2(1 - rate))
+    np.testing.assert_allclose(drawn["perplexity"] - drawn["difference"], best)
+    assert (drawn["low"] < drawn["high"]).all()
+    rates = table_with(perplexity_by_rank(rctr, log), "difference")
+    assert (rates["difference"] >= 0).all()
+
+
+def difference_frame(values: dict[str, list[float]]) -> pl.DataFrame:
+    """What a comparison has by rank, for models with these differences to the click rate."""
+    rows = [(m, r, v) for m, each in values.items() for r, v in enumerate(each, start=1)]
+    frame = pl.DataFrame(rows, schema=["model", "rank", "d"], orient="row")
+    return frame.select(
+        "model",
+        "rank",
+        *(pl.lit(1.5).alias(kind) for kind in ("marginal", "conditional")),
+        *(
+            pl.col("d").alias(f"{kind}_{name}")
+            for kind in ("marginal", "conditional")
+            for name in ("difference", "low", "high")
+        ),
+    )
 
 
 def test_infinite_and_extreme_perplexities_are_told() -> None:
-    ranks = [1, 2]
-    good = pl.DataFrame({"model": ["a", "a", "b", "b"], "rank": ranks * 2, "p": [1.5, 1.3] * 2})
-    bad = pl.DataFrame(
-        {"model": ["c", "c", "d", "d"], "rank": ranks * 2, "p": [8.0, 1.4, 1.5, np.inf]}
-    )
-    frame = pl.concat([good, bad]).select("model", "rank", marginal="p", conditional="p")
+    calm = {"a": [-0.1, -0.05], "b": [-0.1, 0.02]}
+    frame = difference_frame({**calm, "c": [6.4, -0.1], "d": [-0.1, np.inf]})
     chart = perplexity_by_rank(frame)
     assert "Not drawn, because infinite: d at rank 2." in words(chart)
-    assert "Higher than the picture: c (up to 8)." in words(chart)
+    assert "Beyond the picture: c (up to +6.4)." in words(chart)
     assert len(table_with(chart, "perplexity")) == 7
-    scales = [e["y"]["scale"] for e in encodings(chart)]
-    assert all(scale["domain"][1] == pytest.approx(1.55) for scale in scales)
-    calm = perplexity_by_rank(frame.filter(pl.col("model").is_in(["a", "b"])))
-    assert "Higher" not in words(calm)
-    assert "infinite" not in words(calm)
+    low, high = next(
+        e["y"]["scale"]["domain"] for e in encodings(chart) if "domain" in e["y"].get("scale", {})
+    )
+    assert (low, high) == (pytest.approx(-0.1096), pytest.approx(0.0296))
+    quiet = perplexity_by_rank(difference_frame(calm))
+    assert "Beyond" not in words(quiet)
+    assert "infinite" not in words(quiet)
+
+
+def test_differences_of_percentages_are_no_percents(log: ClickLog, dbn: Model) -> None:
+    chart = ctr_by_rank(dbn, log)
+    axes = [e["y"] for e in encodings(chart) if e.get("y", {}).get("field") == "difference"]
+    assert axes
+    for axis in axes:
+        assert "percentage points" in " ".join(axis["title"])
+        assert "%" not in str(axis["axis"])
+    told = [tip for e in encodings(chart) for tip in e.get("tooltip", [])]
+    assert not any(tip["field"] == "difference" for tip in told)
+    assert {tip["format"] for tip in told if tip["field"] == "points"} == {"+.2f"}
 
 
 def test_models_differ_in_more_than_colour() -> None:
-    names = [f"m{number}" for number in range(30)]
-    frame = pl.DataFrame(
-        {"model": names, "rank": [1] * 30, "marginal": [1.5] * 30, "conditional": [1.5] * 30}
-    )
+    frame = difference_frame({f"m{number}": [0.1] for number in range(30)})
     found = {}
     for encoding in encodings(perplexity_by_rank(frame)):
         for channel in ("color", "shape", "strokeDash"):
@@ -323,10 +367,71 @@ def test_many_pairs_are_thinned_and_the_subtitle_says_so() -> None:
         relevance_against_ctr(model, log, top=0)
 
 
+def test_relevance_has_another_scale_than_clicks(log: ClickLog, dbn: Model, pbm: Model) -> None:
+    """Neither products nor loose scales can be held against click rates as they are."""
+
+    def line(chart: object) -> float:
+        ends = next(
+            part["values"]
+            for part in parts(chart.to_dict())  # type: ignore[attr-defined]
+            if "values" in part and "x" in str(part["values"])
+        )
+        return float(ends[1]["y"] / ends[1]["x"])
+
+    product = relevance_against_ctr(dbn, log)
+    drawn = table_with(product, "relevance")
+    weight = drawn["impressions"]
+    slope = (drawn["relevance"] * weight).sum() / (drawn["ctr"] * weight).sum()
+    assert line(product) == pytest.approx(slope)
+    assert "a click takes attraction, and this is attraction × satisfaction" in words(product)
+    assert f"{slope:.3g} times the click rate" in words(product)
+    for chart in (
+        relevance_against_ctr(pbm, log),
+        relevance_against_ctr(dbn, log, coin="attraction"),
+    ):
+        assert line(chart) == 1.0
+        assert "On the dashed line both are equal" in words(chart)
+    loose = PBM().fit(log, progress=False)
+    chart = relevance_against_ctr(loose, log)
+    assert "PBM tells it up to a common factor" in words(chart)
+    assert line(chart) > 1.0
+    other = relevance_against_ctr(dbn, log, coin="satisfaction")
+    assert "a click does not take satisfaction" in words(other)
+
+
+def test_no_interval_is_cut_off(log: ClickLog, dbn: Model, pbm: Model) -> None:
+    for chart in (
+        relevance_against_ctr(pbm, log),
+        relevance_against_ctr(dbn, log),
+        calibration(dbn, log),
+    ):
+        for part in parts(chart.to_dict()):
+            mark = part.get("mark")
+            if isinstance(mark, dict) and mark["type"] == "rule":
+                assert "clip" not in mark
+        # Those of calibration without points that are mostly chance.
+        drawn = min((t for t in tables(chart) if "high" in t.columns), key=len)
+        highest = drawn["high"].max()
+        ends = [
+            e["y"]["scale"]["domain"][1] for e in encodings(chart) if "high" in str(e.get("y2"))
+        ]
+        assert ends
+        assert min(ends) >= highest
+
+
+def test_charts_of_a_fit_say_which_pages_they_show(log: ClickLog, dbn: Model) -> None:
+    for name, chart in fit_charts(dbn, log).items():
+        assert ("Training pages" in words(chart)) == (name != "convergence")
+    other = fit_charts(dbn, log, held_out=True)
+    assert "Held-out pages" in words(other["calibration"])
+    assert "Training" not in words(other["calibration"])
+
+
 # -- convergence -----------------------------------------------------------------------------------
 def test_convergence_has_the_history_per_page(log: ClickLog, dbn: Model) -> None:
     chart = convergence(dbn)
     history, weight = dbn.history, log.weight.sum()
+    assert set(history["round"]) == {1}
     for column in ("log_likelihood", "objective"):
         drawn = table_with(chart, column).sort("iteration")
         assert drawn["iteration"].to_list() == history["iteration"].to_list()
@@ -344,8 +449,32 @@ def test_convergence_has_the_history_per_page(log: ClickLog, dbn: Model) -> None
 def test_convergence_of_a_fit_that_was_cut_short(log: ClickLog) -> None:
     model = DBN().fit(log, EM(max_iter=1, tol=0, accelerate=False), progress=False)
     chart = convergence(model)
-    assert "stopped before it converged after 1 iterations" in words(chart)
+    assert "stopped before it converged after 1 iteration" in words(chart)
     assert not any("gap" in frame.columns for frame in tables(chart))  # one gap is no line
+
+
+def test_rounds_under_different_priors_share_no_axis(log: ClickLog, dbn: Model) -> None:
+    """An objective that falls from one round to the next is no failure, and must not look so."""
+    assert dbn.report_ is not None
+    objectives = [(-3.0, -2.6), (-3.7, -3.6), (-3.6, -3.59)]
+    history = [
+        Record(2 * number + step, objective, objective, 0.1, number + 1)
+        for number, ends in enumerate(objectives)
+        for step, objective in enumerate(ends)
+    ]
+    model = dbn.copy()
+    model.report_ = replace(dbn.report_, history=history, total_weight=1.0)
+    chart = convergence(model)
+    drawn = [frame for frame in tables(chart) if "objective" in frame.columns]
+    assert [frame["objective"].to_list() for frame in drawn] == [list(ends) for ends in objectives]
+    assert all(frame["round"].n_unique() == 1 for frame in drawn)
+    assert not any("log_likelihood" in frame.columns for frame in tables(chart))
+    assert "3 rounds" in words(chart)
+    assert "cannot be compared" in words(chart)
+
+    many = [Record(n, -1.0 - n, -1.0 - n, 0.1, n + 1) for n in range(12)]
+    model.report_ = replace(dbn.report_, history=many, total_weight=1.0)
+    assert "The first and the last 4 are drawn" in words(convergence(model))
 
 
 def test_convergence_needs_a_fit() -> None:

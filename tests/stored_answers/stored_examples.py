@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 
 from gecasmo import DBN, EM, Table, read_log
-from gecasmo.forms.parted_table import part_of, split_table
+from gecasmo.forms import TableState
+from gecasmo.forms.parted_table import FolderSource, PartedTable, part_of, write_part
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 from gecasmo.simulation import random_pages
@@ -56,6 +57,19 @@ def fitted(log: ClickLog, **forms: Any) -> Model:
     return DBN(**forms).fit(log, EM(max_iter=60, tol=1e-5), progress=False)
 
 
+def split_table(
+    folder: Path, coin: int, state: TableState, counts: np.ndarray | None, n_parts: int
+) -> PartedTable:
+    """Put a table that is in memory into files."""
+    counts = np.zeros((2, len(state.rows))) if counts is None else counts
+    part = part_of(state.rows.frame["query"], n_parts)
+    files = []
+    for number in range(n_parts):
+        rows = np.flatnonzero(part == number)
+        files.append(write_part(folder, coin, number, state.of_rows(rows), counts[:, rows]))
+    return PartedTable(state, files, FolderSource(folder))
+
+
 def parted(model: Model, folder: Path, n_parts: int) -> Model:
     """A copy whose tables by query are in files."""
     twin = model.copy()
@@ -65,7 +79,7 @@ def parted(model: Model, folder: Path, n_parts: int) -> Model:
         state = twin.states_[coin]
         if isinstance(form, Table) and "query" in model.keys[coin] and len(state.rows):
             own = counts.pop(coin, None)
-            twin.states_[coin] = split_table(folder, number, form, state, own, n_parts)
+            twin.states_[coin] = split_table(folder, number, state, own, n_parts)
     if model.report_ is not None:
         twin.report_ = replace(model.report_, counts=counts)
     return twin

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from stored_examples import split_table
 
 from gecasmo import PBM, Table
 from gecasmo.encoding import Rows
 from gecasmo.forms import TableState
-from gecasmo.forms.parted_table import split_table
 
 ROWS_A_PART = 24_000
 DOCS = 6
@@ -35,7 +35,7 @@ def saved_model(folder: Path, n_parts: int) -> Path:
     form = Table(pseudo_counts=(1, 1))
     p = np.random.default_rng(0).beta(2, 5, len(rows))
     model = PBM.with_values(attraction=(form, 0.5), examination={r: 1 / r for r in range(1, 6)})
-    table = split_table(folder, 0, form, TableState(rows, p, 0.3), None, n_parts)
+    table = split_table(folder, 0, TableState(rows, p, 0.3), None, n_parts)
     assert model.states_ is not None
     model.states_["attraction"] = table
     model.save(folder, folder=True)

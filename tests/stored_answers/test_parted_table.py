@@ -11,14 +11,13 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from stored_examples import fitted, parted
+from stored_examples import fitted, parted, split_table
 
 from gecasmo import DBN, Empirical, Table
 from gecasmo.encoding import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import TableState
-from gecasmo.forms.parted_files import PartFile
-from gecasmo.forms.parted_table import PartedTable, part_of, split_table, write_part
+from gecasmo.forms.parted_table import FolderSource, PartedTable, PartFile, part_of, write_part
 from gecasmo.hashes import hash_values
 
 
@@ -93,7 +92,8 @@ def test_the_whole_table_is_the_one_that_was_split(model, tmp_path):
         else:
             np.testing.assert_array_equal(found, wanted[..., order])
     np.testing.assert_array_equal(counts, model.report_.counts["satisfaction"][:, order])
-    assert table.n_given == 1
+    assert table.has_given
+    assert sum(file.n_given for file in table.files) == 1
 
 
 def test_only_parts_that_are_asked_for_are_read(model, tmp_path):
@@ -104,7 +104,7 @@ def test_only_parts_that_are_asked_for_are_read(model, tmp_path):
         if number != mine:
             (tmp_path / file.name).unlink()
     rows = Rows(("query", "doc"), [pl.Series([query] * 2), pl.Series([0, 1])], 2)
-    assert len(table.predict(rows)) == 2
+    assert len(model.forms["attraction"].predict(table, rows)) == 2
     with pytest.raises(SavedModelError, match=r"part-\d+\.parquet cannot be read"):
         table.whole()
 
@@ -112,12 +112,12 @@ def test_only_parts_that_are_asked_for_are_read(model, tmp_path):
 def test_parts_without_rows_need_no_columns(model, tmp_path):
     """As a fit leaves them, which works nothing out for no rows."""
     form, state = model.forms["attraction"], model.states()["attraction"]
-    table = split_table(tmp_path, 0, form, state, None, 32)
+    table = split_table(tmp_path, 0, state, None, 32)
     empty = next(number for number, file in enumerate(table.files) if not file.n_rows)
     plain = TableState(Rows(("query", "doc"), [pl.Series([]), pl.Series([])], 0), np.zeros(0), 0.5)
     files = list(table.files)
-    files[empty] = write_part(tmp_path, 0, empty, form, plain, np.zeros((2, 0)))
-    again = PartedTable.open(tmp_path, form, state, files)
+    files[empty] = write_part(tmp_path, 0, empty, plain, np.zeros((2, 0)))
+    again = PartedTable(state, files, FolderSource(tmp_path))
     assert len(again.whole()[0].rows) == len(state.rows)
     assert len(again.part(empty)[0].rows) == 0
     rows = some_rows(state)
@@ -127,7 +127,8 @@ def test_parts_without_rows_need_no_columns(model, tmp_path):
 def test_no_rows_are_no_question(model, tmp_path):
     table = parted(model, tmp_path, 4).states_["attraction"]
     empty = model.states()["attraction"].rows.frame.clear()
-    assert len(table.predict(Rows(("query", "doc"), empty.get_columns(), 0))) == 0
+    rows = Rows(("query", "doc"), empty.get_columns(), 0)
+    assert len(model.forms["attraction"].predict(table, rows)) == 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "other"])
@@ -153,8 +154,8 @@ def test_rows_never_flipped_are_told(tmp_path):
     state = form.begin(rows, None)
     counts = np.ones((2, 9))
     counts[:, 4] = counts[:, 7] = 0.0
-    table = split_table(tmp_path, 0, form, state, counts, 4)
-    (told,) = table.remarks()
+    table = split_table(tmp_path, 0, state, counts, 4)
+    (told,) = form.remarks(table, *counts)
     assert "2 of 9 rows were never flipped" in told
     assert "keep their start value 0.5" in told
     assert "q4" in told or "q7" in told
@@ -163,22 +164,22 @@ def test_rows_never_flipped_are_told(tmp_path):
 def test_the_number_of_parts_is_a_power_of_two(model, tmp_path):
     table = parted(model, tmp_path, 4).states_["attraction"]
     with pytest.raises(ModelError, match=r"1, 2, 4, 8, \.\.\. parts, not 3"):
-        PartedTable(table.form, table.like, table.files[:3], table.source)
+        PartedTable(table.like, table.files[:3], table.source)
 
 
 def test_only_tables_by_query_come_in_parts(tmp_path):
     form = Table()
     state = form.begin(Rows(("doc",), [pl.Series([1, 2])], 2), None)
     with pytest.raises(ModelError, match="Only a table by query"):
-        PartedTable.open(tmp_path, form, state, [PartFile("x", "", 0, 2)])
+        PartedTable(state, [PartFile("x", "", 0, 2)], FolderSource(tmp_path))
 
 
 def test_a_table_in_parts_can_be_sent_to_workers(model, tmp_path):
     table = parted(model, tmp_path, 4).states_["attraction"]
-    rows = some_rows(model.states()["attraction"])
-    wanted = table.predict(rows)
+    form, rows = model.forms["attraction"], some_rows(model.states()["attraction"])
+    wanted = form.predict(table, rows)
     sent = pickle.loads(pickle.dumps(table))
-    np.testing.assert_array_equal(sent.predict(rows), wanted)
+    np.testing.assert_array_equal(form.predict(sent, rows), wanted)
 
 
 def test_printing_reads_no_part(model, tmp_path: Path):

@@ -214,7 +214,7 @@ def test_a_cache_in_a_new_folder(
     kernel(out)
     assert out[0] == 42
     assert cache.compiled_kernel(source, "filter", [out]) is kernel
-    assert len(list((tmp_path / "new").glob("kernel_*.py"))) == 1
+    assert len(list((tmp_path / "new" / "kernels").glob("*.kernel"))) == 1
 
 
 # -- the command line's own errors -----------------------------------------------------------------

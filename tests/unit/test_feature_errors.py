@@ -530,8 +530,14 @@ def test_scales_that_do_not_fit_their_columns_are_refused() -> None:
     coding = fit(Logistic("x")).states()["attraction"].coding
     data, parts = coding.to_data()
     FeatureCoding.from_data(data, parts)
-    for wrong in ({"scale": [0.0]}, {"scale": [-1.0]}, {"mean": [1.0, 2.0]}, {"numeric": []}):
-        with pytest.raises(ModelError, match="scales of a form's columns do not fit its columns"):
+    for wrong, told in (
+        ({"scale": [0.0]}, "scale of a form's columns has 1 of 1 numbers that are no number above"),
+        ({"scale": [-1.0]}, "first: number 1 is -1"),
+        ({"mean": [1.0, 2.0]}, r"mean of a form's columns: numbers of shape \(1,\) are wanted"),
+        ({"shift": [np.nan]}, "shift of a form's columns has 1 of 1 numbers that are no finite"),
+        ({"numeric": []}, r"shape \(0,\) are wanted"),
+    ):
+        with pytest.raises(SavedModelError, match=told):
             FeatureCoding.from_data({**data, **wrong}, parts)
 
 
@@ -540,7 +546,7 @@ def test_coefficients_that_do_not_fit_their_columns_are_refused() -> None:
     data, parts = form.to_data(fit(form).states()["attraction"])
     for wrong in ([1.0], [1.0, 2.0, 3.0], [1.0, float("nan")]):
         broken = {**parts, "coefficients": pl.DataFrame({"coefficient": wrong})}
-        with pytest.raises(ModelError, match="coefficients that do not fit its columns"):
+        with pytest.raises(SavedModelError, match="'coefficient' of the coefficients of a regress"):
             Logistic.from_data(data, broken)
 
 
@@ -550,7 +556,7 @@ def test_offsets_that_are_no_numbers_are_refused() -> None:
     assert isinstance(parts["offsets"], pl.DataFrame)
     broken = {**parts, "offsets": parts["offsets"].with_columns(pl.lit(np.inf).alias("*offset*"))}
     for case in ((data, broken), ({**data, "spread": 0.0}, parts)):
-        with pytest.raises(ModelError, match="the offsets of a sum are no finite numbers"):
+        with pytest.raises(SavedModelError, match=r"of the offsets of a sum|The spread of a sum"):
             Sum.from_data(*case)
     with pytest.raises(SavedModelError, match="'Mystery' is not known to this version"):
         Sum.from_data({**data, "covariates": "Mystery"}, parts)

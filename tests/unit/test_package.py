@@ -45,6 +45,7 @@ UPWARD = {
     ("model/base.py", "evaluation"): "model.evaluate(log)",
     ("model/base.py", "judgments"): "model.judgments()",
     ("model/base.py", "plots"): "model.plot",
+    ("evaluation/comparison.py", "plots"): "comparison.plot",
 }
 APART = [("language", "logs"), ("errors", "language"), ("kernels", "logs"), ("forms", "logs")]
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from gecasmo.checks.findings import Findings, Severity, row_text, rows_text
 from gecasmo.checks.identified import Looked, Tangle, coins_of
-from gecasmo.checks.subject import CheckedModel, coin_to_give
-from gecasmo.checks.traffic import rows_at_results, totals
+from gecasmo.checks.subject import CheckedModel, coin_to_give, rows_at_results, totals
 from gecasmo.encoding import EncodedLog
 from gecasmo.kernels.machine import Machine
 from gecasmo.language.parameter import HISTORY_KEYS

@@ -16,9 +16,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.checks.findings import Findings, summed_up
-from gecasmo.checks.sample import MOST_LOOKS, PageSample, shuffled
 from gecasmo.checks.scores import Parameters, parameters_of, random_probabilities, score_results
-from gecasmo.checks.subject import begin
+from gecasmo.checks.subject import MOST_LOOKS, PageSample, begin, shuffled
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model

@@ -21,10 +21,16 @@ from numpy.typing import NDArray
 
 from gecasmo.checks.findings import Findings
 from gecasmo.checks.identified import Tangle
-from gecasmo.checks.sample import PageSample, shuffled
 from gecasmo.checks.scores import Parameters, Scores, parameters_of, score_results
-from gecasmo.checks.subject import CheckedModel, Floats, coin_to_give, is_about_things
-from gecasmo.checks.traffic import pair_codes
+from gecasmo.checks.subject import (
+    CheckedModel,
+    Floats,
+    PageSample,
+    coin_to_give,
+    is_about_things,
+    pair_codes,
+    shuffled,
+)
 from gecasmo.encoding import Rows
 from gecasmo.logs import ClickLog
 from gecasmo.report import counted

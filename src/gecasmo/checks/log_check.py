@@ -15,12 +15,13 @@ from gecasmo.checks.graph import check_tangle
 from gecasmo.checks.identified import check_identified, find_tangles, look
 from gecasmo.checks.information import check_randomising, inform
 from gecasmo.checks.pages import check_clicks, check_notes, check_pages
-from gecasmo.checks.sample import LONGEST, choose_pages
 from gecasmo.checks.subject import (
+    LONGEST,
     QUICK_PAGES,
     CheckedModel,
     as_model,
     begin,
+    choose_pages,
     expect,
     predict,
     quick_states,

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.checks.findings import Findings, row_text, value_text
-from gecasmo.checks.subject import CheckedModel
-from gecasmo.encoding import EncodedLog
+from gecasmo.checks.subject import CheckedModel, page_hashes, pair_codes, times_met, totals
 from gecasmo.encoding.columns import coded, in_chain
-from gecasmo.hashes import mix
 from gecasmo.logs import ClickLog
 from gecasmo.report import counted, percent
-
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _SOME = 50
 _BORDERS = (1, 2, 10, 100)
 _BUCKETS = ("1", "2-9", "10-99", "100+")
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 # Columns that would tell who saw the page.
 _WHO = ("user", "user_id", "cookie", "client", "client_id", "ip")
 
@@ -36,26 +28,6 @@ def check_traffic(log: ClickLog, few: int, top: int) -> Findings:
     _check_repeats(part, log)
     _check_concentration(part, log, top)
     return part
-
-
-def pair_codes(log: ClickLog) -> NDArray[np.int64]:
-    """A number for the query and document of each result; without queries, of the document."""
-    doc = coded(log, "doc", "doc", nullable=True)
-    if not log.has_query:
-        return doc.codes.astype(np.int64)
-    query = coded(log, "query", "query", nullable=True)
-    return query.codes.astype(np.int64) * len(doc.values) + doc.codes
-
-
-def page_hashes(log: ClickLog, *, with_clicks: bool) -> NDArray[np.uint64]:
-    """A number per page; equal for pages with the same query, documents, ranks (and clicks)."""
-    value = in_chain(log, pair_codes(log)).astype(np.uint64) * _ODD
-    value = mix(value + in_chain(log, log.rank).astype(np.uint64))
-    if with_clicks:
-        value = mix(value ^ in_chain(log, log.click).astype(np.uint64))
-    total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(value)])
-    sums: NDArray[np.uint64] = total[log.starts[1:]] - total[log.starts[:-1]]
-    return sums
 
 
 def _check_pairs(part: Findings, log: ClickLog, few: int) -> None:
@@ -268,33 +240,3 @@ def _advice(coin: str, has_key: bool) -> str:
         f"{few} Coarser rows help, such as {coin}=Table(key=...), or features, such as "
         f"{coin}=Logistic(...)."
     )
-
-
-def totals(numbers: NDArray[Any], weights: NDArray[Any], size: int) -> Floats:
-    """The sum of the weights that belong to each of the numbers 0 to size - 1."""
-    return np.bincount(numbers, weights=weights, minlength=size).astype(np.float64)
-
-
-def times_met(encoded: EncodedLog, coin: int) -> Floats:
-    """How often each row of a coin could have been flipped: results (or pages) that use it."""
-    n_rows = len(encoded.rows[coin])
-    plan = encoded.plan.coins[coin]
-    lengths = np.diff(encoded.obs_start)
-    if plan.scope == "page":
-        return totals(encoded.codes[plan.codes], encoded.weight * (lengths > 0), n_rows)
-    weight = np.repeat(encoded.weight, lengths)
-    if plan.scope == "global":
-        # Without a key there is one row; rows that a model numbers itself are met as it says.
-        return np.full(n_rows, weight.sum())
-    return totals(rows_at_results(encoded, coin), weight, n_rows)
-
-
-def rows_at_results(encoded: EncodedLog, coin: int) -> Integers:
-    """The row of a coin at every result of the encoded pages, page by page."""
-    plan = encoded.plan.coins[coin]
-    lengths = np.diff(encoded.obs_start)
-    if plan.scope == "global":
-        return np.zeros(encoded.n_results, np.int64)
-    if plan.scope == "page":
-        return np.repeat(encoded.page_rows(plan.codes).astype(np.int64), lengths)
-    return encoded.result_rows(plan.codes, bool(plan.history)).astype(np.int64)

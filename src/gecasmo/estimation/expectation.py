@@ -1,4 +1,5 @@
-"""Run the E-step over a whole log, on threads, with the same sums on any number of them."""
+"""Run the E-step over a whole log, on threads, with the same sums on any number of them; or over
+pages taken apart, to hear what each says of each of its rows."""
 
 from __future__ import annotations
 
@@ -11,14 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog
+from gecasmo.encoding.encoded import Apart
 from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.kernels.library import Library
+from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.row_grid import gather_columns
 from gecasmo.kernels.threads import default_threads, run_jobs
 
 Floats = NDArray[np.float64]
 
 # A factor of the fast kernels is a product of a few weights; each must leave room for the others.
 _SMALLEST_FACTOR = 1e-200
+# `bucket >> _ONE_TABLE` is 0 for every bucket there can be.
+_ONE_TABLE = 62
+# Fewer are not worth compiling.
+_FEW_PLACES = 20_000
 
 
 @dataclass
@@ -89,26 +97,53 @@ class Expectation:
     def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:
         """Expected counts at these weights, `weights[coin][side, row]`; of all buckets, or of the
         first few."""
-        self.n_buckets = n_buckets
         self._empty_tables()
         self.log_likelihood[:] = 0.0
         self.n_impossible[:] = 0
         if self.n_unshowable:
             # No probabilities can make these pages possible, and kernels do not look for them.
             self.n_impossible[0] = self.n_unshowable
-        elif self.is_small and not self.has_tiny(weights):
-            self.careful[:] = 0
-            self._run("e_step", weights)
-            if self.careful.any():
-                self._run("e_step_scaled", weights)
         else:
-            self.careful[:] = 1
-            self._run("e_step_scaled", weights)
+            ranges = [(a, min(b, n_buckets)) for a, b in self.ranges if a < n_buckets]
+            jobs = [self._arguments(first, last, weights) for first, last in ranges]
+            self._run(weights, self.careful, jobs)
         return Counts(
             [table[0] if len(table) == 1 else table.sum(axis=0) for table in self.tables],
             float(self.log_likelihood.sum()),
             int(self.n_impossible.sum()),
         )
+
+    def run_apart(
+        self, apart: Apart, weights: Sequence[Floats], times: Floats | None = None
+    ) -> tuple[list[Floats], Floats]:
+        """What each of some pages, taken apart, says of each of its rows.
+
+        Expected counts of every coin at every place, `[side, place]`, and each page's
+        log-likelihood; `weights[coin][side, place]` as `weights_apart` gives them. Pages count
+        once, or so many `times`.
+        """
+        n_pages = apart.n_pages
+        times = np.ones(n_pages) if times is None else times
+        tables = [np.zeros((1, 2, w.shape[1])) for w in weights]
+        log_likelihood, n_impossible = np.zeros(n_pages), np.zeros(n_pages, np.int64)
+        careful = np.zeros(max(n_pages, 1), np.uint8)
+        arguments = [
+            *[0, n_pages, np.arange(n_pages + 1), apart.obs_start, apart.obs_start[:-1].copy()],
+            *[apart.obs, times, *apart.codes_arguments(), *weights, *tables],
+            *[_ONE_TABLE] * len(weights),
+            *[log_likelihood, n_impossible, careful, apart.max_length],
+        ]
+        self._run(weights, careful, [arguments])
+        log_likelihood[n_impossible > 0] = -np.inf
+        return [table[0] for table in tables], log_likelihood
+
+    def weights_apart(self, apart: Apart, weights: Sequence[Floats]) -> list[Floats]:
+        """The weights of all coins, a column for every place of pages taken apart."""
+        plans = self.encoded.plan.coins
+        return [
+            w if plan.scope == "global" else _columns(w, apart.rows[plan.codes])
+            for plan, w in zip(plans, weights, strict=True)
+        ]
 
     def _empty_tables(self) -> None:
         """Tables for new counts. One that all buckets share is handed out, not copied; memory that
@@ -132,11 +167,17 @@ class Expectation:
             for w in weights
         )
 
-    def _run(self, kernel: str, weights: Sequence[Floats]) -> None:
-        ranges = [(a, min(b, self.n_buckets)) for a, b in self.ranges if a < self.n_buckets]
-        jobs = [self._arguments(first, last, weights) for first, last in ranges]
-        call = self.library.get(kernel, jobs[0], self.augmentation, self.with_missing)
-        run_jobs(call, jobs)
+    def _run(
+        self, weights: Sequence[Floats], careful: NDArray[np.uint8], jobs: Sequence[list[Any]]
+    ) -> None:
+        """Run the fast kernel, if weights allow it, and the scaled one on pages that it leaves."""
+        is_fast = self.is_small and not self.has_tiny(weights)
+        careful[:] = not is_fast
+        for kernel in ("e_step", "e_step_scaled") if is_fast else ("e_step_scaled",):
+            if kernel == "e_step" or careful.any():
+                run_jobs(
+                    self.library.get(kernel, jobs[0], self.augmentation, self.with_missing), jobs
+                )
 
     def _arguments(self, first: int, last: int, weights: Sequence[Floats]) -> list[Any]:
         encoded = self.encoded
@@ -163,4 +204,10 @@ class Expectation:
         return list(pairwise(edges))
 
 
-__all__ = ["Counts", "Expectation", "default_threads", "run_jobs"]
+def _columns(table: Floats, rows: NDArray[np.uint32]) -> Floats:
+    if len(rows) < _FEW_PLACES:
+        return np.take(table, rows, axis=1)
+    out = np.empty((2, len(rows)))
+    arguments = (rows, table, out)
+    static_kernel(gather_columns, arguments)(*arguments)
+    return out

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.errors import ConvergenceWarning, ImpossibleSessionError, ModelError, extra, tell
 from gecasmo.estimation.coins import Coin, Evaluated, as_weights
 from gecasmo.estimation.em import Progress, Record, Solution
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.estimation.minibatches import Batch
 from gecasmo.estimation.problem import Problem
 from gecasmo.forms import FormState
 from gecasmo.forms.networks import one_thread, width
+from gecasmo.logs.runs import Integers, rows_of_runs
 
 if TYPE_CHECKING:
     import torch
@@ -108,6 +111,12 @@ class _Descent:
         states = problem.begin(np.random.default_rng(method.seed) if is_random else None)
         self.parts = [_trainable(problem.coins[n], states[n]) for n, *_ in problem.ties]
         self.part_of = {n: number for number, tie in enumerate(problem.ties) for n in tie}
+        parts = map(problem.parts.part, problem.parts.numbers)
+        encoded = [part.expectation.encoded for part in parts]
+        self.longest = max(own.max_length for own in encoded)
+        # By the weight of an average batch: by its own, pages beside a heavy one would count less.
+        n_batches = sum(_n_batches(own, method.batch_size) for own in encoded)
+        self.usual = max(sum(float(own.weight.sum()) for own in encoded) / n_batches, 1e-300)
         self.optimizer = self._optimizer()
         self.history: list[Record] = []
         self.n_evaluations = 0
@@ -170,8 +179,8 @@ class _Descent:
             return True
         moved = [parameter for part in self.parts for parameter in part.parameters()]
         size = self.method.batch_size
-        with one_thread(size * self.problem.max_length * width(moved)):
-            for batch in self.problem.minibatches(size, generator):
+        with one_thread(size * self.longest * width(moved)):
+            for batch in self._batches(size, generator):
                 try:
                     loss = self._loss(batch)
                 except ImpossibleSessionError:
@@ -182,6 +191,20 @@ class _Descent:
                 loss.backward()  # type: ignore[no-untyped-call]
                 self.optimizer.step()
         return all(bool(torch.isfinite(parameter).all()) for parameter in moved)
+
+    def _batches(self, size: int, generator: np.random.Generator) -> Iterator[Batch]:
+        """All pages in batches, part after part; the order of parts and pages is drawn anew."""
+        parts = self.problem.parts
+        for number in generator.permutation(list(parts.numbers)):
+            part = parts.part(int(number))
+            whole = part.expectation.encoded
+            for pages in shuffled(whole, size, generator):
+                batch = batch_of(whole, pages)
+                used = [
+                    own if part.index.get(coin) is None else part.index[coin][own]
+                    for coin, own in enumerate(batch.used)
+                ]
+                yield Batch(batch.encoded, used, part.expectation)
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Minus the objective per page, as this batch shows it."""
@@ -203,9 +226,7 @@ class _Descent:
             logits, given = self._without_certain(logits)
         else:
             given = {}
-        # By the weight of an average batch: by its own, pages beside a heavy one would count less.
-        usual = self.problem.encoded_weight / self.problem.n_minibatches(self.method.batch_size)
-        total = differentiable_log_likelihood(expectation, logits, given) / max(usual, 1e-300)
+        total = differentiable_log_likelihood(expectation, logits, given) / self.usual
         penalty = sum(part.penalty() for part in self.parts)
         return -(total + penalty / max(self.problem.n_pages, 1e-300))
 
@@ -245,3 +266,67 @@ class _Descent:
             f"before that. A smaller lr than {self.method.lr:g} may help.",
             ConvergenceWarning,
         )
+
+
+# -- minibatches -----------------------------------------------------------------------------------
+class Batch(NamedTuple):
+    """An encoded log of some pages; `used[coin]` are the row numbers that its rows stand for, and
+    `of` is the E-step of all the pages that these were taken from."""
+
+    encoded: EncodedLog
+    used: list[Integers]
+    of: Any = None
+
+
+def shuffled(whole: EncodedLog, size: int, generator: np.random.Generator) -> list[Integers]:
+    """The pages of each batch of so many, in an order drawn anew."""
+    return np.array_split(generator.permutation(whole.n_pages), _n_batches(whole, size))
+
+
+def _n_batches(whole: EncodedLog, size: int) -> int:
+    return max(1, -(-whole.n_pages // size))
+
+
+def batch_of(whole: EncodedLog, pages: Integers) -> Batch:
+    """Some pages of an encoded log, as an encoded log of their own with only the rows they use."""
+    lengths = np.diff(whole.obs_start)
+    by_pattern = rows_of_runs(whole.obs_start[pages], lengths[pages])
+    by_page_shown = rows_of_runs(whole.row_start[pages], lengths[pages])
+    start = np.concatenate([[0], np.cumsum(lengths[pages])]).astype(np.int64)
+    codes, rows_of = [], []
+    page = np.repeat(pages, lengths[pages])
+    for number in range(len(whole.codes)):
+        plan = next(coin for coin in whole.plan.coins if coin.codes == number)
+        if plan.scope == "page":
+            picked = whole.page_rows(number)[pages]
+        else:
+            # What clicks above decide is kept per page; the rest is shared by pages that
+            # show the same.
+            places = by_pattern if plan.history else by_page_shown
+            picked = whole.rows_at(number, page, places)
+        distinct, renumbered = np.unique(picked, return_inverse=True)
+        codes.append(renumbered.astype(np.uint32))
+        rows_of.append(distinct.astype(np.int64))
+    used = [
+        np.arange(len(rows)) if coin.codes < 0 else rows_of[coin.codes]
+        for coin, rows in zip(whole.plan.coins, whole.rows, strict=True)
+    ]
+    # One bucket for all: a batch is small, and its sums are taken in one go.
+    bucket_start = np.full(N_BUCKETS + 1, len(pages), np.int64)
+    bucket_start[0] = 0
+    # Kernels are those of the whole, which may count from a row of each page: here the first.
+    n_first = [len(pages) if len(first) else 0 for first in whole.first_rows]
+    encoded = replace(
+        whole,
+        first_rows=[np.zeros(n, np.uint32) for n in n_first],
+        bucket_rows=[np.zeros(0, np.int64)] * len(whole.rows),
+        rows=[Rows((), (), len(numbers)) for numbers in used],
+        codes=codes,
+        obs=np.ascontiguousarray(whole.obs[by_pattern]),
+        obs_start=start,
+        row_start=start[:-1].copy(),
+        weight=whole.weight[pages],
+        bucket_start=bucket_start,
+        shifts=[8] * len(whole.shifts),
+    )
+    return Batch(encoded, used)

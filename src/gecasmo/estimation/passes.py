@@ -90,8 +90,8 @@ def look(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     """What is known of every row, global coins held; and what rows, each integrated out, say of
     global coins and of effects that are spread over parts."""
     states = local_states(part, points, task)
-    found = look_at_rows(part, states, weights_of(part, states, task.shared), task)
-    return point_of(found.states), _answered(part, {}, found.counts, extra=found.sums)
+    known, counts, sums = look_at_rows(part, states, weights_of(part, states, task.shared), task)
+    return point_of(known), _answered(part, {}, counts, extra=sums)
 
 
 def conclude(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:

@@ -8,20 +8,51 @@ and all rows are here.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from gecasmo.estimation.coins import Coin, Coins, Evaluated, Lengths, Moves, States
 from gecasmo.estimation.expectation import Counts
-from gecasmo.estimation.minibatches import Batch, Batches
-from gecasmo.estimation.part import Part
-from gecasmo.estimation.runners import MemoryParts, Parts
-from gecasmo.estimation.tasks import Answer, PointName, Prior, Recipe, RowsOfParts, Task
+from gecasmo.estimation.part import Part, Points
+from gecasmo.estimation.passes import run_pass
+from gecasmo.estimation.tasks import Answer, PointName, Prior, Recipe, RowsOfParts, Task, combined
 from gecasmo.forms import FormState
+
+
+class Parts(Protocol):
+    """The parts of a log, wherever they are.
+
+    A pass happens as a whole or not at all: afterwards every part has the new point, and those to
+    be forgotten may be gone.
+    """
+
+    @property
+    def n_parts(self) -> int:
+        """How many there are."""
+
+    def run(self, task: Task) -> Answer:
+        """Run one pass, and add up the answers in the order of the parts."""
+
+
+class MemoryParts:
+    """A log in memory: one part."""
+
+    def __init__(self, part: Part, points: Points | None = None) -> None:
+        self.whole = part
+        self.points: Points = dict(points or {})
+        self.n_parts, self.numbers = 1, (part.number,)
+
+    def run(self, task: Task) -> Answer:
+        """Run one pass."""
+        self.points, answer = run_pass(self.whole, self.points, task)
+        return combined([answer])
+
+    def part(self, number: int) -> Part:
+        """The one part there is."""
+        return self.whole
 
 
 class Problem(Coins):
@@ -172,41 +203,6 @@ class Problem(Coins):
         for number in self._opaque:
             kept[number] = start.states[number]
         return replace(states, forms=kept)
-
-    # -- minibatches, for methods that move all parameters at once -----------------------------
-    @cached_property
-    def _sizes(self) -> list[tuple[int, float, int]]:
-        """Of each part its pages, what they weigh as they are encoded, and the longest."""
-        parts = map(self.parts.part, self.parts.numbers)
-        encoded = [part.expectation.encoded for part in parts]
-        return [(own.n_pages, float(own.weight.sum()), own.max_length) for own in encoded]
-
-    @property
-    def max_length(self) -> int:
-        """Results of the longest page."""
-        return max(longest for _, _, longest in self._sizes)
-
-    @property
-    def encoded_weight(self) -> float:
-        """What all pages weigh as they are encoded."""
-        return sum(weight for _, weight, _ in self._sizes)
-
-    def n_minibatches(self, size: int) -> int:
-        """How many batches of so many pages there are."""
-        return sum(max(1, -(-n // size)) for n, _, _ in self._sizes)
-
-    def minibatches(self, size: int, generator: np.random.Generator) -> Iterator[Batch]:
-        """All pages in batches, part after part; the order of parts and pages is drawn anew."""
-        for number in generator.permutation(list(self.parts.numbers)):
-            part: Part = self.parts.part(int(number))
-            batches = Batches(part.expectation.encoded, size)
-            for pages in batches.shuffled(generator):
-                batch = batches.take(pages)
-                used = [
-                    own if part.index.get(coin) is None else part.index[coin][own]
-                    for coin, own in enumerate(batch.used)
-                ]
-                yield Batch(batch.encoded, used, part.expectation)
 
 
 _NOWHERE = RowsOfParts(Recipe("begin"), (), {})

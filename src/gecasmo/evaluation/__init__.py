@@ -1,6 +1,6 @@
 """How well models predict: likelihood, perplexity, calibration, and honest comparisons."""
 
-from gecasmo.evaluation.compare import compare
+from gecasmo.evaluation.compare import compare, rank_perplexities
 from gecasmo.evaluation.comparison import Comparison, Setting
 from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, evaluate, finished
 from gecasmo.evaluation.leaks import LeakTest, leak_test
@@ -20,4 +20,5 @@ __all__ = [
     "finished",
     "leak_test",
     "perplexity",
+    "rank_perplexities",
 ]

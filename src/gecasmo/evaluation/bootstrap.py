@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,7 @@ HIGHER_IS_BETTER = {
     "brier": False,
 }
 METRICS = tuple(HIGHER_IS_BETTER)
+KINDS = ("conditional", "marginal")
 _NUMBERS_AT_ONCE = 20_000_000
 NO_DIFFERENCE, NOT_TESTED = "no clear difference", "not tested"
 # Differences this small are rounding, however consistently they point one way.
@@ -112,11 +114,34 @@ def metrics(sums: Floats) -> dict[str, Floats]:
     return {name: found[name] for name in METRICS}
 
 
-def perplexity_by_rank(sums: Floats) -> tuple[Floats, Floats, Floats]:
-    """Weight of the results, conditional and marginal perplexity, per rank, over all clusters."""
-    results, conditional, marginal = np.split(sums.sum(axis=0)[3:], 3)
+def table_by_rank(
+    ranks: Ints, own: Floats, baseline: Floats, level: float, n_clusters: int
+) -> pl.DataFrame:
+    """Perplexities by rank, and by how much they differ from those of a baseline, with intervals.
+
+    Of both, the first line has the sums of all clusters, the others those of bootstrap samples.
+    """
+    (results, *mine), (_, *its) = (np.split(sums[:, 3:], 3, axis=1) for sums in (own, baseline))
+    used = np.flatnonzero(results[0] > 0)
+    columns: dict[str, Any] = {"rank": ranks[used], "results": results[0, used]}
+    gaps = {}
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        return results, np.exp2(conditional / results), np.exp2(marginal / results)
+        for kind, *bits in zip(KINDS, mine, its, strict=True):
+            here, there = (np.exp2(each / results)[:, used] for each in bits)
+            columns[kind], gaps[kind] = here[0], here - there
+    for kind, gap in gaps.items():
+        ends = [interval(drawn, level, n_clusters) for drawn in gap[1:].T]
+        columns[f"{kind}_difference"] = np.where(np.isfinite(gap[0]), gap[0], np.nan)
+        for number, end in enumerate(("low", "high")):
+            columns[f"{kind}_{end}"] = pl.Series([each[number] for each in ends], dtype=pl.Float64)
+    return pl.DataFrame(columns).with_columns(pl.col("^.*_difference$").fill_nan(None))
+
+
+def with_samples(sums: Floats, n_samples: int, seed: int) -> Floats:
+    """The sums of all clusters, and below those of bootstrap samples."""
+    # One cluster alone cannot say how much clusters differ.
+    n_samples = n_samples if len(sums) > 1 else 0
+    return np.concatenate([sums.sum(axis=0)[None], resampled(sums, n_samples, seed)])
 
 
 def resampled(sums: Floats, n_samples: int, seed: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,30 +12,41 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoError, ModelError, option
 from gecasmo.estimation import Method
-from gecasmo.evaluation.bootstrap import METRICS, clusters_of, interval, paired_differences
+from gecasmo.evaluation.bootstrap import (
+    KINDS,
+    METRICS,
+    cluster_sums,
+    clusters_of,
+    interval,
+    paired_differences,
+    table_by_rank,
+    with_samples,
+)
 from gecasmo.evaluation.comparison import Comparison, Setting
 from gecasmo.evaluation.contestants import (
     Contestant,
     Score,
     Trial,
+    clicks_only,
     contestants,
     fit_contestant,
     rank_baseline,
     score,
     without_impossible,
 )
+from gecasmo.evaluation.evaluate import predictions
 from gecasmo.evaluation.metrics import comparable, top_pairs
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, grades
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance
-from gecasmo.model.base import Impossible
+from gecasmo.model.base import Impossible, Model
 from gecasmo.model.log_parts import is_stored
+from gecasmo.model.page_run import FLOOR
 from gecasmo.report import counted, percent
 
 Floats = NDArray[np.float64]
 Tell = Callable[[str, int, int], None]
 
-GAINS = ("conditional", "marginal")
 FEW_CLUSTERS = 20
 
 
@@ -163,7 +175,7 @@ def compare(
         ndcg_at=None if judged is None else ndcg_at,
         n_judged_queries=None if judged is None else judged.n_queries,
     )
-    comparison = assemble(entered, scores, setting, notes)
+    comparison = assemble(entered, scores, trial.clusters.ranks, setting, notes)
     steps.done()
     return comparison
 
@@ -280,6 +292,35 @@ def groups(
     return number, over
 
 
+def rank_perplexities(
+    model: Model, log: ClickLog, *, bootstrap: int = 200, level: float = 0.9, seed: int = 0
+) -> pl.DataFrame:
+    """Measure the perplexity of a model by rank, beside that of the log's click rate by rank.
+
+    The click rates are those of these very pages, so that they are as hard to beat as can be.
+
+    Parameters
+    ----------
+    model : fitted model
+    log : ClickLog
+    bootstrap, level, seed
+        As for `compare`; samples are drawn over queries, or over sessions if there are none.
+
+    Returns
+    -------
+    The columns of `Comparison.by_rank` without the model.
+    """
+    said = predictions(clicks_only(model), log)
+    group, _ = groups(log, "query", False, [])
+    clusters = clusters_of(log, group)
+    weight, place = log.weight[log.page], clusters.result_rank
+    results, clicks = (np.bincount(place, weights=w) for w in (weight, weight * log.click))
+    rates = np.clip(clicks / np.maximum(results, 1e-300), FLOOR, 1 - FLOOR)[place]
+    rivals = (said, replace(said, conditional=rates, marginal=rates))
+    own, its = (with_samples(cluster_sums(log, clusters, r), bootstrap, seed) for r in rivals)
+    return table_by_rank(clusters.ranks, own, its, level, clusters.n_clusters)
+
+
 def tell_unseen(train: ClickLog, test: ClickLog, notes: list[str]) -> None:
     """Note which share of the test results shows what was never shown in training."""
     weight = test.weight[test.page]
@@ -317,7 +358,11 @@ class _Steps:
 
 
 def assemble(
-    entered: list[Contestant], scores: Mapping[str, Score], setting: Setting, notes: list[str]
+    entered: list[Contestant],
+    scores: Mapping[str, Score],
+    ranks: NDArray[np.int64],
+    setting: Setting,
+    notes: list[str],
 ) -> Comparison:
     """One comparison of many scores."""
     order = sorted(scores, key=lambda name: -scores[name].values["log_likelihood"])
@@ -325,7 +370,14 @@ def assemble(
     rows = [_row(name, scores[name], baseline, setting) for name in order]
     return Comparison(
         table=pl.DataFrame(rows, schema=_schema(setting), orient="row"),
-        by_rank=_stacked({name: scores[name].by_rank for name in order}),
+        by_rank=_stacked(
+            {
+                name: table_by_rank(
+                    ranks, scores[name].sums, baseline.sums, setting.level, setting.n_clusters
+                )
+                for name in order
+            }
+        ),
         differences=paired_differences(
             {name: scores[name].values for name in order},
             {name: scores[name].samples for name in order},
@@ -351,7 +403,7 @@ def _row(name: str, score: Score, baseline: Score, setting: Setting) -> dict[str
         if not np.isfinite(score.values[metric]):
             value, score.reasons[metric] = None, "it is too large a number"
         row |= {metric: value, f"{metric}_low": low, f"{metric}_high": high}
-    for kind in GAINS:
+    for kind in KINDS:
         metric = f"{kind}_perplexity_pooled"
         gain = gain_over(np.array(baseline.values[metric]), np.array(score.values[metric]))
         gains = gain_over(baseline.samples[metric], score.samples[metric])
@@ -377,7 +429,7 @@ def gain_over(baseline: Floats, own: Floats) -> Floats:
 
 
 def _schema(setting: Setting) -> dict[str, Any]:
-    measured = [*METRICS, *(f"{kind}_gain" for kind in GAINS)]
+    measured = [*METRICS, *(f"{kind}_gain" for kind in KINDS)]
     schema: dict[str, Any] = {"model": pl.String}
     for metric in measured:
         schema |= dict.fromkeys((metric, f"{metric}_low", f"{metric}_high"), pl.Float64)

@@ -6,12 +6,15 @@ import html
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from gecasmo.model.base import Model
 from gecasmo.report import Column, TextTable, counted, wrapped
+
+if TYPE_CHECKING:
+    from gecasmo.plots import ComparisonPlots
 
 _UNDEFINED = "undefined"
 
@@ -46,7 +49,9 @@ class Comparison:
     table : one line per model, the highest log-likelihood first. Where a metric has an interval,
         it is in the columns `<metric>_low` and `<metric>_high`. What is undefined is null, and
         `reasons` says why.
-    by_rank : model, rank, results, conditional and marginal perplexity
+    by_rank : model, rank, results, conditional and marginal perplexity; `conditional_difference`
+        with `conditional_low` and `conditional_high` is by how much it differs from that of the
+        click rate by rank, and so for `marginal`
     differences : model, against, metric, difference, low, high and verdict: every model against
         the one with the highest log-likelihood and against the click rate by rank, on the same
         bootstrap samples. "better" and "worse" mean that the interval excludes zero.
@@ -92,6 +97,13 @@ class Comparison:
         """
         found = self.differences.filter(model=model, against=against, metric=metric)
         return None if found.is_empty() else str(found["verdict"][0])
+
+    @property
+    def plot(self) -> ComparisonPlots:
+        """Charts of all models, as `comparison.plot.calibration()`; print it to see which."""
+        from gecasmo.plots import ComparisonPlots
+
+        return ComparisonPlots(self, ", ".join(self.models))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the models, as JSON can hold it: what is undefined is null."""

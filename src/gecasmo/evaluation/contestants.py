@@ -27,8 +27,7 @@ from gecasmo.evaluation.bootstrap import (
     Clusters,
     cluster_sums,
     metrics,
-    perplexity_by_rank,
-    resampled,
+    with_samples,
 )
 from gecasmo.evaluation.evaluate import Predictions, impossible_sessions, predictions
 from gecasmo.evaluation.leaks import leak_test
@@ -239,7 +238,7 @@ class Score:
 
     values: dict[str, float]
     samples: dict[str, Floats]
-    by_rank: pl.DataFrame
+    sums: Floats  # of all clusters, and of every bootstrap sample
     ctr_by_rank: pl.DataFrame
     calibration: pl.DataFrame
     row: dict[str, Any]
@@ -250,7 +249,7 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
     """Ask one model everything."""
     test = trial.test
     said = predictions(entry.scored, test, "raise" if trial.impossible == "raise" else "floor")
-    sums = cluster_sums(test, trial.clusters, said)
+    sums = with_samples(cluster_sums(test, trial.clusters, said), trial.bootstrap, trial.seed)
     weight = test.weight[test.page]
     calibrated = calibration(test.click, said.marginal, weight)
     row: dict[str, Any] = {
@@ -269,12 +268,11 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
     if trial.judged is not None:
         _judge(entry, trial, trial.judged, row, reasons)
     _look_for_leaks(entry, test, notes)
-    # One cluster alone cannot say how much clusters differ.
-    n_samples = trial.bootstrap if trial.clusters.n_clusters > 1 else 0
+    found = metrics(sums)
     return Score(
-        values={name: float(value[0]) for name, value in metrics(sums.sum(axis=0)[None]).items()},
-        samples=metrics(resampled(sums, n_samples, trial.seed)),
-        by_rank=_by_rank(trial.clusters, sums),
+        values={name: float(values[0]) for name, values in found.items()},
+        samples={name: values[1:] for name, values in found.items()},
+        sums=sums,
         ctr_by_rank=_ctr_by_rank(test, trial.clusters, said),
         calibration=calibrated.bins,
         row=row,
@@ -317,19 +315,6 @@ def _is_ours(model: Model) -> bool:
     return all(
         type(form) in (Table, Fixed) and set(model.keys[coin]) <= set(model.declared_keys[coin])
         for coin, form in model.forms.items()
-    )
-
-
-def _by_rank(clusters: Clusters, sums: Floats) -> pl.DataFrame:
-    results, conditional, marginal = perplexity_by_rank(sums)
-    used = results > 0
-    return pl.DataFrame(
-        {
-            "rank": clusters.ranks[used],
-            "results": results[used],
-            "conditional": conditional[used],
-            "marginal": marginal[used],
-        }
     )
 
 

@@ -10,11 +10,18 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError, extra
-from gecasmo.forms.classifier_inputs import Inputs, final_step, inputs_from, learn_inputs
-from gecasmo.forms.features import ByRows, FeatureCoding, check_categorical
+from gecasmo.errors import ModelError, extra
+from gecasmo.forms import saved
+from gecasmo.forms.features import (
+    ByRows,
+    FeatureCoding,
+    as_floats,
+    check_categorical,
+    learn_coding,
+)
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
 
 # No answer is nearer to 0 or 1 than this: a forest is sure too early, and no page may become
@@ -23,6 +30,112 @@ NEAREST = 1e-6
 # Up to this many rows a classifier works on one thread. Several gain nothing there, and wait for
 # each other very long where processors are busy (HistGradientBoosting a hundred times longer).
 FEW_ROWS = 20_000
+
+# From this many columns on a matrix is sparse, if the classifier takes that.
+WIDE = 50
+# The most numbers of a matrix that is written out: one gigabyte.
+MOST_NUMBERS = 2**27
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """How rows become what a classifier reads; learned once, from the rows of a fit.
+
+    As a matrix: numbers as they are, then a column of zeros and ones per level of each categorical
+    column, all zero for a level that was not there. As a frame: the columns themselves; those
+    called categorical become categories, and levels that were not there are missing.
+    """
+
+    coding: FeatureCoding
+    as_frame: bool
+    missing: str
+    in_pandas: bool  # frames are Polars' for scikit-learn and pandas' for everybody else
+    takes_sparse: bool
+    categorical: tuple[str, ...]
+    _made: ByRows = field(default_factory=ByRows)
+
+    def of(self, rows: Rows) -> Any:
+        """Make the inputs of some rows, one line each; kept for as long as the rows are."""
+        if rows not in self._made:
+            features = rows.features(self.coding.columns)
+            self._made[rows] = self._frame(features) if self.as_frame else self._matrix(features)
+        return self._made[rows]
+
+    def some(self, rows: Rows, chosen: NDArray[np.int64]) -> Any:
+        """Choose the inputs of some rows, in that order."""
+        made = self.of(rows)
+        return made.iloc[chosen] if self.as_frame and self.in_pandas else made[chosen]
+
+    def known(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell of which rows every level was there in the fit."""
+        features = rows.features(self.coding.columns)
+        known = np.ones(len(rows), bool)
+        for name in self.coding.levels:
+            known &= self.coding.level_numbers(features[name], name) >= 0
+        return known
+
+    def terms(self) -> list[str]:
+        """Name the columns of the matrix, or of the frame."""
+        if self.as_frame:
+            return list(self.coding.columns)
+        levels = self.coding.levels.items()
+        return [
+            *self.coding.numeric,
+            *(f"{name}={level}" for name, values in levels for level in values.to_list()),
+        ]
+
+    # -- a matrix ------------------------------------------------------------------------------
+    def _matrix(self, features: pl.DataFrame) -> Any:
+        numeric = np.empty((len(features), len(self.coding.numeric)))
+        for place, name in enumerate(self.coding.numeric):
+            numeric[:, place] = self._filled(as_floats(features[name]), name)
+        levels = [self.coding.level_numbers(features[name], name) for name in self.coding.levels]
+        sizes = list(self.coding.n_levels.values())
+        n_columns = numeric.shape[1] + sum(sizes)
+        # A missing number in a sparse matrix is more than most classifiers can take.
+        if self.takes_sparse and n_columns > WIDE and not np.isnan(numeric).any():
+            return _sparse(numeric, levels, sizes)
+        self._check_size(len(features), n_columns)
+        matrix = np.zeros((len(features), n_columns))
+        matrix[:, : numeric.shape[1]] = numeric
+        start = numeric.shape[1]
+        for level, size in zip(levels, sizes, strict=True):
+            there = np.flatnonzero(level >= 0)
+            matrix[there, start + level[there]] = 1.0
+            start += size
+        return matrix
+
+    def _check_size(self, n_rows: int, n_columns: int) -> None:
+        if n_rows * n_columns <= MOST_NUMBERS:
+            return
+        sizes = ", ".join(f"'{name}' {size:,}" for name, size in self.coding.n_levels.items())
+        raise ModelError(
+            f"Estimator: {n_rows:,} rows by {n_columns:,} columns of zeros and ones are too many "
+            f"to write out (levels: {sizes}), and this classifier takes no sparse matrix. Choose "
+            "one that does (in a pipeline every step has to, such as StandardScaler("
+            "with_mean=False)), leave out the column, or code it yourself with as_frame=True."
+        )
+
+    # -- a frame -------------------------------------------------------------------------------
+    def _frame(self, features: pl.DataFrame) -> Any:
+        columns = []
+        for column in features.get_columns():
+            name = column.name
+            if name in self.categorical:
+                levels = self.coding.levels[name].drop_nulls().cast(pl.String)
+                column = column.cast(pl.String).cast(pl.Enum(levels), strict=False)
+            elif name in self.coding.numeric and column.null_count():
+                # Classifiers know a missing number as NaN.
+                column = pl.Series(name, self._filled(as_floats(column), name))
+            columns.append(column)
+        frame = pl.DataFrame(columns)
+        return _as_pandas(frame) if self.in_pandas else frame
+
+    def _filled(self, values: Floats, name: str) -> Floats:
+        if self.missing == "keep":
+            return values
+        mean = self.coding.mean[self.coding.numeric.index(name)]
+        return np.where(np.isnan(values), mean, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,23 +212,9 @@ class Estimator(Form):
         self.missing = missing
         self.key = as_key(key)
 
-    def __repr__(self) -> str:
-        parts = [self._name(), *(repr(column) for column in self.columns)]
-        if self.categorical:
-            parts.append(f"categorical={self.categorical!r}")
-        if self.as_frame:
-            parts.append("as_frame=True")
-        if self.missing != "raise":
-            parts.append(f"missing={self.missing!r}")
-        if self.key is not None:
-            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
-        return f"Estimator({', '.join(parts)})"
-
     # -- the protocol --------------------------------------------------------------------------
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> EstimatorState:
-        inputs = learn_inputs(
-            rows, self.classifier, self.columns, self.categorical, self.as_frame, self.missing
-        )
+        inputs = self._inputs(learn_coding(rows, self.columns, self.categorical))
         logit = 0.0 if generator is None else float(generator.normal())
         return EstimatorState(inputs, constant=float(1 / (1 + np.exp(-logit))))
 
@@ -202,39 +301,32 @@ class Estimator(Form):
 
         described, content = write_classifier(self.classifier, state.fitted)
         coding, frames = state.inputs.coding.to_data()
-        data = {
-            "columns": list(self.columns),
-            "categorical": list(self.categorical),
-            "as_frame": self.as_frame,
-            "missing": self.missing,
-            "key": None if self.key is None else list(self.key),
-            "constant": state.constant,
-            "coding": coding,
-            "classifier": described,
-        }
-        return data, {**frames, "classifier": content}
+        learned = {"constant": state.constant, "coding": coding, "classifier": described}
+        return {**self.options(), **learned}, {**frames, "classifier": content}
 
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Estimator, EstimatorState]:
         from gecasmo.forms.classifier_files import read_classifier
 
         classifier, fitted = read_classifier(data["classifier"], parts["classifier"])
-        form = cls(
-            classifier,
-            *data["columns"],
-            categorical=tuple(data["categorical"]),
-            as_frame=data["as_frame"],
-            missing=data["missing"],
-            key=None if data["key"] is None else tuple(data["key"]),
-        )
-        constant = float(data["constant"])
-        if not 0 < constant < 1:
-            raise SavedModelError("The constant of an estimator is no probability.")
+        form = cls.from_options(data, classifier)
+        constant = saved.number(data["constant"], "The constant of an estimator", least=0, most=1)
+        constant = float(np.clip(constant, NEAREST, 1 - NEAREST))
         coding = FeatureCoding.from_data(data["coding"], parts)
-        inputs = inputs_from(coding, classifier, form.categorical, form.as_frame, form.missing)
-        return form, EstimatorState(inputs, fitted, constant)
+        return form, EstimatorState(form._inputs(coding), fitted, constant)
 
     # -- the parts -----------------------------------------------------------------------------
+    def _inputs(self, coding: FeatureCoding) -> Inputs:
+        in_pandas = not type(final_step(self.classifier)).__module__.startswith("sklearn.")
+        return Inputs(
+            coding,
+            self.as_frame,
+            self.missing,
+            self.as_frame and in_pandas,
+            _takes_sparse(self.classifier),
+            self.categorical,
+        )
+
     def _fitted(self, inputs: Inputs, rows: Rows, heads: Floats, tails: Floats) -> Any:
         """Fit a classifier on soft labels: a row of each class, with its weight."""
         up, down = np.flatnonzero(heads > 0), np.flatnonzero(tails > 0)
@@ -319,3 +411,45 @@ def _terms(state: EstimatorState, n: int) -> list[str]:
         except (AttributeError, ValueError):  # a step that does not tell
             names = []
     return names if len(names) == n else [f"feature {number}" for number in range(n)]
+
+
+def final_step(classifier: Any) -> Any:
+    """Find the classifier at the end of a pipeline."""
+    while hasattr(classifier, "steps"):
+        classifier = classifier.steps[-1][1]
+    return classifier
+
+
+def _takes_sparse(classifier: Any) -> bool:
+    utils = extra("sklearn.utils", "Estimator")
+    try:
+        return bool(utils.get_tags(classifier).input_tags.sparse)
+    except AttributeError:  # a classifier that does not tell
+        return False
+
+
+def _sparse(numeric: Floats, levels: Sequence[NDArray[np.int64]], sizes: Sequence[int]) -> Any:
+    from scipy import sparse
+
+    blocks = [sparse.csr_matrix(numeric)]
+    for level, size in zip(levels, sizes, strict=True):
+        there = np.flatnonzero(level >= 0)
+        ones = np.ones(len(there))
+        blocks.append(
+            sparse.csr_matrix((ones, (there, level[there])), shape=(len(level), size)),
+        )
+    return sparse.hstack(blocks, format="csr")
+
+
+def _as_pandas(frame: pl.DataFrame) -> Any:
+    """Make a pandas frame, without PyArrow."""
+    pandas = extra("pandas", "Estimator(as_frame=True) with this classifier", "pandas")
+    columns = {}
+    for column in frame.get_columns():
+        if isinstance(column.dtype, pl.Enum):
+            codes = column.to_physical().cast(pl.Int64).fill_null(-1).to_numpy()
+            levels = column.dtype.categories.to_list()
+            columns[column.name] = pandas.Categorical.from_codes(codes, categories=levels)
+        else:
+            columns[column.name] = column.to_numpy()
+    return pandas.DataFrame(columns)

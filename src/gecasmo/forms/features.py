@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms import saved
 from gecasmo.forms.form import Floats
 
 
@@ -126,18 +127,13 @@ class FeatureCoding:
             name: parts[f"levels_{number}"]["level"]
             for number, name in enumerate(data["categorical"])
         }
-        mean, shift, scale = (np.array(data[n], float) for n in ("mean", "shift", "scale"))
-        shape = (len(data["numeric"]),)
-        is_finite = np.all(np.isfinite([*mean, *shift, *scale]))
-        fits = mean.shape == shift.shape == scale.shape == shape
-        if not (fits and is_finite and np.all(scale > 0)):
-            raise ModelError("the scales of a form's columns do not fit its columns")
+        shape, told = (len(data["numeric"]),), "The {} of a form's columns"
         return cls(
             tuple(data["columns"]),
             tuple(data["numeric"]),
-            mean,
-            shift,
-            scale,
+            saved.numbers(data["mean"], told.format("mean"), shape),
+            saved.numbers(data["shift"], told.format("shift"), shape),
+            saved.numbers(data["scale"], told.format("scale"), shape, above=0),
             levels,
             tuple(data["constant"]),
         )

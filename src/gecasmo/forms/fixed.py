@@ -10,6 +10,7 @@ import polars as pl
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms import saved
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
 
 if TYPE_CHECKING:
@@ -35,10 +36,6 @@ class Fixed(Form):
             )
         self.value = float(value)
         self.key = as_key(key)
-
-    def __repr__(self) -> str:
-        key = self.key[0] if self.key is not None and len(self.key) == 1 else self.key
-        return f"Fixed({self.value:g})" if key is None else f"Fixed({self.value:g}, key={key!r})"
 
     @property
     def constant(self) -> float:
@@ -86,16 +83,10 @@ class Fixed(Form):
         return pl.DataFrame([*state.frame.get_columns(), column])
 
     def to_data(self, state: Rows) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-        data = {
-            "value": self.value,
-            "key": None if self.key is None else list(self.key),
-            "keys": list(state.keys),
-        }
-        return data, {"table": self.to_frame(state)}
+        return {**self.options(), "keys": list(state.keys)}, {"table": self.to_frame(state)}
 
     @classmethod
     def from_data(cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]) -> tuple[Fixed, Rows]:
-        form = cls(data["value"], None if data["key"] is None else tuple(data["key"]))
-        frame = frames["table"]
-        keys = tuple(data["keys"])
-        return form, Rows(keys, [frame[key] for key in keys], len(frame))
+        frame, keys = frames["table"], tuple(data["keys"])
+        columns = saved.columns(frame, keys, "a table")
+        return cls.from_options(data), Rows(keys, columns, len(frame))

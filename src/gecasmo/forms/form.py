@@ -12,11 +12,12 @@ write one, and `gecasmo.testing.check_form` checks it.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import polars as pl
@@ -91,6 +92,40 @@ class Form(ABC):
         super().__init_subclass__(**options)
         cls.name_in_files = cls.__name__ if name is None else name
         _register(cls)
+
+    # -- as it is written ----------------------------------------------------------------------
+    def options(self) -> dict[str, Any]:
+        """Tell what the form was made with, by the names of its parameters."""
+        return {name: getattr(self, name) for name in _parameters(type(self))}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], *first: Any) -> Self:
+        """Make a form with such options, as JSON keeps them, after the `first` parameters."""
+        named = {}
+        for name, parameter in list(_parameters(cls).items())[len(first) :]:
+            value = tuple(options[name]) if isinstance(options[name], list) else options[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                first += value
+            else:
+                named[name] = value
+        return cls(*first, **named)
+
+    def __repr__(self) -> str:
+        try:
+            options = self.options()
+        except AttributeError:  # a form of one's own that calls them otherwise
+            return super().__repr__()
+        shown: list[str] = []
+        for name, parameter in _parameters(type(self)).items():
+            value = options[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                shown += map(repr, value)
+            elif parameter.default is parameter.empty:
+                shown.append(_written(value))
+            elif value != parameter.default:
+                is_one = name == "key" and len(value) == 1
+                shown.append(f"{name}={_written(value[0] if is_one else value)}")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     # -- what every form does ------------------------------------------------------------------
     @abstractmethod
@@ -385,6 +420,22 @@ def form_named(name: str) -> type[Form]:
             f'{named[-1].__name__}(Form, name="...").'
         )
     return named[0]
+
+
+def _parameters(form: type[Form]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(form).parameters
+
+
+def _written(value: Any) -> str:
+    """Write a value as a user would: short numbers, functions and networks by their name."""
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, tuple) and value and all(isinstance(it, float) for it in value):
+        return f"({', '.join(map(_written, value))})"
+    if hasattr(value, "state_dict"):
+        return type(value).__name__
+    name = getattr(value, "__name__", None)
+    return repr(value) if isinstance(value, str) else name or " ".join(repr(value).split())
 
 
 def as_key(key: str | tuple[str, ...] | list[str] | None) -> tuple[str, ...] | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms import saved
 from gecasmo.forms.features import (
     ByRows,
     DesignMatrix,
@@ -97,20 +98,6 @@ class Logistic(Form):
         self.categorical = check_categorical(categorical, self.columns, "Logistic")
         self.missing = check_missing(missing, "Logistic")
         self.key = as_key(key)
-
-    def __repr__(self) -> str:
-        parts = [repr(column) for column in self.columns]
-        if self.l2 != 1:
-            parts.append(f"l2={self.l2:g}")
-        if not self.intercept:
-            parts.append("intercept=False")
-        if self.categorical:
-            parts.append(f"categorical={self.categorical!r}")
-        if self.missing != "raise":
-            parts.append(f"missing={self.missing!r}")
-        if self.key is not None:
-            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
-        return f"Logistic({', '.join(parts)})"
 
     # -- the protocol --------------------------------------------------------------------------
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> LogisticState:
@@ -387,50 +374,22 @@ class Logistic(Form):
             parts["covariance"] = pl.DataFrame({"covariance": state.covariance.ravel()})
         return data, parts
 
-    def options(self) -> dict[str, Any]:
-        """Describe what the form was made with, for JSON."""
-        return {
-            "columns": list(self.columns),
-            "l2": self.l2,
-            "intercept": self.intercept,
-            "categorical": list(self.categorical),
-            "missing": self.missing,
-            "key": None if self.key is None else list(self.key),
-        }
-
-    @classmethod
-    def from_options(cls, data: dict[str, Any]) -> Logistic:
-        """Make a form from what `options` wrote."""
-        return cls(
-            *data["columns"],
-            l2=data["l2"],
-            intercept=data["intercept"],
-            categorical=tuple(data["categorical"]),
-            missing=data["missing"],
-            key=None if data["key"] is None else tuple(data["key"]),
-        )
-
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> tuple[Logistic, LogisticState]:
         form = cls.from_options(data)
         coding = FeatureCoding.from_data(data["coding"], parts)
-        coefficients = parts["coefficients"]["coefficient"].to_numpy().astype(np.float64)
         n = int(form.intercept) + len(coding.numeric) + sum(coding.n_levels.values())
-        if len(coefficients) != n or not np.all(np.isfinite(coefficients)):
-            raise ModelError("a logistic form has coefficients that do not fit its columns")
+        table, part = parts["coefficients"], "the coefficients of a regression"
+        coefficients = saved.column(table, "coefficient", part, shape=(n,))
+        is_known = saved.flags(table, "is_known", part) if "is_known" in table.columns else None
         covariance = None
         if "covariance" in parts:
-            covariance = parts["covariance"]["covariance"].to_numpy().reshape(n, n)
-        table = parts["coefficients"]
-        state = LogisticState(
-            coding,
-            coefficients,
-            covariance,
-            bool(data["is_exact"]),
-            table["is_known"].to_numpy() if "is_known" in table.columns else None,
-            bool(data["is_separated"]),
-        )
-        return form, state
+            part = "the errors of a regression"
+            flat = saved.column(parts["covariance"], "covariance", part, shape=(n * n,))
+            covariance = flat.reshape(n, n)
+            saved.numbers(np.diag(covariance), "The variances of coefficients", least=0)
+        exact, separated = bool(data["is_exact"]), bool(data["is_separated"])
+        return form, LogisticState(coding, coefficients, covariance, exact, is_known, separated)
 
     # -- the mathematics -----------------------------------------------------------------------
     def design(self, state: LogisticState, rows: Rows) -> DesignMatrix:

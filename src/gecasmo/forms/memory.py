@@ -292,7 +292,7 @@ class TableMemory(Memory):
     form: Table
 
     def __init__(self, form: Table, state: TableState, counts: Floats, decay: float) -> None:
-        if not isinstance(state, TableState):
+        if state.in_files is not None:
             raise ModelError("its rows live in files, which only a fit of the whole log writes")
         self.before, self.decay = state, decay
         self.counts = decay * counts

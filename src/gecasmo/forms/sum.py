@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms import saved
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import Bools, Floats, Form, FormState, Parts, as_key, form_named
 from gecasmo.forms.linear import fit_offsets, probabilities
@@ -86,13 +87,9 @@ class Sum(Form):
         self.columns: tuple[str, ...] = covariates.columns
         self.missing: str = covariates.missing
 
-    def __repr__(self) -> str:
-        parts = [repr(self.covariates)]
-        if self.spread is not None:
-            parts.append(f"spread={self.spread:g}")
-        if self.key is not None and self.covariates.key is None:
-            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
-        return f"Sum({', '.join(parts)})"
+    def options(self) -> dict[str, Any]:
+        # A key that the covariates name is theirs to tell.
+        return super().options() | ({} if self.covariates.key is None else {"key": None})
 
     @property
     def has_vector(self) -> bool:
@@ -245,11 +242,10 @@ class Sum(Form):
         form = cls(covariates, spread=data["given_spread"], key=key)
         table, keys = parts["offsets"], tuple(data["keys"])
         attached = {name: table[f"*{name}"].alias(name) for name in data["attached"]}
-        rows = Rows(keys, [table[key] for key in keys], len(table), attached)
-        offsets = table["*offset*"].to_numpy().astype(np.float64)
-        spread = float(data["spread"])
-        if not (np.all(np.isfinite(offsets)) and 0 < spread < np.inf):
-            raise ModelError("the offsets of a sum are no finite numbers")
+        part = "the offsets of a sum"
+        rows = Rows(keys, saved.columns(table, keys, part), len(table), attached)
+        offsets = saved.column(table, "*offset*", part)
+        spread = saved.number(data["spread"], "The spread of a sum", above=0)
         return form, SumState(rows, inner, offsets, spread)
 
     # -- the parts -----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.match import key_hashes, match, values_by_key
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
 from gecasmo.forms.priors import Empirical, Priors
@@ -20,7 +20,8 @@ from gecasmo.forms.table_state import (
     TableState,
     beta_draws,
     posterior_evidence,
-    told_of_prior,
+    state_from_data,
+    state_to_data,
 )
 from gecasmo.kernels.static import row_sweeps
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
     from gecasmo.forms.memory import Memory
     from gecasmo.forms.parted_table import PartedTable
 
+    TableRows: TypeAlias = TableState | PartedTable  # in memory, or in files
+
+# What is believed of rows: mean, spread if that is known, and what it rests on.
+Believed = tuple[Floats, Floats | None, NDArray[np.str_]]
+_EVERYTHING = "everything"  # all that a learned prior can depend on, in files
 NOT_IDENTIFIED = "not identified"
 # The deviation of a probability of which hardly anything is known; that of one which may be
 # anything between 0 and 1 is 0.29.
@@ -75,20 +81,15 @@ class Table(Form):
         self.fixed = dict(fixed or {})
         self.key = as_key(key)
 
-    def __repr__(self) -> str:
-        parts = []
-        if self.prior is not None:
-            is_plain = self.prior.by is None
-            parts.append("prior='empirical'" if is_plain else f"prior={self.prior!r}")
-        elif not self.is_default:
-            parts.append(f"pseudo_counts=({self.pseudo_counts[0]:g}, {self.pseudo_counts[1]:g})")
-        if self.start != 0.5:
-            parts.append(f"start={self.start:g}")
-        if self.fixed:
-            parts.append(f"fixed={self.fixed!r}")
-        if self.key is not None:
-            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
-        return f"Table({', '.join(parts)})"
+    def options(self) -> dict[str, Any]:
+        is_learned = self.is_default or self.prior is not None
+        is_plain = self.prior is not None and self.prior.by is None
+        return {
+            **super().options(),
+            "pseudo_counts": None if is_learned else self.pseudo_counts,
+            "fixed": self.fixed or None,
+            "prior": "empirical" if is_plain else self.prior,
+        }
 
     @property
     def otherwise(self) -> float:
@@ -132,9 +133,11 @@ class Table(Form):
         """Give rows other probabilities; the posteriors of the old ones are gone."""
         return replace(state, probability=probability, spread=None, centre=None)
 
-    def predict(self, state: TableState | PartedTable, rows: Rows) -> Floats:
-        if not isinstance(state, TableState):  # its rows are in files
-            return state.predict(rows)
+    def predict(self, state: TableRows, rows: Rows) -> Floats:
+        answer: Floats = state.ask(self._predict, rows)
+        return answer
+
+    def _predict(self, state: TableState, rows: Rows) -> Floats:
         if rows is state.rows:
             return state.probability
         found = self._find(state, rows)
@@ -148,16 +151,19 @@ class Table(Form):
             answer = np.where(is_fixed & ~seen, given, answer)
         return answer
 
-    def known(self, state: TableState | PartedTable, rows: Rows) -> Bools:
-        if not isinstance(state, TableState):
-            return state.known(rows)
+    def known(self, state: TableRows, rows: Rows) -> Bools:
+        known: Bools = state.ask(self._known, rows)
+        return known
+
+    def _known(self, state: TableState, rows: Rows) -> Bools:
         if rows is state.rows or state.is_constant:
             return np.ones(len(rows), bool)
         return self._find(state, rows) >= 0
 
-    def penalty(self, state: TableState | PartedTable) -> float:
-        if not isinstance(state, TableState):
-            return state.penalty()
+    def penalty(self, state: TableRows) -> float:
+        return sum(self._penalty(part) for part, _ in state.parts())
+
+    def _penalty(self, state: TableState) -> float:
         if row_sweeps.is_large(len(state.probability)):
             return row_sweeps.penalty(state.probability, state.pseudo, state.is_fixed)
         free = slice(None) if state.is_fixed is None else ~state.is_fixed
@@ -194,13 +200,13 @@ class Table(Form):
 
         return TableMemory(self, state, counts, decay)
 
-    def unseen(
-        self, state: TableState | PartedTable, rows: Rows
-    ) -> tuple[Floats, Floats | None, NDArray[np.str_]]:
+    def unseen(self, state: TableRows, rows: Rows) -> Believed:
         """Tell the prior of rows that the fit had no part of: mean, spread, and what that rests
         on."""
-        if not isinstance(state, TableState):
-            return state.unseen(rows)
+        believed: Believed = state.ask(self._unseen, rows)
+        return believed
+
+    def _unseen(self, state: TableState, rows: Rows) -> Believed:
         if state.priors is not None:
             pseudo, mean, told = state.priors.of_unseen(rows)
             return mean, np.sqrt(mean * (1 - mean) / (pseudo.sum(axis=0) + 1)), told
@@ -211,32 +217,15 @@ class Table(Form):
         spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
         return mean, spread, np.full(len(rows), "prior")
 
-    def summary(self, state: TableState | PartedTable) -> str:
-        if not isinstance(state, TableState):
-            return state.summary()
-        n_rows = len(state.probability)
-        if n_rows == 1:
-            return f"= {state.probability[0]:.4f}"
-        if not n_rows:
-            return f"= {state.otherwise:.4f} for all"
-        words = f"{n_rows:,} rows, mean {state.probability.mean():.4f}"
-        if state.priors is None:
-            return words
-        return f"{words}; {told_of_prior(np.asarray(state.pseudo))}"
+    def summary(self, state: TableRows) -> str:
+        return state.summary()
 
-    def remarks(self, state: TableState | PartedTable, heads: Floats, tails: Floats) -> list[str]:
-        if not isinstance(state, TableState):
-            return state.remarks()
-        if np.any(np.add(*state.pseudo) > 0):
+    def remarks(self, state: TableRows, heads: Floats, tails: Floats) -> list[str]:
+        n_idle, first = (0, None) if state.has_prior else state.idle(heads + tails)
+        if not n_idle:
             return []
-        idle = (heads + tails) <= 0
-        if state.is_fixed is not None:
-            idle &= ~state.is_fixed
-        if not idle.any():
-            return []
-        first = dict(zip(state.rows.keys, state.rows.frame.row(int(np.argmax(idle))), strict=True))
         return [
-            f"{int(idle.sum()):,} of {len(idle):,} rows were never flipped and, without "
+            f"{n_idle:,} of {state.n_rows:,} rows were never flipped and, without "
             f"pseudo-counts, keep their start value {self.start:g} (first: {first})"
         ]
 
@@ -259,35 +248,51 @@ class Table(Form):
             probability = np.where(state.is_fixed, state.probability, probability)
         return self.moved_to(state, probability)
 
-    def to_frame(self, state: TableState | PartedTable) -> pl.DataFrame:
-        if not isinstance(state, TableState):
-            state = state.whole()[0]
+    def to_frame(self, state: TableRows) -> pl.DataFrame:
+        state = self.whole(state)
         column = pl.Series("probability", state.probability)
         return pl.DataFrame([*state.rows.frame.get_columns(), column])
 
     def to_data(self, state: TableState) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-        from gecasmo.forms.table_file import to_data
-
-        return to_data(self, state)
+        data, frames = state_to_data(state)
+        prior: Any = self.prior
+        if prior is not None:
+            prior = _EVERYTHING if prior.by is None else list(prior.by)
+        return {
+            "pseudo_counts": list(self.pseudo_counts),
+            "start": self.start,
+            "key": None if self.key is None else list(self.key),
+            "fixed": list(map(list, _as_items(self.fixed))),
+            "is_default": self.is_default,
+            "prior": prior,
+            **data,
+        }, frames
 
     @classmethod
     def from_data(
         cls, data: dict[str, Any], frames: dict[str, pl.DataFrame]
     ) -> tuple[Table, TableState]:
-        from gecasmo.forms.table_file import from_data
-
-        return from_data(cls, data, frames)
+        prior = data.get("prior")
+        is_free = prior is not None or data.get("is_default", False)
+        form = cls(
+            pseudo_counts=None if is_free else data["pseudo_counts"],
+            start=data["start"],
+            fixed={tuple(key): value for key, value in data["fixed"]},
+            key=None if data["key"] is None else tuple(data["key"]),
+            prior=None if prior is None else Empirical(None if prior == _EVERYTHING else prior),
+        )
+        return form, state_from_data(data, frames, form.pseudo_counts)
 
     @property
     def is_split(self) -> bool:
         # What derives from a table may look at all rows.
         return type(self) is Table
 
-    def in_files(self, state: TableState | PartedTable) -> PartedTable | None:
-        return None if isinstance(state, TableState) else state
+    def in_files(self, state: TableRows) -> PartedTable | None:
+        return state.in_files
 
-    def whole(self, state: TableState | PartedTable) -> TableState:
-        return state if isinstance(state, TableState) else state.whole()[0]
+    def whole(self, state: TableRows) -> TableState:
+        return state.whole()[0]
 
     def starting_at(self, state: TableState, rows: Rows, probability: Floats) -> TableState:
         if state.is_fixed is not None:
@@ -297,8 +302,7 @@ class Table(Form):
     def is_swept(self, *states: TableState) -> bool:
         # What derives from a table may have a vector of its own.
         return type(self) is Table and all(
-            isinstance(state, TableState) and row_sweeps.is_large(len(state.probability))
-            for state in states
+            state.in_files is None and row_sweeps.is_large(state.n_rows) for state in states
         )
 
     def posterior(
@@ -364,10 +368,8 @@ class Table(Form):
             return np.full(len(rows), -1, np.int64)
         return match(rows.frame, state.rows.frame, rows.keys)
 
-    def has_given(self, state: TableState | PartedTable) -> bool:
-        if not isinstance(state, TableState):
-            return state.n_given > 0
-        return state.is_constant or (state.is_fixed is not None and bool(state.is_fixed.any()))
+    def has_given(self, state: TableRows) -> bool:
+        return state.has_given
 
     def given_rows(self, rows: Rows) -> Bools:
         if not self.fixed or not rows.keys:
@@ -425,3 +427,19 @@ def _logistic(logits: Any) -> Floats:
 
     probability: Floats = expit(logits)
     return probability
+
+
+def _as_items(fixed: Mapping[Any, float]) -> list[tuple[list[Any], float]]:
+    """Keys as lists of plain values, which JSON can hold."""
+    items = []
+    for key, value in fixed.items():
+        parts = key if isinstance(key, tuple) else (key,)
+        plain = [part.item() if isinstance(part, np.generic) else part for part in parts]
+        odd = [part for part in plain if not isinstance(part, (str, int, float, bool))]
+        if odd:
+            raise SavedModelError(
+                f"fixed={{{key!r}: ...}} cannot be saved: {type(odd[0]).__name__} has no place in "
+                "JSON. Use texts or numbers as ids."
+            )
+        items.append((plain, float(value)))
+    return items

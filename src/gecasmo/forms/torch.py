@@ -1,7 +1,13 @@
-"""Any network: a module from the features of a row to its logit."""
+"""Any network: a module from the features of a row to its logit.
+
+In files, well-known layers are JSON and weights safetensors; nothing is ever run. A module of
+well-known layers is rebuilt from the file. Of any other only the weights are kept, and whoever
+loads it has to bring the module.
+"""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +17,7 @@ import polars as pl
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.forms import saved
 from gecasmo.forms.features import (
     ByRows,
     FeatureCoding,
@@ -19,7 +26,6 @@ from gecasmo.forms.features import (
     learn_coding,
 )
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
-from gecasmo.forms.network_files import describe, load_weights, rebuild, weights_to_bytes
 from gecasmo.forms.networks import (
     Trained,
     Training,
@@ -36,6 +42,7 @@ from gecasmo.forms.networks import (
 )
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
     from gecasmo.forms.networks import Inputs
@@ -136,14 +143,9 @@ class Torch(Form):
         self.missing = check_missing(missing, "Torch")
         self.key = as_key(key)
 
-    def __repr__(self) -> str:
-        name = getattr(self.module, "__name__", type(self.module).__name__)
-        parts = [name, *map(repr, self.columns)]
-        if self.categorical:
-            parts.append(f"categorical={self.categorical!r}")
-        if self.key is not None:
-            parts.append(f"key={self.key[0]!r}" if len(self.key) == 1 else f"key={self.key!r}")
-        return f"Torch({', '.join(parts)})"
+    def options(self) -> dict[str, Any]:
+        made = vars(self) | vars(self.recipe) | {"device": self.device_name}
+        return {name: made[name] for name in inspect.signature(type(self)).parameters}
 
     # -- the protocol --------------------------------------------------------------------------
     def begin(self, rows: Rows, generator: np.random.Generator | None) -> TorchState:
@@ -246,18 +248,8 @@ class Torch(Form):
 
     def to_data(self, state: TorchState) -> tuple[dict[str, Any], Parts]:
         coding, frames = state.coding.to_data()
-        recipe = self.recipe
         data = {
-            "columns": list(self.columns),
-            "categorical": list(self.categorical),
-            "epochs": recipe.epochs,
-            "lr": recipe.lr,
-            "batch_size": recipe.batch_size,
-            "weight_decay": recipe.weight_decay,
-            "device": self.device_name,
-            "seed": recipe.seed,
-            "missing": self.missing,
-            "key": None if self.key is None else list(self.key),
+            **self.options(),
             "coding": coding,
             "module": describe(state.network),
             "class": type(state.network).__name__,
@@ -280,24 +272,12 @@ class Torch(Form):
             # A fit of the loaded model starts from the weights of the file.
             made = rebuild(data["module"])
             load_weights(made, parts["weights"], data["class"])
-        form = cls(
-            made,
-            *data["columns"],
-            categorical=tuple(data["categorical"]),
-            epochs=data["epochs"],
-            lr=data["lr"],
-            batch_size=data["batch_size"],
-            weight_decay=data["weight_decay"],
-            device=at_hand(data["device"]),
-            seed=data["seed"],
-            missing=data["missing"],
-            key=None if data["key"] is None else tuple(data["key"]),
-        )
+        form = cls.from_options({**data, "device": at_hand(data["device"])}, made)
         coding = FeatureCoding.from_data(data["coding"], parts)
         network = make_network(form.module, coding, form.device)
         load_weights(network, parts["weights"], data["class"])
-        state = TorchState(coding, network, float(data["now"]), None, int(data["round_number"]))
-        return form, state
+        lr = saved.number(data["now"], "The learning rate of a network", above=0)
+        return form, TorchState(coding, network, lr, None, int(data["round_number"]))
 
     # -- training ------------------------------------------------------------------------------
     def _inputs(self, state: TorchState, rows: Rows) -> Inputs:
@@ -327,3 +307,123 @@ class Torch(Form):
             round_number=previous.round_number + 1,
             note=trained.note or previous.note,
         )
+
+
+# -- in files ----------------------------------------------------------------------------------
+# Layers that can be rebuilt, with the arguments they are made of.
+LAYERS: dict[str, tuple[str, ...]] = {
+    "Linear": ("in_features", "out_features", "bias"),
+    "Embedding": ("num_embeddings", "embedding_dim", "padding_idx"),
+    "LayerNorm": ("normalized_shape", "eps", "elementwise_affine", "bias"),
+    "BatchNorm1d": ("num_features", "eps", "momentum", "affine", "track_running_stats"),
+    "Dropout": ("p",),
+    "Flatten": ("start_dim", "end_dim"),
+    "Identity": (),
+    "ReLU": (),
+    "LeakyReLU": ("negative_slope",),
+    "ELU": ("alpha",),
+    "GELU": ("approximate",),
+    "SiLU": (),
+    "Tanh": (),
+    "Sigmoid": (),
+    "Softplus": ("beta", "threshold"),
+}
+_TYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def describe(network: nn.Module) -> dict[str, Any] | None:
+    """Describe the layers of a network for JSON; None if some of them are not well known."""
+    types = {str(weight.dtype).removeprefix("torch.") for weight in network.parameters()}
+    n_layers = sum(1 for _ in network.named_modules(remove_duplicate=False))
+    is_shared = n_layers > sum(1 for _ in network.modules())
+    layer = _layer(network)
+    if layer is None or is_shared or len(types) > 1 or not types <= set(_TYPES):
+        return None
+    return {"network": layer, "type": next(iter(types), "float32")}
+
+
+def _layer(layer: nn.Module) -> dict[str, Any] | None:
+    from torch import nn
+
+    kind = type(layer).__name__
+    has_hooks = bool(layer._forward_hooks or layer._forward_pre_hooks)
+    if has_hooks or type(layer) is not getattr(nn, kind, None):
+        return None
+    if kind == "Sequential":
+        parts = [_layer(part) for part in layer.children()]
+        named = [str(number) for number in range(len(parts))]
+        if None in parts or [name for name, _ in layer.named_children()] != named:
+            return None
+        return {"layer": kind, "parts": parts}
+    if kind not in LAYERS:
+        return None
+    if isinstance(layer, nn.Embedding) and (layer.max_norm is not None or layer.sparse):
+        return None
+    arguments: dict[str, Any] = {}
+    for name in LAYERS[kind]:
+        value = getattr(layer, name)
+        if name == "bias":
+            value = value is not None
+        arguments[name] = list(value) if isinstance(value, tuple) else value
+    return {"layer": kind, **arguments}
+
+
+def rebuild(described: dict[str, Any]) -> nn.Module:
+    """Make the network that `describe` described, without its weights."""
+    torch = extra("torch", "A network", "gecasmo[torch]")
+    if described["type"] not in _TYPES:
+        raise SavedModelError(f"Weights of type {described['type']!r} are not known.")
+    # Made without memory first, so that no random start is drawn: weights come from the file.
+    with torch.device("meta"):
+        network: nn.Module = _rebuild(described["network"])
+    return network.to(getattr(torch, described["type"])).to_empty(device="cpu")
+
+
+def _rebuild(layer: dict[str, Any]) -> nn.Module:
+    from torch import nn
+
+    kind = layer["layer"]
+    if kind == "Sequential":
+        return nn.Sequential(*map(_rebuild, layer["parts"]))
+    if kind not in LAYERS:
+        raise SavedModelError(f"The layer {kind!r} is not known to this version.")
+    made: nn.Module = getattr(nn, kind)(**{name: layer[name] for name in LAYERS[kind]})
+    return made
+
+
+def weights_to_bytes(network: nn.Module) -> bytes:
+    """Write all weights and buffers as safetensors."""
+    from safetensors.torch import save
+
+    # Copies, since two names may stand for the same memory.
+    values = network.state_dict().items()
+    return save({name: v.detach().cpu().clone().contiguous() for name, v in values})
+
+
+def load_weights(network: nn.Module, data: bytes, name: str) -> None:
+    """Put saved weights into a network that must be made for them."""
+    load = extra("safetensors.torch", "A saved network", "gecasmo[torch]").load
+    try:
+        weights: dict[str, torch.Tensor] = load(data)
+    except Exception as error:
+        raise SavedModelError(f"The weights of its network cannot be read ({error}).") from None
+    wanted = network.state_dict()
+    wrong = [key for key in {**wanted, **weights} if _kind(wanted, key) != _kind(weights, key)]
+    if wrong:
+        key = wrong[0]
+        raise SavedModelError(
+            f"The weights are those of another network than this {name}: {key} is "
+            f"{_kind(weights, key)} in the file, and {_kind(wanted, key)} in the module."
+        )
+    floats = [value for value in weights.values() if value.is_floating_point()]
+    if not all(bool(value.isfinite().all()) for value in floats):
+        raise SavedModelError(f"The weights of its {name} are not all numbers.")
+    network.load_state_dict(weights)
+
+
+def _kind(values: dict[str, torch.Tensor], key: str) -> str:
+    if key not in values:
+        return "not there"
+    value = values[key]
+    shape = " x ".join(map(str, value.shape)) or "a number"
+    return f"{shape} of {str(value.dtype).removeprefix('torch.')}"

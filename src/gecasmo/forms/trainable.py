@@ -17,14 +17,15 @@ import torch
 from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.forms.form import FormState
+from gecasmo.forms.form import Form, FormState
 from gecasmo.forms.networks import FAR, Inputs, call
 
 if TYPE_CHECKING:
     from gecasmo.forms.fixed import Fixed
-    from gecasmo.forms.logistic import Logistic
+    from gecasmo.forms.logistic import Logistic, LogisticState
     from gecasmo.forms.sum import Sum
     from gecasmo.forms.table import Table
+    from gecasmo.forms.table_state import TableState
     from gecasmo.forms.torch import Torch, TorchState
 
 Integers = NDArray[np.int64]
@@ -50,24 +51,37 @@ class Trainable(ABC):
         """Make the state where the form is now."""
 
 
-class TrainableTable(Trainable):
+class TrainableVector(Trainable):
+    """A form by its vector, of which nothing but the logits has to be told."""
+
+    def __init__(self, form: Form, state: FormState, start: Any) -> None:
+        self.form, self.began = form, state
+        self.free = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [self.free] if len(self.free) else []
+
+    def penalty(self) -> torch.Tensor:
+        return torch.zeros((), dtype=torch.float64)
+
+    def state(self) -> FormState:
+        return self.form.from_vector(self.began, self.free.detach().numpy().copy())
+
+
+class TrainableTable(TrainableVector):
     """The logits of a table's rows; given ones stay."""
 
-    def __init__(self, form: Table, state: Any) -> None:
-        self.form, self.began = form, state
-        start = np.clip(form.vector(state), -30.0, 30.0)
-        self.free = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    def __init__(self, form: Table, state: TableState) -> None:
+        super().__init__(form, state, np.clip(form.vector(state), -30.0, 30.0))
         self.given = torch.as_tensor(form.vector(state).copy())
         self.is_fixed = None if state.is_fixed is None else torch.as_tensor(state.is_fixed.copy())
 
-    def _all(self) -> torch.Tensor:
-        return self.free if self.is_fixed is None else self.free.where(~self.is_fixed, self.given)
-
-    def parameters(self) -> Sequence[torch.Tensor]:
-        return [self.free]
-
     def logits(self, numbers: Integers) -> torch.Tensor:
-        return self._all()[torch.as_tensor(numbers)]
+        every = self.free
+        if self.is_fixed is not None:
+            every = every.where(~self.is_fixed, self.given)
+        chosen: torch.Tensor = every[torch.as_tensor(numbers)]
+        return chosen
 
     def penalty(self) -> torch.Tensor:
         open_rows = slice(None) if self.is_fixed is None else ~self.is_fixed
@@ -78,45 +92,29 @@ class TrainableTable(Trainable):
         total: torch.Tensor = (a * sigmoid(free)).sum() + (b * sigmoid(-free)).sum()
         return total
 
-    def state(self) -> Any:
-        return self.form.from_vector(self.began, self.free.detach().numpy().copy())
 
-
-class TrainableConstant(Trainable):
+class TrainableConstant(TrainableVector):
     """A probability that is given: nothing moves."""
 
-    def __init__(self, form: Fixed, state: Any, rows: Rows) -> None:
-        self.began = state
+    def __init__(self, form: Fixed, state: Rows, rows: Rows) -> None:
+        super().__init__(form, state, form.vector(state))
         probability = torch.as_tensor(form.predict(state, rows))
         self.given: torch.Tensor = torch.special.logit(probability)
-
-    def parameters(self) -> Sequence[torch.Tensor]:
-        return []
 
     def logits(self, numbers: Integers) -> torch.Tensor:
         return self.given[torch.as_tensor(numbers)]
 
-    def penalty(self) -> torch.Tensor:
-        return torch.zeros((), dtype=torch.float64)
 
-    def state(self) -> Any:
-        return self.began
-
-
-class TrainableLogistic(Trainable):
+class TrainableLogistic(TrainableVector):
     """The coefficients of a regression."""
 
-    def __init__(self, form: Logistic, state: Any, rows: Rows) -> None:
-        self.form, self.began = form, state
-        self.free = torch.tensor(state.coefficients, dtype=torch.float64, requires_grad=True)
+    def __init__(self, form: Logistic, state: LogisticState, rows: Rows) -> None:
+        super().__init__(form, state, state.coefficients)
         self.precision = torch.as_tensor(form.precision(len(state.coefficients)))
         design = form.design(state, rows)
         self.numeric = torch.as_tensor(design.numeric)
         self.levels = [torch.as_tensor(levels) for levels in design.levels]
         self.starts = [int(start) for start in design.starts]
-
-    def parameters(self) -> Sequence[torch.Tensor]:
-        return [self.free]
 
     def logits(self, numbers: Integers) -> torch.Tensor:
         rows = torch.as_tensor(numbers)
@@ -130,9 +128,6 @@ class TrainableLogistic(Trainable):
 
     def penalty(self) -> torch.Tensor:
         return -0.5 * (self.precision * self.free**2).sum()
-
-    def state(self) -> Any:
-        return self.form.from_vector(self.began, self.free.detach().numpy().copy())
 
 
 class TrainableSum(Trainable):

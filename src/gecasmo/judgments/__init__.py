@@ -1,6 +1,7 @@
 """Judgments from a fitted model: grades with intervals, files for ranking stacks, propensities."""
 
-from gecasmo.judgments.formats import FORMATS, JudgmentFormat, Written
+from gecasmo.judgments.files import JudgmentFormat, Written
+from gecasmo.judgments.formats import FORMATS
 from gecasmo.judgments.grades import FIXED_CUTS, RULES, Grading, JudgmentsError
 from gecasmo.judgments.judge import PairParts, Question, judge
 from gecasmo.judgments.judged import Judgments

@@ -22,7 +22,7 @@ from gecasmo.judgments.grades import INSUFFICIENT, JUDGED, ORDERED, Grading
 from gecasmo.report import Column, TextTable, counted, percent, printable, wrapped
 
 if TYPE_CHECKING:
-    from gecasmo.judgments.formats import Written
+    from gecasmo.judgments.files import Written
     from gecasmo.judgments.worth import WorthJudging
     from gecasmo.logs import ClickLog
     from gecasmo.logs.store import StoredLog
@@ -339,7 +339,8 @@ class Judgments:
         Written
             How many judgments were written, how many pairs were left out, and remarks.
         """
-        from gecasmo.judgments.formats import WriteOptions, write_judgments
+        from gecasmo.judgments.files import WriteOptions
+        from gecasmo.judgments.formats import write_judgments
 
         options = WriteOptions(features, query, ids, name, ratings, include)
         return write_judgments(self, path, format, options)

@@ -138,12 +138,15 @@ def _simulated_errors(
     `some` are pages of a log whose weight is `total`. A rank that they lack, as only some pages of
     a stored log may, is taken for the one above it.
     """
-    draws, fit = Draws(model, rng), model.copy()
+    truth, fit, believed = model.copy(), model.copy(), dict(model.states())
     known = np.unique(some.rank)
     ranks = known[np.maximum(np.searchsorted(known, ranks, side="right") - 1, 0)]
     errors = np.empty((repeats, len(ranks)))
     for number in range(repeats):
-        truth = draws.draw()
+        # Tables are drawn anew from what is believed of their rows; other forms stay.
+        truth.states_ = {
+            coin: truth.forms[coin].drawn(state, rng) for coin, state in believed.items()
+        }
         clicks = truth.simulate(some, seed=int(rng.integers(2**31)))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # of fits that nobody looks at
@@ -389,20 +392,3 @@ def some_stored_queries(
     order = light if len(light) else order[[np.argmin(weight[order])]]
     n_taken = int(np.searchsorted(np.cumsum(weight[order]), _PAGES)) + 1
     return view, unfolded(pages.take(np.isin(group, order[:n_taken])))
-
-
-class Draws:
-    """A model whose tables are drawn anew from what is believed of them; other forms stay."""
-
-    def __init__(self, model: Model, rng: np.random.Generator) -> None:
-        self.twin = model.copy()
-        self.rng = rng
-        self.states = dict(model.states())
-
-    def draw(self) -> Model:
-        """The model with new probabilities; the next draw changes it again."""
-        self.twin.states_ = {
-            coin: self.twin.forms[coin].drawn(state, self.rng)
-            for coin, state in self.states.items()
-        }
-        return self.twin

@@ -1,15 +1,19 @@
 """Compile generated source once, and keep the result in a folder of the user's own.
 
 The folder is `$GECASMO_CACHE_DIR`, else the usual per-user cache. A kernel lives there under a
-hash of its source and of the versions that compile it, so an old kernel can never answer for a
-new source. Damaged files are replaced. Where the folder cannot be used the kernel is compiled in
-memory, with a warning.
+hash of its source, of the types of its arguments, of the processor and of the versions that compile
+it, so an old kernel can never answer for a new source. A file begins with a checksum of all that
+follows, and nothing of it is loaded before that was found to be right: damaged files are compiled
+again and replaced. Where the folder cannot be used a kernel is compiled in memory, with a warning.
+
+`NUMBA_BOUNDSCHECK=1` compiles kernels that check every index; they have files of their own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 import stat
 import sys
 import tempfile
@@ -63,60 +67,25 @@ def _look_of(argument: Any) -> Any:
 def _compiled_for_types(source: str, name: str, arguments: Sequence[Any]) -> Kernel:
     import numba
 
+    settings: Any = numba.config
     signature = tuple(map(numba.typeof, arguments))
     key = (source, signature)
     if key not in _compiled:
+        function = _define(source, name, f"<gecasmo {name}>")
+        if settings.DISABLE_JIT:
+            return function
+        kernel: Any = numba.njit(nogil=True, error_model="numpy")(function)
         try:
-            kernel = _kept(source, name, signature)
-        except numba.core.errors.NumbaError:
-            raise  # the source itself is at fault: that is a bug of ours
-        except Exception as error:
-            # A folder that cannot be written or read surfaces as almost any exception; without
-            # the cache none of that matters.
+            kernel._cache = _Kept(source, signature, kernel.targetctx)
+        except OSError as error:
             _warn(error)
-            kernel = numba.njit(nogil=True, error_model="numpy")(
-                _define(source, name, f"<gecasmo {name}>")
-            )
-            kernel.compile(signature)
+        kernel.compile(signature)
         _compiled[key] = kernel
     return _compiled[key]
 
 
 _compiled: dict[tuple[str, tuple[Any, ...]], Kernel] = {}
 _called: dict[tuple[Any, ...], Kernel] = {}
-
-
-def _kept(source: str, name: str, signature: tuple[Any, ...]) -> Any:
-    """The kernel from the folder, or compiled and put there."""
-    import numba
-
-    def load() -> Any:
-        kernel = numba.njit(nogil=True, error_model="numpy", cache=True)(
-            _define(source, name, _stored(source))
-        )
-        try:
-            kernel.compile(signature)
-        except numba.core.errors.NumbaError:
-            raise
-        except Exception:
-            _remove_compiled(source, Path(str(kernel.stats.cache_path)))
-            raise
-        return kernel
-
-    try:
-        return load()
-    except numba.core.errors.NumbaError:
-        raise
-    except Exception:
-        # A damaged file, cut off by a crash perhaps, surfaces as almost any exception too. It is
-        # gone now, and a second time it is not to blame.
-        return load()
-
-
-def _remove_compiled(source: str, folder: Path) -> None:
-    """Remove what was compiled from a source, and nothing else."""
-    for path in folder.glob(f"kernel_{_digest(source)}.*.nb[ic]"):
-        path.unlink(missing_ok=True)
 
 
 def _define(source: str, name: str, filename: str) -> Kernel:
@@ -126,50 +95,104 @@ def _define(source: str, name: str, filename: str) -> Kernel:
     kernel that comes from the disk is looked up by the name of its module, so the module has to
     be findable.
     """
-    module = types.ModuleType(f"gecasmo_kernel_{_digest(source)}")
+    digest = hashlib.sha256(source.encode()).hexdigest()[:32]
+    module = types.ModuleType(f"gecasmo_kernel_{digest}")
     exec(compile(source, filename, "exec"), vars(module))
     sys.modules[module.__name__] = module
     function: Kernel = getattr(module, name)
     return function
 
 
-def _digest(source: str) -> str:
-    import numba
-
-    versions = f"{sys.version} {np.__version__} {numba.__version__}"
-    return hashlib.sha256(f"{versions}\n{source}".encode()).hexdigest()[:32]
+# -- files ---------------------------------------------------------------------------------------
+_SEAL = hashlib.sha256().digest_size
 
 
-def _stored(source: str) -> str:
-    """The path of the source on disk, written if it was not there."""
-    import numba
+class _Kept:
+    """The file of one kernel. Numba asks it before it compiles, and tells it what it has compiled,
+    as it does with caches of its own: those would load whatever they find."""
 
-    folder = cache_folder()
-    compiled = Path(
-        getattr(numba.config, "CACHE_DIR", "") or folder / "__pycache__"
-    )  # where numba puts its files
-    for needed in (folder, compiled):
+    def __init__(self, source: str, signature: tuple[Any, ...], context: Any) -> None:
+        import numba
+
+        settings: Any = numba.config
+        parts = [
+            *(sys.version, np.__version__, numba.__version__, bool(settings.BOUNDSCHECK)),
+            *(context.codegen().magic_tuple(), signature, source),
+        ]
+        self.key = hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
+        self.path = _private_folder() / f"{self.key.hex()[:32]}.kernel"
+        self.cache_path = str(self.path.parent)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The kernel as it was kept, or None if it has to be compiled."""
+        import numba.core.compiler
+
+        compiler: Any = numba.core.compiler
+        try:
+            content = _read_own(self.path)
+            if content[:_SEAL] != self._seal(content[_SEAL:]):
+                return None
+            context.refresh()  # so that it knows all that compiled code may refer to
+            return compiler.CompileResult._rebuild(context, *pickle.loads(content[_SEAL:]))
+        except Exception:
+            return None  # whatever is wrong with the file: it will be replaced
+
+    def save_overload(self, signature: Any, result: Any) -> None:
+        """Keep a kernel that was compiled."""
+        import numba.core.serialize
+
+        serialize: Any = numba.core.serialize
+        if result.library.has_dynamic_globals:  # addresses in the memory of this process
+            return
+        try:
+            content = serialize.dumps(result._reduce())
+            # Several processes may write at once: each moves its own complete file into place.
+            handle, temporary = tempfile.mkstemp(dir=self.path.parent, suffix=".tmp")
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(self._seal(content) + content)
+                os.replace(temporary, self.path)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+        except Exception as error:
+            # A folder that cannot be written surfaces as almost any exception; without the cache
+            # none of that matters.
+            _warn(error)
+
+    def _seal(self, content: bytes) -> bytes:
+        """The checksum; with the key, so that no file can stand in for another."""
+        return hashlib.sha256(self.key + content).digest()
+
+
+def _read_own(path: Path) -> bytes:
+    """The content of a file that nobody but this user can have written."""
+    # Neither links nor pipes: of these nobody knows who writes what they give.
+    flags = [getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY")]
+    with os.fdopen(os.open(path, os.O_RDONLY | sum(flags)), "rb") as file:
+        _check_private(os.fstat(file.fileno()), path)
+        return file.read()
+
+
+def _private_folder() -> Path:
+    """The folder of compiled kernels, which is made if it is not there."""
+    folder = cache_folder() / "kernels"
+    for needed in (folder.parent, folder):
         needed.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _check_private(needed)
-    path = folder / f"kernel_{_digest(source)}.py"
-    if not path.exists() or path.read_text() != source:
-        # Two processes may write at once: each moves its own complete file into place.
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(source)
-        os.replace(temporary, path)
-    return str(path)
+        _check_private(needed.stat(), needed)
+    if stat.S_IMODE(folder.stat().st_mode) != 0o700:
+        folder.chmod(0o700)
+    return folder
 
 
-def _check_private(folder: Path) -> None:
+def _check_private(state: os.stat_result, path: Path) -> None:
     """Compiled code is loaded from here, so nobody else may be able to write to it."""
     if sys.platform == "win32":
         return
-    state = folder.stat()
     if state.st_uid != os.getuid():
-        raise OSError(f"{folder} belongs to another user")
+        raise OSError(f"{path} belongs to another user")
     if state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise OSError(f"others can write to {folder}")
+        raise OSError(f"others can write to {path}")
 
 
 _warned: set[Path] = set()

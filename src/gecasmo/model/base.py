@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
     from gecasmo.model.answers import Predicted
-    from gecasmo.plots.accessor import Plots
+    from gecasmo.plots import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
 Floats = NDArray[np.float64]
@@ -340,9 +340,9 @@ class Model(StructuredModel):
     @property
     def plot(self) -> Plots:
         """Charts of this model: `model.plot.examination()`; print it to see which there are."""
-        from gecasmo.plots.accessor import Plots
+        from gecasmo.plots import Plots
 
-        return Plots(self)
+        return Plots(self, self.name)
 
     def judgments(
         self,

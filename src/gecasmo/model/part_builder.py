@@ -28,7 +28,7 @@ from gecasmo.errors import NothingLeftError
 from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.part_files import Blueprint
-from gecasmo.estimation.runners import Parts
+from gecasmo.estimation.problem import Parts
 from gecasmo.forms import Form, FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model.log_parts import Partitioned, is_cut, pieces_of

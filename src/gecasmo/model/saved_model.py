@@ -33,15 +33,15 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
 from gecasmo.files import whole_file
 from gecasmo.forms import Form, FormState, form_named
-from gecasmo.forms.parted_files import (
+from gecasmo.forms.parted_table import (
     FolderSource,
+    PartedTable,
     PartFile,
     RowFiles,
     ZipSource,
     part_name,
     read_content,
 )
-from gecasmo.forms.parted_table import PartedTable
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
 
@@ -193,7 +193,7 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             given = {"module": modules[name]} if name in modules else {}
             forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
             if coin.get("parted") is not None:
-                states[name] = _parted(forms[name], states[name], coin["parted"], opened)
+                states[name] = _parted(states[name], coin["parted"], opened)
         keys[name] = tuple(coin["declared_keys"])
         if coin["counts"] is not None:
             table = _frame(parts, coin["counts"])
@@ -217,13 +217,13 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
     return model
 
 
-def _parted(form: Any, like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
+def _parted(like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
     """A table in parts, which are looked at when they are needed."""
     files = [PartFile.from_data(data) for data in listed]
     for file in files:
         if opened.parts.get(file.name) != file.sha256:
             raise SavedModelError(f"{file.name} is not there, or not what was saved.")
-    return PartedTable(form, like, files, opened.source)
+    return PartedTable(like, files, opened.source)
 
 
 def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:

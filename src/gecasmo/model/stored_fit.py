@@ -36,8 +36,7 @@ from gecasmo.estimation.passes import finished
 from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
-from gecasmo.forms.parted_files import PartFile
-from gecasmo.forms.parted_table import PartedTable, write_part
+from gecasmo.forms.parted_table import FolderSource, PartedTable, PartFile, write_part
 from gecasmo.hashes import hash_values
 from gecasmo.kernels.threads import default_threads
 from gecasmo.logs import ClickLog
@@ -277,17 +276,11 @@ class FileSource:
             files = [call.result() for call in calls]
         likely = self._drawn.sample.settled(best)
         found: FitRows = {}
-        for number, (coin, form) in enumerate(self.model.forms.items()):
+        source = FolderSource(self.folder.path / "model")
+        for number, coin in enumerate(self.model.forms):
             if number in self.local:
-                found[coin] = (
-                    PartedTable.open(
-                        self.folder.path / "model",
-                        form,  # type: ignore[arg-type]
-                        likely.states[number],
-                        [own[number] for own in files],
-                    ),
-                    None,
-                )
+                own = [written[number] for written in files]
+                found[coin] = (PartedTable(likely.states[number], own, source), None)
         return found
 
     def _write(self, number: int, task: Task) -> dict[int, PartFile]:
@@ -303,8 +296,7 @@ class FileSource:
         }
 
     def _write_rows(self, part: int, number: int, state: TableState, counts: Any) -> PartFile:
-        form: Any = list(self.model.forms.values())[number]
-        return write_part(self.folder.path / "model", number, part, form, state, counts)
+        return write_part(self.folder.path / "model", number, part, state, counts)
 
 
 @dataclass(frozen=True)

@@ -10,28 +10,19 @@ import polars as pl
 from gecasmo.errors import ModelError
 from gecasmo.judgments import JudgmentsError, propensities
 from gecasmo.logs import ClickLog
-from gecasmo.plots.sources import thinned, wanted_log
-from gecasmo.plots.theme import (
-    BLUE,
-    HEIGHT,
-    MAX_ROWS,
-    SEQUENTIAL,
-    WIDTH,
-    Chart,
-    altair,
-    bar_size,
-    chart_of,
-    finished,
-    labelled,
-    rank_axis,
-)
+from gecasmo.plots import theme
+from gecasmo.plots.theme import Chart, altair, chart_of, finished, thinned, tips, wanted_log
 from gecasmo.report import printable
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 _COIN = "examination"
-_WORDS = {"trials": "expected trials", "rests_on": "rests on"}
+_TOLD: dict[str, str | tuple[str, str]] = {
+    "low": ".4f",
+    "high": ".4f",
+    "trials": (",.1~f", "expected trials"),
+}
 _MAX_HEAT_RANKS = 60  # a triangle of cells that still can be seen, and far below the limit of rows
 _MAX_NUMBER_RANKS = 15  # numbers in the cells have room up to here
 
@@ -44,7 +35,7 @@ def examination(
     level: float = 0.9,
     repeats: int = 0,
 ) -> Chart:
-    """How often results are looked at.
+    """How often results are looked at, by rank (and last click).
 
     A coin `examination` by rank (PBM) is drawn with its intervals, one by rank and last click
     (UBM) as a heat map. For models that read downwards and leave (DBN and its relatives), the
@@ -83,7 +74,7 @@ def examination(
 def _by_rank(model: Model, coin: str, level: float) -> Chart:
     alt = altair()
     whole = model.estimates(coin, level=level).sort("rank")
-    frame = thinned(whole, MAX_ROWS)
+    frame = thinned(whole, theme.MAX_ROWS)
     given = frame.filter(pl.col("rests_on") == "given")["rank"].to_list()
     said = f"{_meaning(coin)}. Bars: {level:.0%} intervals."
     if given:
@@ -104,28 +95,23 @@ def _meaning(coin: str) -> str:
 def _points(alt: Chart, frame: pl.DataFrame, title: str) -> Chart:
     """Points with interval bars and a line through them, by rank."""
     title = printable(title)
-    described = ["rank:Q", alt.Tooltip("probability:Q", format=".4f", title=title)]
-    for name, form in (("low", ".4f"), ("high", ".4f"), ("trials", ",.1~f")):
-        if name in frame.columns:
-            described.append(alt.Tooltip(f"{name}:Q", format=form, title=_WORDS.get(name, name)))
-    if "rests_on" in frame.columns:
-        described.append(alt.Tooltip("rests_on:N", title=_WORDS["rests_on"]))
+    told = {name: form for name, form in _TOLD.items() if name in frame.columns}
+    texts = ["rests_on:N"] if "rests_on" in frame.columns else []
     base = chart_of(frame).encode(
-        x=rank_axis(frame["rank"].to_list()),
+        x=theme.rank_axis(frame["rank"].to_list()),
         y=alt.Y("probability:Q", title=title, scale=alt.Scale(domain=[0, 1])),
-        tooltip=described,
+        tooltip=tips("rank:Q", *texts, probability=(".4f", title), **told),
     )
-    layers = base.mark_line(color=BLUE, strokeWidth=1.5, opacity=0.5)
+    layers = base.mark_line(color=theme.BLUE, strokeWidth=1.5, opacity=0.5)
     if "low" in frame.columns:
-        cap = min(10.0, bar_size(frame["rank"].to_list()))
-        told = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
-        layers += told.mark_rule(color=BLUE, strokeWidth=2).encode(y="low:Q", y2="high:Q")
+        cap = min(10.0, theme.bar_size(frame["rank"].to_list()))
+        known = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
+        layers += known.mark_rule(color=theme.BLUE, strokeWidth=2).encode(y="low:Q", y2="high:Q")
         for end in ("low", "high"):
-            layers += told.mark_tick(color=BLUE, thickness=2, size=cap, orient="horizontal").encode(
-                y=f"{end}:Q"
-            )
-    layers += base.mark_point(filled=True, size=45, color=BLUE, opacity=1)
-    return layers.properties(width=WIDTH + 80, height=HEIGHT)
+            tick = known.mark_tick(color=theme.BLUE, thickness=2, size=cap, orient="horizontal")
+            layers += tick.encode(y=f"{end}:Q")
+    layers += base.mark_point(filled=True, size=45, color=theme.BLUE, opacity=1)
+    return layers.properties(width=theme.WIDTH + 80, height=theme.HEIGHT)
 
 
 def _heat_map(model: Model, coin: str, level: float) -> Chart:
@@ -146,7 +132,7 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
             "rank:O",
             title="rank",
             sort=ranks,
-            axis=alt.Axis(labelAngle=0, orient="top", values=labelled(ranks[0], ranks[-1])),
+            axis=alt.Axis(labelAngle=0, orient="top", values=theme.labelled(ranks[0], ranks[-1])),
         ),
         y=alt.Y(
             "above:O",
@@ -154,21 +140,13 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
             sort=rows,
             axis=alt.Axis(labelOverlap=True),
         ),
-        tooltip=[
-            "rank:O",
-            alt.Tooltip("above:O", title="last click"),
-            alt.Tooltip("probability:Q", format=".4f", title=title),
-            alt.Tooltip("low:Q", format=".4f"),
-            alt.Tooltip("high:Q", format=".4f"),
-            alt.Tooltip("trials:Q", format=",.1~f", title="expected trials"),
-            alt.Tooltip("rests_on:N", title="rests on"),
-        ],
+        tooltip=tips("rank:O", "last_click:O", "rests_on:N", probability=(".4f", title), **_TOLD),
     )
     cells = base.mark_rect(stroke="white", strokeWidth=1).encode(
         color=alt.Color(
             "probability:Q",
             title=title,
-            scale=alt.Scale(scheme=SEQUENTIAL, domain=[0, 1]),
+            scale=alt.Scale(scheme=theme.SEQUENTIAL, domain=[0, 1]),
             legend=alt.Legend(gradientLength=160),
         )
     )
@@ -192,7 +170,7 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
         last = max(whole["rank"].to_list())
         said += f" The first {_MAX_HEAT_RANKS} ranks of {last:,}."
     return finished(
-        layers.properties(width=WIDTH, height=height),
+        layers.properties(width=theme.WIDTH, height=height),
         f"{model.name}: {coin} by rank and last click",
         said,
     )
@@ -201,7 +179,7 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
 def _on_pages(model: Model, log: ClickLog, level: float, repeats: int) -> Chart:
     alt = altair()
     whole = examined_on_pages(model, log, level, repeats)
-    frame = thinned(whole, MAX_ROWS)
+    frame = thinned(whole, theme.MAX_ROWS)
     said = (
         f"Chance that a result at this rank is looked at, mean over the {log.n_sessions:,} pages "
         "of the log, no click known."

@@ -8,22 +8,11 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ModelError
-from gecasmo.judgments import relevance_frame
+from gecasmo.judgments import JudgmentsError, relevance_frame
+from gecasmo.judgments.propensity import is_anchored, required_coins
 from gecasmo.logs import ClickLog
-from gecasmo.plots.sources import thinned, wanted_log
-from gecasmo.plots.theme import (
-    BLUE,
-    GREY,
-    HEIGHT,
-    ORANGE,
-    WIDTH,
-    Chart,
-    altair,
-    chart_of,
-    diagonal,
-    finished,
-    share_end,
-)
+from gecasmo.plots import theme
+from gecasmo.plots.theme import Chart, altair, chart_of, finished, thinned, tips, wanted_log
 from gecasmo.report import printable
 
 if TYPE_CHECKING:
@@ -70,20 +59,14 @@ def pairs_by_impressions(log: ClickLog) -> Chart:
         ),
         xOffset=alt.XOffset("kind:N", sort=names),
         y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%")),
-        tooltip=[
-            alt.Tooltip("shown:N", title="times shown"),
-            alt.Tooltip("kind:N", title="bar"),
-            alt.Tooltip("share:Q", format=".1%"),
-            alt.Tooltip("pairs:Q", format=","),
-            alt.Tooltip("impressions:Q", format=",.1~f"),
-        ],
+        tooltip=tips("shown:N", "kind:N", share=".1%", pairs=",", impressions=",.1~f"),
     )
     bars = base.mark_bar().encode(
         color=alt.Color(
             "kind:N",
             title=None,
             sort=names,
-            scale=alt.Scale(domain=names, range=[BLUE, ORANGE]),
+            scale=alt.Scale(domain=names, range=[theme.BLUE, theme.ORANGE]),
             legend=alt.Legend(orient="top"),
         )
     )
@@ -91,7 +74,7 @@ def pairs_by_impressions(log: ClickLog) -> Chart:
     pair = "(query, document) pairs" if log.has_query else "documents"
     rare = int(wide.filter(pl.col("least") < 10)["pairs"].sum())
     return finished(
-        (bars + labels).properties(width=WIDTH + 80, height=HEIGHT),
+        (bars + labels).properties(width=theme.WIDTH + 80, height=theme.HEIGHT),
         f"How much data there is about {n_pairs:,} {pair}",
         f"{rare:,} of them ({rare / max(n_pairs, 1):.0%}) were shown fewer than 10 times. "
         f"Above the bars: number of {'pairs' if log.has_query else 'documents'}.",
@@ -135,10 +118,14 @@ def relevance_against_ctr(
     coin: str | None = None,
     level: float = 0.9,
 ) -> Chart:
-    """Estimated relevance of each pair against its share of clicks, with intervals.
+    """Estimated relevance of pairs against their raw click rate.
 
-    Points above the diagonal are better than their clicks say, mostly because they were shown
-    where few people look. Larger points rest on more examinations.
+    Points above the dashed line are better than their clicks say, mostly because they were shown
+    where few people look. Larger points rest on more examinations. The line is where both are
+    equal if they have one scale: if a click takes all coins of relevance, and the fit knows their
+    level. A product such as attraction x satisfaction is smaller than any click rate, and the
+    attraction of a PBM is known up to a factor; then the line is what relevance is at such a click
+    rate on average.
 
     Parameters
     ----------
@@ -154,72 +141,104 @@ def relevance_against_ctr(
     """
     if top is not None and top < 1:
         raise ModelError(f"top={top}: at least one pair has to be drawn.")
-    alt = altair()
+    coins = coins_of(model, coin)
     whole = relevance_data(model, wanted_log(model, log), coin=coin, level=level)
     frame = whole.sort("impressions", descending=True, maintain_order=True)
-    n_pairs = len(frame)
-    if top is not None:
-        frame = frame.head(top)
-    drawn = thinned(frame, _MAX_PAIRS)
-    what = printable(" × ".join(coins_of(model, coin)))
-    drawn_coin = "relevance" if coin is None else coin
+    chosen = frame if top is None else frame.head(top)
+    drawn = thinned(chosen, _MAX_PAIRS)
+    what = printable(" × ".join(coins))
     title = f"estimated relevance ({what})" if coin is None else f"estimated {what}"
-    return finished(
-        _drawn(alt, drawn, title, level),
-        f"{model.name}: estimated {drawn_coin} against raw click-through rate",
-        _said(len(drawn), len(frame), n_pairs, top, level),
-    )
-
-
-def _said(n_drawn: int, n_chosen: int, n_pairs: int, top: int | None, level: float) -> str:
-    if top is not None and n_chosen < n_pairs:
-        which = f"The {n_chosen:,} most shown of {n_pairs:,} pairs"
-        if n_drawn < n_chosen:
-            which += f", {n_drawn:,} of them drawn"
-    elif n_drawn < n_pairs:
-        which = f"{n_drawn:,} of {n_pairs:,} pairs, evenly from the rarest to the most shown"
+    why = other_scale(model, coins)
+    slope = 1.0
+    if why:
+        clicked = float((whole["ctr"] * whole["impressions"]).sum())
+        slope = float((whole["relevance"] * whole["impressions"]).sum()) / max(clicked, 1e-300)
+    said = f"{_which(len(drawn), len(chosen), len(whole))}. Thin bars: {level:.0%} intervals."
+    if why:
+        said += (
+            f"\nThe scale is not that of click rates: {why}. So on the dashed line relevance is "
+            f"{slope:.3g} times the click rate, as it is on average; above it, a result is better "
+            "than its clicks alone say."
+        )
     else:
-        which = f"All {n_pairs:,} pairs"
-    return (
-        f"{which}. Thin bars: {level:.0%} intervals. On the dashed line both are equal; above it, "
-        "a result is better than its clicks alone say."
+        said += (
+            " On the dashed line both are equal; above it, a result is better than its clicks "
+            "alone say."
+        )
+    return finished(
+        _drawn(drawn, title, slope),
+        f"{model.name}: estimated {'relevance' if coin is None else coin} against raw "
+        "click-through rate",
+        said,
     )
 
 
-def _drawn(alt: Chart, frame: pl.DataFrame, title: str, level: float) -> Chart:
-    end = share_end([*frame["ctr"], *frame["relevance"]])
+def other_scale(model: Model, coins: tuple[str, ...]) -> str:
+    """Why a product of coins cannot be compared with click rates as it is; empty if it can."""
+    twin = model.copy()
+    twin.relevance = coins
+    try:
+        required = required_coins(twin)
+    except JudgmentsError:
+        return f"a click does not take {' or '.join(coins)}"
+    if len(required.relevance) < len(coins):
+        return f"a click takes {' and '.join(required.relevance)}, and this is {' × '.join(coins)}"
+    return "" if is_anchored(twin, required) else f"{model.name} tells it up to a common factor"
+
+
+def _which(n_drawn: int, n_chosen: int, n_pairs: int) -> str:
+    if n_chosen < n_pairs:
+        which = f"The {n_chosen:,} most shown of {n_pairs:,} pairs"
+        return f"{which}, {n_drawn:,} of them drawn" if n_drawn < n_chosen else which
+    if n_drawn < n_pairs:
+        return f"{n_drawn:,} of {n_pairs:,} pairs, evenly from the rarest to the most shown"
+    return f"All {n_pairs:,} pairs"
+
+
+def _drawn(frame: pl.DataFrame, title: str, slope: float) -> Chart:
+    alt = altair()
+    # Whole bars: one that is cut off at the edge would look like a narrow interval.
+    ends = (
+        theme.share_end(frame["ctr"]),
+        theme.share_end([*frame["relevance"], *frame["high"].drop_nulls()]),
+    )
     # A little room below 0, so that the many points at 0 do not cover the axes.
-    unit = alt.Scale(domain=[-0.02 * end, end], nice=False)
-    pair = [name for name in ("query", "doc") if name in frame.columns]
+    across, upward = (alt.Scale(domain=[-0.02 * end, end], nice=False) for end in ends)
+    pair = [f"{name}:N" for name in ("query", "doc") if name in frame.columns]
     base = chart_of(frame).encode(
-        x=alt.X("ctr:Q", title="raw click-through rate", scale=unit, axis=alt.Axis(tickCount=8)),
-        tooltip=[
-            *(f"{name}:N" for name in pair),
-            alt.Tooltip("ctr:Q", format=".4f", title="raw CTR"),
-            alt.Tooltip("relevance:Q", format=".4f", title=title),
-            alt.Tooltip("low:Q", format=".4f"),
-            alt.Tooltip("high:Q", format=".4f"),
-            alt.Tooltip("examinations:Q", format=",.1~f", title="expected examinations"),
-            alt.Tooltip("impressions:Q", format=",.1~f"),
-        ],
+        x=alt.X("ctr:Q", title="raw click-through rate", scale=across, axis=alt.Axis(tickCount=8)),
+        tooltip=tips(
+            *pair,
+            ctr=(".4f", "raw CTR"),
+            relevance=(".4f", title),
+            low=".4f",
+            high=".4f",
+            examinations=(",.1~f", "expected examinations"),
+            impressions=",.1~f",
+        ),
     )
     bars = (
         base.transform_filter("isValid(datum.low) && isValid(datum.high)")
-        .mark_rule(color=GREY, opacity=0.3, strokeWidth=1, clip=True)
-        .encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+        .mark_rule(color=theme.GREY, opacity=0.3, strokeWidth=1)
+        .encode(y=alt.Y("low:Q", title=title, scale=upward), y2="high:Q")
     )
     known = frame["examinations"].fill_null(0.0).to_list()
-    points = base.mark_point(filled=True, color=BLUE, opacity=0.65, stroke="white", strokeWidth=0.5)
-    points = points.encode(
-        y=alt.Y("relevance:Q", title=title, scale=unit, axis=alt.Axis(tickCount=8)),
+    points = base.mark_point(
+        filled=True, color=theme.BLUE, opacity=0.65, stroke="white", strokeWidth=0.5
+    ).encode(
+        y=alt.Y("relevance:Q", title=title, scale=upward, axis=alt.Axis(tickCount=8)),
         size=alt.Size(
             "examinations:Q",
             title=["expected", "examinations"],
             scale=alt.Scale(type="sqrt", domain=[0, max(100.0, *known)], range=[8, 300]),
-            legend=alt.Legend(symbolFillColor=BLUE, symbolStrokeColor=BLUE, values=_sizes(frame)),
+            legend=alt.Legend(
+                symbolFillColor=theme.BLUE, symbolStrokeColor=theme.BLUE, values=_sizes(frame)
+            ),
         ),
     )
-    return (bars + diagonal(0, end) + points).properties(width=WIDTH - 40, height=460)
+    right = min(ends[0], ends[1] / max(slope, 1e-300))
+    line = theme.line_between((0.0, 0.0), (right, slope * right))
+    return (bars + line + points).properties(width=theme.WIDTH - 40, height=460)
 
 
 def _sizes(frame: pl.DataFrame) -> list[float]:

@@ -1,63 +1,51 @@
 """Predictions beside clicks: perplexity and click-through rates by rank, and calibration.
 
-Calibration: of the results that are predicted to be clicked so often, how many are?
+Calibration: of the results that are predicted to be clicked so often, how many are? All of them are
+drawn from comparisons, models with a log, or data frames.
 """
 
 from __future__ import annotations
 
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoError, ModelError, option
+from gecasmo.evaluation import calibration as calibration_of
+from gecasmo.evaluation import rank_perplexities
 from gecasmo.logs import ClickLog
-from gecasmo.plots.sources import (
-    calibration_frame,
-    ctr_frame,
-    perplexity_frame,
-    share_interval,
-    thinned,
-)
-from gecasmo.plots.theme import (
-    BLACK,
-    GREY,
-    HEIGHT,
-    LIGHT,
-    MAX_ROWS,
-    WIDTH,
-    Chart,
-    altair,
-    bar_size,
-    chart_of,
-    diagonal,
-    finished,
-    lines_and_points,
-    rank_axis,
-    series_colours,
-    share_end,
-)
+from gecasmo.model.base import Model
+from gecasmo.plots import theme
+from gecasmo.plots.theme import Chart, altair, chart_of, finished, thinned, tips, wanted_log
 
+Floats = NDArray[np.float64]
 Kind = Literal["conditional", "marginal"]
 
 _KNOWS = {
     "conditional": "the clicks above each result are known",
     "marginal": "no click of the page is known",
 }
+# A difference of two percentages is told in points, which are no percents of anything.
+_POINTS = "datum.value == 0 ? '0' : format(100 * datum.value, '+.2~f')"
 
 _ENOUGH = 20  # results; the click rate of fewer is mostly chance
 _MAX_WITH_INTERVALS = 4  # models; the bars of more would hide each other
+_FAR = 3  # times as far from the click rate as others, and a model leaves the picture
 
 
 def perplexity_by_rank(
     source: Any, log: ClickLog | None = None, *, kind: Kind = "conditional"
 ) -> Chart:
-    """Perplexity of every model at every rank.
+    """Perplexity by rank, less that of the click rate by rank.
 
     Parameters
     ----------
     source : Comparison, data frame or model
-        From `gecasmo.evaluation.compare`, its `by_rank`, or a model together with a log.
+        From `gecasmo.evaluation.compare`, its `by_rank`, or a model together with a log. The click
+        rate that a model is compared with is that of the log itself.
     log : ClickLog, optional
         For a model.
     kind : "conditional" or "marginal"
@@ -66,38 +54,71 @@ def perplexity_by_rank(
     if kind not in _KNOWS:
         raise ModelError(f"kind={kind!r}: choose 'conditional' or 'marginal'.")
     alt = altair()
-    whole = perplexity_frame(source, log).select("model", "rank", perplexity=pl.col(kind))
+    whole = perplexity_frame(source, log, kind)
+    # The click rate by rank itself is the line at 0.
+    whole = whole.filter((pl.col("difference").abs().max().over("model") > 0).fill_null(True))
     names = whole["model"].unique(maintain_order=True).to_list()
-    frame, few = _fewer_ranks(whole.filter(pl.col("perplexity").is_finite()), len(names))
-    top, beyond = _top(frame)
-    end = alt.Scale(zero=False) if top is None else alt.Scale(domain=[1, top], clamp=False)
-    base = chart_of(frame).encode(
-        x=rank_axis(frame["rank"].to_list()),
-        y=alt.Y("perplexity:Q", title=f"{kind} perplexity", scale=end),
-        tooltip=["model:N", "rank:Q", alt.Tooltip("perplexity:Q", format=".4f")],
+    frame, few = _fewer_ranks(whole.filter(pl.col("difference").is_finite()), len(names))
+    reach, beyond = _reach(frame)
+    ranks = frame["rank"].to_list()
+    has_bars = len(names) <= _MAX_WITH_INTERVALS and bool(frame["low"].is_not_null().any())
+    beside = [0.16 * (number - (len(names) - 1) / 2) for number in range(len(names))]
+    place = pl.col("model").replace_strict(names, beside, return_dtype=pl.Float64)
+    drawn = frame.with_columns(place=pl.col("rank") + (place if has_bars else 0.0))
+    base = chart_of(drawn).encode(
+        x=theme.rank_axis(ranks, field="place"),
+        tooltip=tips(
+            "model:N",
+            "rank:Q",
+            **dict.fromkeys(("difference", "low", "high"), "+.4f"),
+            perplexity=".4f",
+        ),
     )
-    said = f"1 is perfect, 2 is a fair coin; {_KNOWS[kind]}. Lower is better."
+    scale = alt.Scale(zero=True) if reach is None else alt.Scale(domain=reach, nice=False)
+    y = alt.Y("difference:Q", title=f"{kind} perplexity − click rate's", scale=scale)
+    layers = alt.Chart(alt.Data(values=[{"y": 0}])).mark_rule(color=theme.GREY).encode(y="y:Q")
+    said = (
+        f"Perplexity of a model less that of the click rate by rank; {_KNOWS[kind]}. "
+        "Below the line at 0 a model knows more than the rank tells, above it less."
+    )
+    if has_bars:
+        level = 0.9 if isinstance(source, Model) else getattr(source, "setting", None)
+        level = level if isinstance(level, float) else getattr(level, "level", None)
+        said += " Bars: intervals." if level is None else f" Bars: {level:.0%} intervals."
+        bars = base.transform_filter("isValid(datum.low) && isValid(datum.high)")
+        bars = bars.encode(
+            y=alt.Y("low:Q", scale=scale), y2="high:Q", color=theme.series_colours(names)
+        )
+        layers += bars.mark_rule(strokeWidth=1.5, opacity=0.7, clip=reach is not None)
     if beyond:
-        said += f"\nHigher than the picture: {_listed(beyond)}."
-    endless = whole.filter(~pl.col("perplexity").is_finite()).select("model", "rank").rows()
-    if endless:
-        places = [f"{model} at rank {rank}" for model, rank in endless]
+        said += f"\nBeyond the picture: {_listed(beyond)}."
+    endless = whole.filter(~pl.col("difference").is_finite().fill_null(False))
+    if len(endless):
+        places = [f"{model} at rank {rank}" for model, rank in endless["model", "rank"].rows()]
         said += f"\nNot drawn, because infinite: {_listed(places)}."
-    drawn = lines_and_points(base, names, clip=True).properties(width=WIDTH, height=HEIGHT)
-    return finished(drawn, "Perplexity by rank", said + few)
+    layers += theme.lines_and_points(base.encode(y=y), names, clip=reach is not None)
+    return finished(
+        layers.properties(width=theme.WIDTH, height=theme.HEIGHT),
+        "Perplexity by rank, beside the click rate by rank",
+        said + few,
+    )
 
 
-def _top(frame: pl.DataFrame) -> tuple[float | None, list[str]]:
-    """Where the scale ends if some model is so bad that all others would look alike, and those."""
-    highest = frame.group_by("model", maintain_order=True).agg(pl.col("perplexity").max())
-    above = highest["perplexity"].to_numpy() - 1
-    if not len(above):
-        return None, []
-    usual = above <= 2 * np.median(above)
+def _reach(frame: pl.DataFrame) -> tuple[list[float] | None, list[str]]:
+    """Where the scale ends if some model is so far off that others would look alike, and those."""
+    largest = pl.col("difference").get(pl.col("difference").abs().arg_max())
+    far = frame.group_by("model", maintain_order=True).agg(largest)
+    size = far["difference"].abs().to_numpy()
+    usual = size <= _FAR * np.median(size) if len(size) else np.ones(0, bool)
     if usual.all():
         return None, []
-    beyond = [f"{model} (up to {value:.3g})" for model, value in highest.filter(~usual).rows()]
-    return 1 + 1.1 * float(above[usual].max()), beyond
+    inside = frame.filter(pl.col("model").is_in(far.filter(usual)["model"].implode()))
+    values = np.array(
+        [0.0, *inside.select("difference", "low", "high").unpivot()["value"].drop_nulls()]
+    )
+    room = 0.08 * max(float(np.ptp(values)), 1e-9)
+    beyond = [f"{model} (up to {value:+.3g})" for model, value in far.filter(~usual).rows()]
+    return [float(values.min()) - room, float(values.max()) + room], beyond
 
 
 def _listed(texts: list[str], most: int = 4) -> str:
@@ -108,7 +129,7 @@ def _listed(texts: list[str], most: int = 4) -> str:
 def _fewer_ranks(frame: pl.DataFrame, n_series: int) -> tuple[pl.DataFrame, str]:
     """Rows of as many ranks as a chart can hold, and words about it if some are left out."""
     ranks = frame.select("rank").unique().sort("rank")
-    kept = thinned(ranks, MAX_ROWS // max(n_series, 1))
+    kept = thinned(ranks, theme.MAX_ROWS // max(n_series, 1))
     if len(kept) == len(ranks):
         return frame, ""
     drawn = frame.filter(pl.col("rank").is_in(kept["rank"].implode()))
@@ -116,7 +137,7 @@ def _fewer_ranks(frame: pl.DataFrame, n_series: int) -> tuple[pl.DataFrame, str]
 
 
 def ctr_by_rank(source: Any, log: ClickLog | None = None, *, level: float = 0.9) -> Chart:
-    """Click-through rate by rank: as bars what was observed, as lines what models predict.
+    """Observed and predicted click-through rate by rank.
 
     Parameters
     ----------
@@ -139,53 +160,45 @@ def ctr_by_rank(source: Any, log: ClickLog | None = None, *, level: float = 0.9)
     ranks = observed["rank"].to_list()
     bars = (
         chart_of(observed)
-        .mark_bar(color=LIGHT, size=bar_size(ranks))
+        .mark_bar(color=theme.LIGHT, size=theme.bar_size(ranks))
         .encode(
-            x=rank_axis(ranks, None),
+            x=theme.rank_axis(ranks, None),
             y=alt.Y("observed:Q", title="click-through rate", axis=alt.Axis(format="%")),
-            tooltip=["rank:Q", alt.Tooltip("observed:Q", format=".2%", title="observed CTR")],
+            tooltip=tips("rank:Q", observed=(".2%", "observed CTR")),
         )
     )
-    above = _predicted(drawn, names, rank_axis(ranks, None), "predicted", "click-through rate", "%")
-    below = _predicted(
-        drawn, names, rank_axis(ranks), "difference", "predicted − observed", "+.2~%"
+    rate = alt.Y("predicted:Q", title="click-through rate", axis=alt.Axis(format="%", tickCount=5))
+    gap = alt.Y(
+        "difference:Q",
+        title=["predicted − observed,", "percentage points"],
+        axis=alt.Axis(labelExpr=_POINTS, tickCount=5),
+        scale=alt.Scale(padding=6),
     )
-    zero = alt.Chart(alt.Data(values=[{"y": 0}])).mark_rule(color=GREY).encode(y="y:Q")
+    lines = chart_of(drawn.with_columns(points=100 * pl.col("difference"))).encode(
+        tooltip=tips(
+            "model:N",
+            "rank:Q",
+            predicted=(".2%", "predicted CTR"),
+            observed=(".2%", "observed CTR"),
+            points=("+.2f", "difference, percentage points"),
+        )
+    )
+    above, below = (
+        theme.lines_and_points(lines.encode(x=x, y=y), names, "predicted by")
+        for x, y in ((theme.rank_axis(ranks, None), rate), (theme.rank_axis(ranks), gap))
+    )
+    zero = alt.Chart(alt.Data(values=[{"y": 0}])).mark_rule(color=theme.GREY).encode(y="y:Q")
     return finished(
         alt.vconcat(
-            (bars + above).properties(width=WIDTH, height=260),
-            (zero + below).properties(width=WIDTH, height=120),
+            (bars + above).properties(width=theme.WIDTH, height=260),
+            (zero + below).properties(width=theme.WIDTH, height=120),
             spacing=16,
         ),
         "Click-through rate by rank: observed and predicted",
         "Grey bars: share of the shown results that were clicked. Lines: mean predicted "
-        "probability of a click, no click of the page known. Below: predicted minus observed."
-        + few,
+        "probability of a click, no click of the page known. Below: predicted minus observed, in "
+        "percentage points." + few,
     )
-
-
-def _predicted(
-    frame: pl.DataFrame, names: list[str], x: Any, column: str, title: str, unit: str
-) -> Chart:
-    """Lines and points of one column by rank, a series per model."""
-    alt = altair()
-    base = chart_of(frame).encode(
-        x=x,
-        y=alt.Y(
-            f"{column}:Q",
-            title=title,
-            axis=alt.Axis(format=unit, tickCount=5),
-            scale=alt.Scale(padding=6) if column == "difference" else alt.Scale(),
-        ),
-        tooltip=[
-            "model:N",
-            "rank:Q",
-            alt.Tooltip("predicted:Q", format=".2%", title="predicted CTR"),
-            alt.Tooltip("observed:Q", format=".2%", title="observed CTR"),
-            alt.Tooltip("difference:Q", format="+.2%"),
-        ],
-    )
-    return lines_and_points(base, names, "predicted by")
 
 
 def observed_ctr(log: ClickLog, level: float = 0.9) -> pl.DataFrame:
@@ -216,19 +229,13 @@ def _observed_ctr(log: ClickLog, level: float) -> Chart:
     frame, few = _fewer_ranks(whole, 1)
     ranks = frame["rank"].to_list()
     base = chart_of(frame).encode(
-        x=rank_axis(ranks),
-        tooltip=[
-            "rank:Q",
-            alt.Tooltip("observed:Q", format=".2%", title="CTR"),
-            alt.Tooltip("low:Q", format=".2%"),
-            alt.Tooltip("high:Q", format=".2%"),
-            alt.Tooltip("results:Q", format=",.1~f"),
-        ],
+        x=theme.rank_axis(ranks),
+        tooltip=tips("rank:Q", observed=(".2%", "CTR"), low=".2%", high=".2%", results=",.1~f"),
     )
-    bars = base.mark_bar(color="#56B4E9", size=bar_size(ranks, WIDTH + 80)).encode(
+    bars = base.mark_bar(color="#56B4E9", size=theme.bar_size(ranks, theme.WIDTH + 80)).encode(
         y=alt.Y("observed:Q", title="click-through rate", axis=alt.Axis(format="%"))
     )
-    reach = base.mark_rule(color=BLACK, strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
+    reach = base.mark_rule(color=theme.BLACK, strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
     layers = bars + reach
     if len(ranks) <= 20:
         layers += base.mark_text(dy=-8, fontSize=12).encode(
@@ -237,7 +244,7 @@ def _observed_ctr(log: ClickLog, level: float) -> Chart:
     total = float((whole["observed"] * whole["results"]).sum())
     shown = float(whole["results"].sum())
     return finished(
-        layers.properties(width=WIDTH + 80, height=HEIGHT),
+        layers.properties(width=theme.WIDTH + 80, height=theme.HEIGHT),
         "Click-through rate by rank",
         f"{log.n_sessions:,} pages, {shown:,.0f} shown results, {total / shown:.2%} of them "
         f"clicked. Thin bars: {level:.0%} intervals.{few}",
@@ -245,7 +252,7 @@ def _observed_ctr(log: ClickLog, level: float) -> Chart:
 
 
 def calibration(source: Any, log: ClickLog | None = None, *, level: float = 0.9) -> Chart:
-    """Reliability diagram: observed click rate against predicted probability, with counts.
+    """Observed click rate against predicted probability, with counts.
 
     Parameters
     ----------
@@ -266,9 +273,10 @@ def calibration(source: Any, log: ClickLog | None = None, *, level: float = 0.9)
     enough = frame.filter(pl.col("results") >= _ENOUGH)
     if enough.is_empty():
         enough = frame
-    end = share_end([*frame["predicted"], *enough["observed"]])
-    unit = alt.Scale(domain=[0, end], nice=False)
     told = len(names) <= _MAX_WITH_INTERVALS
+    # Whole bars: one that is cut off at the edge would look like a narrow interval.
+    end = theme.share_end([*frame["predicted"], *enough["high" if told else "observed"]])
+    unit = alt.Scale(domain=[0, end], nice=False)
     said = (
         "On the dashed line, predictions come true. They are made with no click of the page known."
     )
@@ -288,14 +296,11 @@ def _base(frame: pl.DataFrame, unit: Any, title: str | None) -> Chart:
     alt = altair()
     return chart_of(frame).encode(
         x=alt.X("predicted:Q", scale=unit, title=title, axis=alt.Axis(format="%", tickCount=6)),
-        tooltip=[
+        tooltip=tips(
             "model:N",
-            alt.Tooltip("predicted:Q", format=".2%", title="predicted"),
-            alt.Tooltip("observed:Q", format=".2%", title="observed"),
-            alt.Tooltip("low:Q", format=".2%"),
-            alt.Tooltip("high:Q", format=".2%"),
-            alt.Tooltip("results:Q", format=",.1~f"),
-        ],
+            **dict.fromkeys(("predicted", "observed", "low", "high"), ".2%"),
+            results=",.1~f",
+        ),
     )
 
 
@@ -308,12 +313,14 @@ def _rates(frame: pl.DataFrame, names: list[str], unit: Any, with_intervals: boo
         axis=alt.Axis(format="%", tickCount=6),
     )
     base = _base(frame, unit, None)
-    layers = diagonal(*unit.domain)
+    layers = theme.line_between((0.0, 0.0), (unit.domain[1], unit.domain[1]))
     if with_intervals:
-        bars = base.encode(y=alt.Y("low:Q", scale=unit), y2="high:Q", color=series_colours(names))
-        layers += bars.mark_rule(strokeWidth=1.2, opacity=0.6, clip=True)
-    layers += lines_and_points(base.encode(y=y), names)
-    return layers.properties(width=WIDTH - 40, height=400)
+        bars = base.encode(
+            y=alt.Y("low:Q", scale=unit), y2="high:Q", color=theme.series_colours(names)
+        )
+        layers += bars.mark_rule(strokeWidth=1.2, opacity=0.6)
+    layers += theme.lines_and_points(base.encode(y=y), names)
+    return layers.properties(width=theme.WIDTH - 40, height=400)
 
 
 def _counts(frame: pl.DataFrame, names: list[str], unit: Any) -> Chart:
@@ -326,4 +333,77 @@ def _counts(frame: pl.DataFrame, names: list[str], unit: Any) -> Chart:
             axis=alt.Axis(format="~s", values=[10**power for power in range(13)]),
         )
     )
-    return lines_and_points(base, names, size=45).properties(width=WIDTH - 40, height=100)
+    return theme.lines_and_points(base, names, size=45).properties(
+        width=theme.WIDTH - 40, height=100
+    )
+
+
+def perplexity_frame(source: Any, log: ClickLog | None, kind: Kind) -> pl.DataFrame:
+    """Columns model, rank, perplexity, and its difference to the click rate's with low and high."""
+    columns = {"perplexity": kind, **{n: f"{kind}_{n}" for n in ("difference", "low", "high")}}
+    if isinstance(source, Model):
+        found = rank_perplexities(source, wanted_log(source, log))
+        frame = found.with_columns(model=pl.lit(source.name))
+    else:
+        frame = _frame_of(source, "by_rank", ("model", "rank", *columns.values()))
+    return frame.select("model", "rank", **{new: pl.col(old) for new, old in columns.items()})
+
+
+def ctr_frame(source: Any, log: ClickLog | None) -> pl.DataFrame:
+    """Columns model, rank, observed and predicted."""
+    if not isinstance(source, Model):
+        return _frame_of(source, "ctr_by_rank", ("model", "rank", "observed", "predicted"))
+    pages = wanted_log(source, log)
+    weight = pages.weight[pages.page]
+    ranks, number = np.unique(pages.rank, return_inverse=True)
+    results = np.bincount(number, weights=weight)
+    clicks = np.bincount(number, weights=weight * pages.click)
+    expected = np.bincount(number, weights=weight * source.predict_clicks(pages))
+    used = results > 0
+    return pl.DataFrame(
+        {
+            "model": [source.name] * int(used.sum()),
+            "rank": ranks[used].astype(np.int64),
+            "observed": (clicks[used] / results[used]),
+            "predicted": (expected[used] / results[used]),
+        }
+    )
+
+
+def calibration_frame(source: Any, log: ClickLog | None) -> pl.DataFrame:
+    """Columns model, results, predicted and observed, a row per bin of predictions."""
+    columns = ("model", "results", "predicted", "observed")
+    if not isinstance(source, Model):
+        return _frame_of(source, "calibration", columns)
+    pages = wanted_log(source, log)
+    predicted = source.predict_clicks(pages)
+    bins = calibration_of(pages.click, predicted, pages.weight[pages.page]).bins
+    return bins.with_columns(model=pl.lit(source.name)).select(columns)
+
+
+def _frame_of(source: Any, attribute: str, columns: tuple[str, ...]) -> pl.DataFrame:
+    frame = source if isinstance(source, pl.DataFrame) else getattr(source, attribute, None)
+    if not isinstance(frame, pl.DataFrame):
+        raise GecasmoError(
+            f"A comparison is wanted (gecasmo.evaluation.compare makes one), a model with a log, "
+            f"or a Polars frame with {', '.join(columns)}; not {type(source).__name__}."
+        )
+    lost = [name for name in columns if name not in frame.columns]
+    if lost:
+        raise GecasmoError(
+            f"The frame lacks {', '.join(lost)}; it has: {', '.join(frame.columns)}."
+        )
+    return frame
+
+
+def share_interval(share: Any, trials: Any, level: float = 0.9) -> tuple[Floats, Floats]:
+    """Wilson's interval of a share that was seen in so many trials."""
+    if not 0 < level < 1:
+        raise GecasmoError(f"{option('level', level)}: an interval's level lies between 0 and 1.")
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    p, n = np.asarray(share, np.float64), np.asarray(trials, np.float64)
+    middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    reach = z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    low: Floats = np.clip(middle - reach, 0.0, 1.0)
+    high: Floats = np.clip(middle + reach, 0.0, 1.0)
+    return low, high

@@ -9,18 +9,8 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
-from gecasmo.plots.sources import wanted_log
-from gecasmo.plots.theme import (
-    BLACK,
-    DARK,
-    ORANGE,
-    PALE,
-    SEQUENTIAL,
-    Chart,
-    altair,
-    chart_of,
-    finished,
-)
+from gecasmo.plots import theme
+from gecasmo.plots.theme import Chart, altair, chart_of, finished, tips, wanted_log
 from gecasmo.report import printable
 
 if TYPE_CHECKING:
@@ -33,7 +23,7 @@ _COLUMN, _ALL_COLUMNS = 112, 450  # the most pixels of a column, and of all toge
 
 
 def story(model: Model, log: ClickLog, session: Any) -> Chart:
-    """The story of one page: results from top to bottom, with the posterior beside them.
+    """One page: its clicks, and what probably happened behind them.
 
     Each cell is a probability given everything that was seen on the page: that the user still was
     there (reached), and for each coin that it was flipped and came up heads (attracted,
@@ -70,26 +60,26 @@ def story(model: Model, log: ClickLog, session: Any) -> Chart:
             ),
         ),
         y=y,
-        tooltip=[
+        tooltip=tips(
             "rank:Q",
-            alt.Tooltip("doc:N", title="document"),
+            "doc:N",
             "event:N",
-            alt.Tooltip("probability:Q", format=".4f"),
-            alt.Tooltip("flipped:Q", format=".4f", title="probability that it was flipped"),
-            alt.Tooltip("clicked:N"),
-        ],
+            "clicked:N",
+            probability=".4f",
+            flipped=(".4f", "probability that it was flipped"),
+        ),
     )
     flipped = base.transform_filter(f"!isValid(datum.flipped) || datum.flipped >= {_NEVER}")
     idle = base.transform_filter(f"isValid(datum.flipped) && datum.flipped < {_NEVER}")
     cells = flipped.mark_rect(stroke="white", strokeWidth=2).encode(
         color=alt.Color(
             "probability:Q",
-            scale=alt.Scale(scheme=SEQUENTIAL, domain=[0, 1]),
+            scale=alt.Scale(scheme=theme.SEQUENTIAL, domain=[0, 1]),
             legend=alt.Legend(title="probability", gradientLength=140),
         )
     )
-    blanks = idle.mark_rect(stroke="white", strokeWidth=2, color=PALE)
-    blanks += idle.mark_text(fontSize=13, color=DARK, text="–")
+    blanks = idle.mark_rect(stroke="white", strokeWidth=2, color=theme.PALE)
+    blanks += idle.mark_text(fontSize=13, color=theme.DARK, text="–")
     numbers = flipped.mark_text(fontSize=13).encode(
         text=alt.Text("probability:Q", format=".2f"),
         color=alt.condition("datum.probability > 0.55", alt.value("black"), alt.value("white")),
@@ -101,9 +91,9 @@ def story(model: Model, log: ClickLog, session: Any) -> Chart:
     )
     marks = (
         clicks.transform_filter("datum.clicked == 'yes'").mark_point(
-            shape="circle", filled=True, size=150, color=ORANGE, opacity=1, xOffset=-26
+            shape="circle", filled=True, size=150, color=theme.ORANGE, opacity=1, xOffset=-26
         )
-        + clicks.mark_text(fontSize=13, color=BLACK, align="left", dx=-12).encode(
+        + clicks.mark_text(fontSize=13, color=theme.BLACK, align="left", dx=-12).encode(
             text="click_label:N"
         )
     ).properties(width=90, height=height)

@@ -1,7 +1,8 @@
 """How our charts look: one palette, one size, titles that say what is seen.
 
 Lines differ in colour, dash and shape of their points, so that nobody needs to tell colours apart.
-Nothing is registered with Altair: a theme of the user's own stays as it is.
+Nothing is registered with Altair: a theme of the user's own stays as it is. Where a chart would
+hold too many rows there are fewer of them, the same ones every time.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from gecasmo.errors import extra
+from gecasmo.errors import ClickLogError, extra
+from gecasmo.logs import ClickLog
+from gecasmo.model.base import Model
 from gecasmo.report import printable
 
 Chart = Any  # an Altair chart; Altair may be missing, so no annotation names its types
@@ -89,6 +93,27 @@ def _is_text(dtype: pl.DataType) -> bool:
     return dtype in (pl.String, pl.Binary, pl.Categorical, pl.Enum) or dtype.is_nested()
 
 
+def thinned(frame: pl.DataFrame, most: int) -> pl.DataFrame:
+    """At most so many rows, evenly from the first to the last, both of them included."""
+    if len(frame) <= most:
+        return frame
+    places = np.unique(np.linspace(0, len(frame) - 1, most).round().astype(np.int64))
+    return frame[places]
+
+
+def wanted_log(model: Model, log: Any) -> ClickLog:
+    """The log that a chart of a model needs, or a message that it does."""
+    model.states(whole=False)
+    if not isinstance(log, ClickLog):
+        got = "none was given" if log is None else f"not {type(log).__name__}"
+        raise ClickLogError(
+            f"This chart of {model.name} needs a log ({got}): read_log(source) makes one."
+        )
+    if log.n_results == 0:
+        raise ClickLogError("The log shows no results, so there is nothing to draw.")
+    return log
+
+
 def finished(chart: Chart, title: str, subtitle: str = "") -> Chart:
     """The chart with its title, and with fonts and lines as all our charts have them."""
     alt = altair()
@@ -103,12 +128,29 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, _LINE_OF_SUBTITLE, break_long_words=True)
 
 
-def rank_axis(ranks: Sequence[int], title: str | None = "rank") -> Any:
+def remarked(chart: Chart, words: str) -> Chart:
+    """The finished chart with one more sentence under its title."""
+    title = chart.title.copy()
+    title.subtitle = [*title.subtitle, *_wrapped(printable(words))]
+    return chart.properties(title=title)
+
+
+def tips(*fields: str, **numbers: str | tuple[str, str]) -> list[Any]:
+    """What a pointer is told: fields as they are, and numbers with a format and perhaps a title."""
+    alt = altair()
+    told = [alt.Tooltip(field, title=field.split(":")[0].replace("_", " ")) for field in fields]
+    for name, given in numbers.items():
+        form, title = (given, name) if isinstance(given, str) else given
+        told.append(alt.Tooltip(f"{name}:Q", format=form, title=title.replace("_", " ")))
+    return told
+
+
+def rank_axis(ranks: Sequence[int], title: str | None = "rank", field: str = "rank") -> Any:
     """The encoding of ranks from left to right, every one of them labelled if there is room."""
     alt = altair()
     first, last = (min(ranks), max(ranks)) if len(ranks) else (1, 1)
     return alt.X(
-        "rank:Q",
+        f"{field}:Q",
         title=title,
         scale=alt.Scale(domain=[first - 0.6, last + 0.6], nice=False, zero=False, padding=0),
         axis=alt.Axis(format="d", grid=False, values=labelled(first, last)),
@@ -158,10 +200,10 @@ def share_end(shares: Iterable[float]) -> float:
     return next((end for end in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8) if most <= 0.96 * end), 1.0)
 
 
-def diagonal(low: float = 0.0, high: float = 1.0) -> Chart:
-    """The line on which both axes say the same."""
+def line_between(start: tuple[float, float], end: tuple[float, float]) -> Chart:
+    """A dashed line, such as the one on which both axes say the same."""
     alt = altair()
-    ends = alt.Data(values=[{"x": low, "y": low}, {"x": high, "y": high}])
+    ends = alt.Data(values=[{"x": x, "y": y} for x, y in (start, end)])
     return (
         alt.Chart(ends)
         .mark_line(color=GREY, strokeDash=[4, 4], strokeWidth=1)

@@ -27,8 +27,7 @@ from gecasmo.estimation.passes import finished, run_pass
 from gecasmo.estimation.posteriors.sample import PAGES
 from gecasmo.estimation.tasks import Answer, Recipe, Task
 from gecasmo.forms import TableState
-from gecasmo.forms.parted_files import PartFile
-from gecasmo.forms.parted_table import write_part
+from gecasmo.forms.parted_table import PartFile, write_part
 from gecasmo.hashes import hash_values
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import Note
@@ -245,19 +244,18 @@ def write_rows(job: Job, number: int, task: Task, model_folder: str | None) -> W
     part, points = decoded(job, number), points_of(SharedFolder(job.folder), number, task.recipe)
     with using_threads(job.threads):
         states, counts = finished(part, points, task)
-    forms = {coin: part.coins[coin].form for coin in states}
     return {
-        coin: write_state(model_folder, coin, number, forms[coin], state, counts.tables[coin])
+        coin: write_state(model_folder, coin, number, state, counts.tables[coin])
         for coin, state in states.items()
     }
 
 
 def write_state(
-    folder: str | None, coin: int, part: int, form: Any, state: TableState, counts: Any
+    folder: str | None, coin: int, part: int, state: TableState, counts: Any
 ) -> tuple[PartFile, bytes]:
     """Write the rows of one coin in one part; without a folder, into bytes."""
     if folder is not None:
-        return write_part(folder, coin, part, form, state, counts), b""
+        return write_part(folder, coin, part, state, counts), b""
     with tempfile.TemporaryDirectory(prefix="gecasmo-") as own:
-        file = write_part(own, coin, part, form, state, counts)
+        file = write_part(own, coin, part, state, counts)
         return file, (Path(own) / file.name).read_bytes()

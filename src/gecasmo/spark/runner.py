@@ -18,7 +18,7 @@ from gecasmo.errors import ClickLogWarning, GecasmoWarning
 from gecasmo.estimation.coins import Lengths
 from gecasmo.estimation.posteriors.sample import PAGES
 from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
-from gecasmo.forms.parted_files import PartFile
+from gecasmo.forms.parted_table import PartFile
 from gecasmo.logs import ClickLog
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.spark.executors import (

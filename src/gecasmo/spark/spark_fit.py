@@ -19,9 +19,8 @@ from gecasmo.errors import ImpossibleSessionError, ModelError, SavedModelError
 from gecasmo.estimation import EM
 from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.posteriors.sample import SampledPages
-from gecasmo.forms import Table, TableState
-from gecasmo.forms.parted_files import FolderSource, RowFiles
-from gecasmo.forms.parted_table import PartedTable
+from gecasmo.forms import TableState
+from gecasmo.forms.parted_table import FolderSource, PartedTable, RowFiles
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.part_builder import Settings, local_coins, parted_problem
@@ -172,10 +171,10 @@ class SparkSource:
         written = self.runner.write(self.problem.task(best.states), self.results.address)
         likely = self._drawn.sample.settled(best).states
         found: FitRows = {}
-        for number, (coin, form) in enumerate(self.model.forms.items()):
+        for number, coin in enumerate(self.model.forms):
             if number in self.local:
                 nothing, own = self._drawn.nothing(number), likely[number]
-                table = self.results.table(number, form, own, nothing, written)  # type: ignore[arg-type]
+                table = self.results.table(number, own, nothing, written)
                 found[coin] = table.whole() if self.results.folder is None else (table, None)
         return found
 
@@ -224,7 +223,6 @@ class Results:
     def table(
         self,
         coin: int,
-        form: Table,
         like: TableState,
         nothing: TableState,
         written: Mapping[int, Written],
@@ -235,11 +233,11 @@ class Results:
             if part in written:
                 one = written[part][coin]
             else:
-                one = write_state(self.address, coin, part, form, nothing, np.zeros((2, 0)))
+                one = write_state(self.address, coin, part, nothing, np.zeros((2, 0)))
             files.append(one[0])
             content[one[0].name] = one[1]
         source: RowFiles = InMemory(content) if self.folder is None else FolderSource(self.folder)
-        return PartedTable(form, like, files, source)
+        return PartedTable(like, files, source)
 
     @property
     def address(self) -> str | None:

@@ -8,7 +8,7 @@ covariance, how far would each row move?
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -50,15 +50,6 @@ def shared_spread(probability: Floats, deviation: Floats) -> Floats:
     return spread
 
 
-@dataclass(frozen=True)
-class Direction:
-    """A way that everything shared may move, as long as a standard deviation: `shared` numbers, and
-    the slopes of each coin's priors, by number."""
-
-    shared: Floats
-    slopes: Mapping[int, Floats]
-
-
 class Errors:
     """The covariance of shared numbers and of slopes, and what it means for rows.
 
@@ -82,38 +73,34 @@ class Errors:
         self.problem, self.shared = problem, shared
         self.regressions, self.covariance, self.is_open = regressions, covariance, is_open
 
-    def leaning(self, directions: Sequence[Direction]) -> dict[int, Floats]:
+    def leaning(self, directions: Floats) -> dict[int, Floats]:
         """By number of a shared table, what changes along directions say of each of its logits,
         `[row, direction]`."""
-        if not directions or self.shared.size > _MOST_LEANS:
+        if not len(directions) or self.shared.size > _MOST_LEANS:
             return {}
-        along = np.linalg.pinv(np.stack([direction.shared for direction in directions]))
-        starts = np.cumsum([0, *self.shared.sizes])
+        along = np.linalg.pinv(directions[:, : self.shared.size])
         return {
-            tie[0]: along[start : start + size].astype(np.float64)
-            for tie, start, size in zip(self.shared.ties, starts, self.shared.sizes, strict=False)
-            if self.problem.coins[tie[0]].form.has_posterior
+            number: own
+            for number, own in self.shared.by_coin(along).items()
+            if self.problem.coins[number].form.has_posterior
         }
 
-    def directions(self) -> tuple[list[Direction], dict[int, Floats]]:
-        """The widest moves of the global numbers, with how slopes go along; and, by coin, the
-        covariance of slopes that is left."""
+    def directions(self) -> tuple[Floats, dict[int, Floats]]:
+        """The widest moves of the global numbers, each as long as a standard deviation, with how
+        slopes go along, `[direction, number or slope]`; and, by coin, the covariance of slopes that
+        is left."""
         n, covariance = self.shared.size, self.covariance
-        values, vectors = (
-            np.linalg.eigh(covariance[:n, :n]) if n else (np.zeros(0), np.zeros((0, 0)))
-        )
-        rest = covariance.copy()
-        found = []
+        values, vectors = np.linalg.eigh(covariance[:n, :n])
+        rest, found = covariance.copy(), np.zeros((0, len(covariance)))
         for place in np.argsort(values)[::-1][:_DIRECTIONS]:
-            if values[place] <= 0:
-                continue
-            along = covariance[:, :n] @ vectors[:, place] / np.sqrt(values[place])
-            rest -= np.outer(along, along)
-            slopes = {number: along[own] for number, own in self._slices()}
-            found.append(Direction(along[:n], slopes))
-        return found, {number: rest[own, own] for number, own in self._slices()}
+            if values[place] > 0:
+                along = covariance[:, :n] @ vectors[:, place] / np.sqrt(values[place])
+                rest -= np.outer(along, along)
+                found = np.vstack([found, along])
+        return found, {number: rest[own, own] for number, own in self.slopes()}
 
-    def _slices(self) -> Iterator[tuple[int, slice]]:
+    def slopes(self) -> Iterator[tuple[int, slice]]:
+        """By number of a coin, where the slopes of its priors are in the covariance."""
         start = self.shared.size
         for number, regression in self.regressions.items():
             yield number, slice(start, start + regression.size)

@@ -11,7 +11,7 @@ where a shared number moves, each row answers with as much as its belief has roo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -22,11 +22,10 @@ from threadpoolctl import threadpool_limits
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.part import Part
-from gecasmo.estimation.posteriors.likelihood import RowLikelihood
+from gecasmo.estimation.posteriors.likelihood import RowLikelihood, asked_of, beta_prior
 from gecasmo.estimation.posteriors.moments import Moments, narrow_moments_of
 from gecasmo.estimation.posteriors.regression import LevelSystem, Regression
 from gecasmo.estimation.posteriors.ridges import Known, look_closely
-from gecasmo.estimation.posteriors.rows import asked_of, beta_prior
 from gecasmo.estimation.posteriors.sweeps import Sweeps, in_threads
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.table_state import strength_of
@@ -133,15 +132,16 @@ class Shared:
 
     def moved(self, states: Sequence[FormState], by: Floats) -> list[FormState]:
         """The states with these numbers moved."""
+        return self.moved_by(states, self.by_coin(by))
+
+    def moved_by(self, states: Sequence[FormState], by: Mapping[int, Floats]) -> list[FormState]:
+        """The states with the vectors of forms moved, by number of their first coin."""
         found = list(states)
-        start = 0
-        for tie, size in zip(self.ties, self.sizes, strict=True):
-            form: Any = self.problem.coins[tie[0]].form
-            vector = np.clip(form.vector(found[tie[0]]), -20.0, 20.0) + by[start : start + size]
-            state = form.from_vector(found[tie[0]], vector)
+        for tie in self.ties:
+            form, state = self.problem.coins[tie[0]].form, states[tie[0]]
+            state = form.from_vector(state, np.clip(form.vector(state), -20.0, 20.0) + by[tie[0]])
             for number in tie:
                 found[number] = state
-            start += size
         return found
 
     def by_coin(self, numbers: Floats) -> dict[int, Floats]:

@@ -29,8 +29,7 @@ from gecasmo.estimation.posteriors.part_rows import LOCAL
 from gecasmo.estimation.posteriors.past import Leaning, Past
 from gecasmo.estimation.posteriors.regression import Regression
 from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
-from gecasmo.estimation.problem import Problem
-from gecasmo.estimation.runners import MemoryParts
+from gecasmo.estimation.problem import MemoryParts, Problem
 from gecasmo.estimation.tasks import PointName, Prior, Recipe, RowsOfParts
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import Design, Empirical, Priors, pseudo_counts
@@ -394,42 +393,29 @@ class Posteriors:
     def _directions(self, problem: Problem, errors: Errors, states: States) -> dict[str, Any]:
         """Where global coins may be instead, and how the slopes of priors go along."""
         directions, rest = errors.directions()
-        along = [direction.shared for direction in directions]
-        extra: dict[str, Any] = {
-            "directions": np.array(along).reshape(len(along), errors.shared.size)
-        }
-        for place, direction in enumerate(directions):
-            moved = self._moved(states, errors.shared, direction.shared)
-            weights = problem.weights(moved)
+        along = directions[:, : errors.shared.size].copy()
+        extra: dict[str, Any] = {"directions": along}
+        for place, direction in enumerate(along):
+            weights = problem.weights(self._moved(states, errors.shared, direction))
             extra |= {f"weights.{place}.{number}": weights[number] for number in problem.numbers}
-        for number, left in rest.items():
-            extra[f"rest.{number}"] = left
-            if directions:
-                slopes = [direction.slopes[number] for direction in directions]
-                extra[f"slopes.{number}"] = np.stack(slopes, axis=1)
-        for number, own in errors.leaning(directions).items():
+        for number, own in errors.slopes():
+            extra[f"rest.{number}"] = rest[number]
+            extra[f"slopes.{number}"] = directions[:, own].T.copy()
+        for number, leans in errors.leaning(directions).items():
             whole = np.zeros((len(states[number].probability), len(directions)))
-            whole[self.sample.places(number)] = own
+            whole[self.sample.places(number)] = leans
             extra[f"leans.{number}"] = whole
         return extra
 
     def _moved(self, states: States, shared: Shared, direction: Floats) -> list[FormState]:
         """Global coins moved; rows that the sample has not met stay where they are."""
-        moved = list(states)
-        start = 0
-        for tie, size in zip(shared.ties, shared.sizes, strict=True):
-            by = direction[start : start + size]
-            start += size
-            form: Any = self.problem.coins[tie[0]].form
-            state = states[tie[0]]
-            vector = np.clip(form.vector(state), -20.0, 20.0)
-            if form.has_posterior:
-                vector[self.sample.places(tie[0])] += by
-            else:
-                vector = vector + by
-            for number in tie:
-                moved[number] = form.from_vector(state, vector)
-        return moved
+        by = {}
+        for number, own in shared.by_coin(direction).items():
+            by[number] = own
+            if self.problem.coins[number].form.has_posterior:
+                by[number] = np.zeros(len(states[number].probability))
+                by[number][self.sample.places(number)] = own
+        return shared.moved_by(states, by)
 
     def _with_spreads(self, states: States, spreads: Mapping[int, TableState]) -> list[FormState]:
         told = list(states)

@@ -7,6 +7,7 @@ where a row can be flipped several times it is a polynomial (`polynomials.py`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from gecasmo.encoding.encoded import Apart, EncodedLog
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.posteriors.few_rows import elsewhere_of_few, grid_of_few
 from gecasmo.estimation.posteriors.polynomials import Polynomials, elevated, polynomials
+from gecasmo.forms import TableState
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_grid import group_by_row, means_elsewhere, row_grid
 
@@ -62,6 +64,27 @@ class Asked:
     probability: Floats
     prior: Floats
     wanted: Bools
+
+
+def asked_of(weights: Sequence[Floats], states: Mapping[int, TableState]) -> list[Asked]:
+    """Questions about the rows of some coins, at these weights of all."""
+    asked = []
+    for number, state in states.items():
+        wanted = np.ones(len(state.probability), bool)
+        if state.is_fixed is not None:
+            wanted &= ~state.is_fixed
+        asked.append(Asked(number, weights[number][1], beta_prior(state), wanted))
+    return asked
+
+
+def beta_prior(state: TableState) -> Floats:
+    """The Beta prior of each row; pseudo-counts of less than half a flip count as that much, since
+    otherwise a single click would be certainty."""
+    counts = np.asarray(state.pseudo, np.float64)
+    if counts.ndim < 2:  # the same for all rows
+        counts = np.repeat(counts[:, None], len(state.probability), axis=1)
+    prior: Floats = np.maximum(counts, 1e-3 if state.priors is not None else 0.5)
+    return prior
 
 
 class ByRow(NamedTuple):

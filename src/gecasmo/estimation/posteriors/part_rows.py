@@ -9,7 +9,7 @@ what goes over the wire, and comes back with the next pass.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
+from gecasmo.estimation.posteriors.likelihood import asked_of
 from gecasmo.estimation.posteriors.moments import Believing
 from gecasmo.estimation.posteriors.regression import Regression
-from gecasmo.estimation.posteriors.rows import asked_of
 from gecasmo.estimation.posteriors.sweeps import in_threads, look_through
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
@@ -92,21 +92,13 @@ def slots_of(values: pl.Series) -> Integers:
     return (hash_values(values) >> shift).astype(np.int64)
 
 
-@dataclass
-class LookedAt:
-    """The local coins of a part with what is known of their rows, and what the part adds to sums
-    over all parts: counts of global coins without rows, and what rows say of values in slots."""
-
-    states: dict[int, TableState]
-    counts: Counts
-    sums: dict[str, Floats]
-
-
 def look_at_rows(
     part: Part, states: dict[int, TableState], weights: list[Floats], task: Task
-) -> LookedAt:
+) -> tuple[dict[int, TableState], Counts, dict[str, Floats]]:
     """Let rows go where their priors and global coins put them, then look at all of them once.
 
+    Returns the local coins with what is known of their rows, and what the part adds to sums over
+    all parts: counts of global coins without rows, and what rows say of values in slots.
     `task.extra` may have what all parts say of values in slots: mean and precision beyond the
     spread, under the name that `sums` has.
     """
@@ -131,7 +123,7 @@ def look_at_rows(
         states[number] = _with_effects(part, number, states[number], task, sums)
 
     in_threads(follow, [n for n in states if isinstance(task.priors[n], Priors)])
-    return LookedAt(states, shared, sums)
+    return states, shared, sums
 
 
 def _with_effects(

@@ -1,12 +1,15 @@
 """Rows that can be flipped more than once on a page: there the likelihood is a polynomial.
 
 CCM flips attraction twice, a document may be shown twice. The page is run again at as many values
-of the row as the polynomial has coefficients. (Rows that a whole page shares: `whole_pages.py`.)
+of the row as the polynomial has coefficients. A row that a whole page shares (a coin by query, user
+or device) may be flipped at every result, and its polynomial has any degree; but there all rows can
+be moved at once, and an E-step over all pages evaluates one point of every row.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.encoded import Apart, take_apart
+from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.posteriors.few_rows import repeats
-from gecasmo.estimation.posteriors.pages import run_apart
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.row_grid import find_repeats
 
@@ -32,6 +35,9 @@ _RESULTS_AT_ONCE = 2_000_000
 # Fewer are not worth compiling.
 _FEW_PLACES = 20_000
 _NO_TWO_TAILS, _NO_TWO_HEADS = 1, 2
+# Of rows that a whole page shares: how often their points are narrowed, and how many nats below the
+# best point a posterior is nothing.
+_MOST_ROUNDS, _NEGLIGIBLE = 8, 18.0
 
 
 @dataclass
@@ -214,7 +220,7 @@ def _fitted(
     value = np.tile(points, len(pages))[again.page_of(plan.codes)]
     is_row = again.rows[plan.codes] == np.repeat(rows, len(points))[again.page_of(plan.codes)]
     full[coin] = np.where(is_row, np.stack([1 - value, value]), full[coin])
-    _, log_likelihood = run_apart(expectation, again, full)
+    _, log_likelihood = expectation.run_apart(again, full)
     table = log_likelihood.reshape(len(pages), len(points))
     with np.errstate(invalid="ignore"):
         table = np.exp(table - table.max(axis=1, keepdims=True))
@@ -257,4 +263,72 @@ def elevated(coefficients: Floats, degree: int) -> Floats:
     return coefficients
 
 
-__all__ = ["MOST_DEGREES", "Polynomials", "elevated", "flips_on_a_path", "polynomials"]
+# -- rows that a whole page shares ---------------------------------------------------------------
+def whole_page_values(
+    expectation: Expectation,
+    weights: Sequence[Floats],
+    coin: int,
+    prior: Floats,
+    chunks: Sequence[Integers],
+    n_points: int,
+) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
+    """For each row its lowest logit, the step between points, the log-likelihood there, and
+    whether it stands on any of the pages. Points are narrowed to where the posterior lives."""
+    n_rows = prior.shape[1]
+    low, step = np.full(n_rows, -14.0), np.full(n_rows, 28.0 / (n_points - 1))
+    values = np.zeros((n_rows, n_points))
+    known = np.zeros(n_rows, np.bool_)
+    is_open = np.ones(n_rows, np.bool_)
+    for round_ in range(_MOST_ROUNDS):
+        values[is_open] = 0.0
+        for pages in chunks:
+            seen = _add_pages(expectation, weights, coin, pages, low, step, values, is_open)
+            known[seen] = True
+        left, right = _lively(values, low, step, prior)
+        narrow = is_open & known & (4 * (right - left) < 3 * (n_points - 1))
+        if round_ == _MOST_ROUNDS - 1 or not narrow.any():
+            break
+        low = np.where(narrow, low + step * left, low)
+        step = np.where(narrow, step * (right - left) / (n_points - 1), step)
+        is_open = narrow
+    values -= values.max(axis=1, keepdims=True)
+    return low, step, values, known
+
+
+def _add_pages(
+    expectation: Expectation,
+    weights: Sequence[Floats],
+    coin: int,
+    pages: Integers,
+    low: Floats,
+    step: Floats,
+    values: Floats,
+    is_open: NDArray[np.bool_],
+) -> Integers:
+    """Add what some pages say of the rows that are still open; which rows these are."""
+    encoded = expectation.encoded
+    codes = encoded.codes[encoded.plan.coins[coin].codes]
+    pages = pages[is_open[codes[pages]] & (encoded.weight[pages] > 0)]
+    if not len(pages):
+        return np.zeros(0, np.int64)
+    apart = take_apart(encoded, pages)
+    own = expectation.weights_apart(apart, weights)
+    rows = codes[pages].astype(np.int64)
+    for point in range(values.shape[1]):
+        p = 1 / (1 + np.exp(-(low + step * point)))
+        own[coin] = as_weights(p[rows])
+        _, log_likelihood = expectation.run_apart(apart, own)
+        np.add.at(values[:, point], rows, encoded.weight[pages] * log_likelihood)
+    return rows
+
+
+def _lively(values: Floats, low: Floats, step: Floats, prior: Floats) -> tuple[Integers, Integers]:
+    """The first and the last point of each row at which its posterior is something."""
+    x = low[:, None] + step[:, None] * np.arange(values.shape[1])
+    log_p = -np.log1p(np.exp(-x))
+    posterior = values + prior[0][:, None] * log_p + prior[1][:, None] * (log_p - x)
+    alive = posterior >= posterior.max(axis=1, keepdims=True) - _NEGLIGIBLE
+    last = values.shape[1] - 1
+    left = np.maximum(alive.argmax(axis=1) - 1, 0)
+    right = np.minimum(last - alive[:, ::-1].argmax(axis=1) + 1, last)
+    return left, right

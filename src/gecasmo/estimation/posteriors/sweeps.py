@@ -39,9 +39,11 @@ from gecasmo.estimation.posteriors.likelihood import (
     nothing_known,
     places_of,
 )
-from gecasmo.estimation.posteriors.pages import run_apart, weights_apart
-from gecasmo.estimation.posteriors.polynomials import is_flipped_all_over, weights_elsewhere
-from gecasmo.estimation.posteriors.whole_pages import whole_page_values
+from gecasmo.estimation.posteriors.polynomials import (
+    is_flipped_all_over,
+    weights_elsewhere,
+    whole_page_values,
+)
 from gecasmo.kernels.threads import KERNEL_THREAD, default_threads
 
 Floats = NDArray[np.float64]
@@ -156,7 +158,7 @@ class _Looking:
     def look(self, chunk: _Chunk) -> dict[int, Places]:
         """What some pages say of rows; those that other pages have are returned."""
         apart, own = self._apart(chunk), self._weights(chunk)
-        tables, _ = run_apart(self.expectation, apart, own)
+        tables, _ = self.expectation.run_apart(apart, own)
         for one in self.local:
             places = places_of(self.expectation, apart, own, tables, one.coin)
             if len(places.rows):
@@ -184,7 +186,7 @@ class _Looking:
         """Expected counts, by row, of coins whose rows were not asked for."""
         encoded = self.expectation.encoded
         apart, own = self._apart(chunk), self._weights(chunk)
-        tables, _ = run_apart(self.expectation, apart, own, encoded.weight[chunk.pages])
+        tables, _ = self.expectation.run_apart(apart, own, encoded.weight[chunk.pages])
         found = []
         for number, table in enumerate(tables):
             plan = encoded.plan.coins[number]
@@ -215,7 +217,7 @@ class _Looking:
     def _weights(self, chunk: _Chunk) -> list[Floats]:
         """The weights of all coins at every place; rows stand at their means elsewhere."""
         apart = self._apart(chunk)
-        own = weights_apart(self.expectation, apart, self.weights)
+        own = self.expectation.weights_apart(apart, self.weights)
         for coin, means in chunk.means.items():
             own[coin] = weights_elsewhere(self.expectation, apart, coin, means)
         return own

@@ -252,7 +252,9 @@ class _Checker:
             self._refuse("results", "has clicks that are not yes or no")
         if "weight" in self.frames.get("pages", pl.DataFrame()).columns:
             weight = self._column("pages", "weight")
-            if not weight.dtype.is_numeric() or not np.isfinite(weight.cast(pl.Float64).sum()):
+            if not weight.dtype.is_numeric() or not np.isfinite(
+                weight.cast(pl.Float64).to_numpy().sum()
+            ):
                 self._refuse("pages", "has weights that are no finite numbers")
             if (weight < 0).any():
                 self._refuse("pages", "has negative weights")

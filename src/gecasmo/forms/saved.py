@@ -1,0 +1,94 @@
+"""Numbers of saved forms, looked at before they are believed.
+
+Sums tell damage of a file, not malice: whoever can write a file can write its sums. So every number
+of every part is held against what it stands for, and a message names the part and the column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.errors import SavedModelError
+from gecasmo.forms.form import Floats
+
+
+def numbers(
+    values: Any,
+    told: str,
+    shape: tuple[int, ...] | None = None,
+    *,
+    least: float = -np.inf,
+    most: float = np.inf,
+    above: float = -np.inf,
+    unknown: bool = False,
+) -> Floats:
+    """Take numbers of a file if they are finite, within bounds and of this shape.
+
+    `told` says where they are; with `unknown`, NaN stands for what nobody knows.
+    """
+    if isinstance(values, pl.Series):
+        if not (values.dtype.is_numeric() or values.dtype == pl.Null):
+            raise SavedModelError(f"{told} holds {values.dtype}, where numbers are wanted.")
+        values = values.cast(pl.Float64).to_numpy()
+    try:
+        found: Floats = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise SavedModelError(f"{told}: something there is no number.") from None
+    if shape is not None and found.shape != shape:
+        raise SavedModelError(f"{told}: numbers of shape {shape} are wanted, not {found.shape}.")
+    is_good = np.isfinite(found) & (found >= least) & (found <= most) & (found > above)
+    if unknown:
+        is_good |= np.isnan(found)
+    if not is_good.all():
+        wrong, wanted = np.flatnonzero(~is_good), _wanted(least, most, above)
+        first = f"{found.flat[wrong[0]]:g}"
+        if not found.ndim:
+            raise SavedModelError(f"{told} is {first}, which is no {wanted}.")
+        raise SavedModelError(
+            f"{told} has {len(wrong):,} of {found.size:,} numbers that are no {wanted} (first: "
+            f"number {int(wrong[0]) + 1} is {first})."
+        )
+    return found
+
+
+def number(value: Any, told: str, **bounds: Any) -> float:
+    """Take one number of a file if it is finite and within bounds."""
+    return float(numbers(value, told, (), **bounds))
+
+
+def column(frame: pl.DataFrame, name: str, part: str, **bounds: Any) -> Floats:
+    """Take a column of numbers, each finite and within bounds."""
+    return numbers(_column(frame, name, part), f"The column '{name}' of {part}", **bounds)
+
+
+def flags(frame: pl.DataFrame, name: str, part: str) -> NDArray[np.bool_]:
+    """Take a column of truth values."""
+    values = _column(frame, name, part)
+    if values.dtype != pl.Boolean or values.null_count():
+        raise SavedModelError(f"The column '{name}' of {part} is to hold truth values.")
+    return values.to_numpy().astype(bool)
+
+
+def columns(frame: Any, names: Any, part: str) -> list[pl.Series]:
+    """Take columns of any kind, by name."""
+    return [_column(frame, name, part) for name in names]
+
+
+def _column(frame: Any, name: str, part: str) -> pl.Series:
+    if not isinstance(frame, pl.DataFrame) or name not in frame.columns:
+        raise SavedModelError(f"{part[:1].upper()}{part[1:]} lacks the column '{name}'.")
+    return frame[name]
+
+
+def _wanted(least: float, most: float, above: float) -> str:
+    if (least, most) == (0, 1):
+        return "probability"
+    if np.isfinite(above):
+        return f"number above {above:g}"
+    if np.isfinite(least) and np.isfinite(most):
+        return f"number from {least:g} to {most:g}"
+    return f"number of at least {least:g}" if np.isfinite(least) else "finite number"
