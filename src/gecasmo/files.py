@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import json
+import os
 import shutil
+import stat
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gecasmo.errors import GecasmoError
 
@@ -27,7 +32,9 @@ def whole_file(
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{ending}")
     try:
         yield temporary
+        to_disk(temporary)
         temporary.replace(target)
+        to_disk(target.parent)
     except OSError as problem:
         temporary.unlink(missing_ok=True)
         if not target.parent.is_dir():
@@ -56,3 +63,67 @@ def scratch_folder(path: Any, error: type[GecasmoError] = GecasmoError) -> Itera
         raise error(f"{target} cannot be written: {problem.strerror or problem}.") from problem
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def to_disk(path: Path) -> None:
+    """Push a file, or the names in a folder, to the disk; before, a power cut would lose them."""
+    is_folder = path.is_dir()
+    if is_folder and os.name != "posix":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as problem:
+        # Some file systems have no such thing for folders.
+        if not is_folder or problem.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(handle)
+
+
+def locked_file(path: Path) -> IO[bytes] | None:
+    """Lock a file, made if need be, until what is returned is closed; None if another holds it.
+
+    A link is not followed, and nothing is cut off, whatever somebody has put there.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags, 0o666), "rb+", buffering=0)
+    try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def link_in(folder: Path) -> Path | None:
+    """A link somewhere in a folder, through which one would write to files elsewhere."""
+    for here, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (path := Path(here, name)).is_symlink():
+                return path
+    return None
+
+
+def json_with_checksum(content: Mapping[str, Any]) -> bytes:
+    """JSON that tells whether it is still what was written."""
+    checksum = zlib.crc32(json.dumps(content).encode())
+    return json.dumps({**content, "crc32": checksum}).encode()
+
+
+def checked_json(data: bytes) -> dict[str, Any]:
+    """What such JSON says; a ValueError where it was changed."""
+    content = json.loads(data)
+    if not isinstance(content, dict) or "crc32" not in content:
+        raise ValueError("it has no checksum")
+    if content.pop("crc32") != zlib.crc32(json.dumps(content).encode()):
+        raise ValueError("its checksum differs")
+    return content

@@ -153,17 +153,6 @@ def write_json(path: Path, content: Any) -> None:
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
-def sync_folder(folder: Path) -> None:
-    """Push the names of new files to the disk."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def arrow_bytes(frame: pl.DataFrame) -> bytes:
     """A frame as an Arrow IPC file that can be mapped into memory: not compressed, one piece."""
     buffer = io.BytesIO()

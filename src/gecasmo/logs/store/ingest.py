@@ -18,10 +18,11 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
+from gecasmo.files import to_disk
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.logs.store.builder import PartitionBuilder
-from gecasmo.logs.store.disk import DiskFullError, sync_folder, write_json
+from gecasmo.logs.store.disk import DiskFullError, write_json
 from gecasmo.logs.store.intake import Intake, Progress, segments_of
 from gecasmo.logs.store.journal import IngestJournal
 from gecasmo.logs.store.manifest import (
@@ -299,5 +300,5 @@ class PartitionWriter:
                 "partitions": entries,
             },
         )
-        sync_folder(self.journal.log)
+        to_disk(self.journal.log)
         return met

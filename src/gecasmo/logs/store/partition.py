@@ -18,13 +18,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.files import to_disk
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.inputs import first_line
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import rows_that_differ
 from gecasmo.logs.runs import Integers
 from gecasmo.logs.store.builder import QUERY, CodedPages, groups_of, ranks_by_length, smallest
-from gecasmo.logs.store.disk import arrow_bytes, sync_folder, telling_full_disk, write_whole
+from gecasmo.logs.store.disk import arrow_bytes, telling_full_disk, write_whole
 from gecasmo.logs.store.page_runs import LENGTH, ROW, WEIGHT
 from gecasmo.logs.values import LARGEST_RANK, is_plain
 
@@ -166,10 +167,10 @@ def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[st
             about = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             files[f"{name}.arrow"] = about
     with telling_full_disk(folder):
-        sync_folder(temporary)
+        to_disk(temporary)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.replace(folder)
-        sync_folder(folder.parent)
+        to_disk(folder.parent)
     return {**stored_facts(pages, has_query), "files": files}
 
 

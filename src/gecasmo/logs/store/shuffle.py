@@ -22,8 +22,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.files import to_disk
 from gecasmo.logs.runs import Bools, Integers, offsets
-from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
+from gecasmo.logs.store.disk import telling_full_disk, write_json
 from gecasmo.logs.store.page_runs import LENGTH, ROW, PageRuns, hash_ids, joined_runs
 
 Chosen = Callable[[pl.DataFrame], Bools]
@@ -67,7 +68,7 @@ class Shuffle:
         """Remove all batches; whenever this is cut short, those that are left are whole."""
         for path in sorted(self.folder.glob("batch-*.json"), reverse=True):
             path.unlink()
-        sync_folder(self.folder)
+        to_disk(self.folder)
         for path in self.folder.glob("batch-*"):
             path.unlink()
         self.said, self._batches = [], []
