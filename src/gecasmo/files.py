@@ -127,3 +127,18 @@ def checked_json(data: bytes) -> dict[str, Any]:
     if content.pop("crc32") != zlib.crc32(json.dumps(content).encode()):
         raise ValueError("its checksum differs")
     return content
+
+
+def put_in_place(fresh: Path, target: Path) -> None:
+    """Move a folder to its place; what was there goes when the new one stands."""
+    if not target.is_dir():
+        fresh.rename(target)
+        return
+    old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
+    target.rename(old)
+    try:
+        fresh.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -32,12 +32,15 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler import AtPosition, Automaton, Edge, Literal
 from gecasmo.compiler.automaton import START
+from gecasmo.compiler.merge import check_effort
 from gecasmo.errors import ModelError
 from gecasmo.forms import Form
 from gecasmo.model.click_model import AutomatonModel
 
 _KEYS = {"item": ("doc",), "session": (), "pos": ("row",), "state": ("row",)}
 _ROUNDING = 1e-9
+# More than this would take hours.
+_MOST_STATES, _LONGEST, _MOST_COINS = 2**10, 2**10, 16
 _BY_LAST_CLICK = "(positiont,fromblockt',to)->row(t,t')"
 
 
@@ -63,7 +66,9 @@ def read(source: Any, name: str | None = None, **forms: Form | float) -> Automat
 
 def automaton(definition: Mapping[str, Any]) -> Automaton:
     """The automaton of a definition."""
-    return _Matrices(definition).automaton()
+    found = _Matrices(definition).automaton()
+    check_effort(found)
+    return found
 
 
 def _definition(source: Any, name: str | None) -> Mapping[str, Any]:
@@ -107,6 +112,12 @@ class _Matrices:
         self.initial_state = int(definition["initial_state"])
         self.absorbing = int(definition["absorbing_state"])
         self.specs: dict[str, Mapping[str, Any]] = dict(definition["parameters"])
+        for what, number, most in (
+            ("states", self.n_states, _MOST_STATES),
+            ("list_size", self.length, _LONGEST),
+        ):
+            if not 1 <= number <= most:
+                raise ModelError(f"{what} is {number:,}; 1 to {most:,} are understood.")
         if len(self.click_state) != self.length + 1:
             raise ModelError(
                 f"click_state must name {self.length + 1} states (positions 0 to {self.length}), "
@@ -221,6 +232,11 @@ class _Matrices:
         """What the cells of a row lack to one, under every outcome of their coins."""
         terms = [term for listed in cells.values() for term in listed]
         coins = list(dict.fromkeys(lit._replace(heads=True) for t in terms for lit in t.literals))
+        if len(coins) > _MOST_COINS:
+            raise ModelError(
+                f"What happens in state {row} depends on {len(coins)} coins; {_MOST_COINS} at most "
+                "can be multiplied out."
+            )
         for outcome in itertools.product((True, False), repeat=len(coins)):
             falls = {lit._replace(heads=h) for lit, h in zip(coins, outcome, strict=True)}
             total = sum(term.weight for term in terms if falls.issuperset(term.literals))

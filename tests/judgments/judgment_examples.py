@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo import DBN, ClickLog, Table
-from gecasmo.model.estimates import beta_interval
+from gecasmo.model.answers import beta_interval
 from gecasmo.testing import plain_python
 
 QUERIES = ("red shoes", 'a "quoted", thing', "ünïcode 鞋", "007")

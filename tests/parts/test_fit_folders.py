@@ -30,6 +30,7 @@ from gecasmo.estimation import disk, part_files
 from gecasmo.estimation.tasks import Answer, SharedCounts, combined
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs.store.disk import telling_full_disk
+from gecasmo.model import fit_folder
 from gecasmo.model.fit_folder import FitFolder, identity_of
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -294,15 +295,11 @@ def test_a_fit_of_an_earlier_version_is_told(log: Any, tmp_path: Path) -> None:
 def test_a_full_disk_is_told_of_shared_rows(
     log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = pl.DataFrame.write_ipc
-
-    def full(self: Any, path: Any, **options: Any) -> Any:
-        if isinstance(path, Path) and path.parent.name == "shared":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, path, **options)
+    def full(path: Path, *pieces: bytes, sync: bool) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pl.DataFrame, "write_ipc", full)
+        patch.setattr(fit_folder, "write_file", full)
         with pytest.raises(CheckpointError, match=r"shared .* is full .* make room"):
             PBM().fit(log, METHOD, checkpoint=tmp_path / "fit")
 

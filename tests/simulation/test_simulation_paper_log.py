@@ -10,8 +10,8 @@ from polars.testing import assert_frame_equal
 from gecasmo import ClickLog
 from gecasmo.errors import ModelError
 from gecasmo.simulation import Nearest, Popularity, Simulated, Uniform, paper_log
-from gecasmo.simulation.experiment import Experiment
 from gecasmo.simulation.market import Market
+from gecasmo.simulation.simulated import Experiment
 
 RANK_CTR = (0.548, 0.337, 0.204, 0.126, 0.077, 0.048, 0.030, 0.019, 0.011, 0.007)
 

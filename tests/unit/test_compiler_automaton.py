@@ -138,7 +138,8 @@ def automata(draw: st.DrawFn) -> Automaton:
         state,
         st.lists(st.sampled_from(signals), unique=True, max_size=2).map(tuple),
         st.lists(literal, max_size=3).map(tuple),
-        st.lists(guard, max_size=2).map(tuple),
+        # A column, or the position, has one value at a result.
+        st.lists(guard, max_size=2, unique_by=lambda g: getattr(g, "column", None)).map(tuple),
         st.floats(1e-6, 10),
     )
     start = st.builds(Edge, st.just(-1), state)

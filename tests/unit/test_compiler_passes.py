@@ -5,10 +5,24 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from unit_examples import Buyer, Mixture, Tired
 
-from gecasmo import CCM, CM, DBN, DCM, PBM, SDBN, UBM, ClickModel, Parameter, flip
+from gecasmo import (
+    CCM,
+    CM,
+    DBN,
+    DCM,
+    PBM,
+    SDBN,
+    UBM,
+    ClickModel,
+    Parameter,
+    Table,
+    flip,
+    read_log,
+)
 from gecasmo.compiler import (
     AtPosition,
     Automaton,
@@ -354,4 +368,84 @@ def test_mixtures_need_random_starts() -> None:
 
 @pytest.mark.parametrize("model", CATALOGUE.values(), ids=CATALOGUE.keys())
 def test_the_zoo_does_not(model: type[ClickModel]) -> None:
-    assert not has_exchangeable_states(model().traced_automaton)
+    assert not model().is_exchangeable
+
+
+class Trust(ClickModel):
+    """Clicks what attracts, or what does not, each with a chance by rank."""
+
+    examination = Parameter("rank")
+    attraction = Parameter("query", "doc")
+    trust = Parameter("rank")
+    noise = Parameter("rank")
+
+    def browse(self, user, result):
+        if flip(self.examination) and flip(self.trust if flip(self.attraction) else self.noise):
+            user.click()
+
+
+class Moods(ClickModel):
+    """A coin chooses between two pairs of coins, within one result."""
+
+    mood = Parameter("session")
+    first, second = Parameter("doc"), Parameter("doc")
+    third, fourth = Parameter("rank"), Parameter("rank")
+
+    def browse(self, user, result):
+        if flip(self.mood):
+            clicks = flip(self.first) and flip(self.third)
+        else:
+            clicks = flip(self.second) and flip(self.fourth)
+        if clicks:
+            user.click()
+
+
+class Leaves(ClickModel):
+    """Attraction chooses between two coins, but clicks tell of it as well."""
+
+    attraction = Parameter("doc")
+    patience, hurry = Parameter(), Parameter()
+
+    def browse(self, user, result):
+        if attracted := flip(self.attraction):
+            user.click()
+        if not flip(self.patience if attracted else self.hurry):
+            user.leave()
+
+
+def test_coins_that_another_one_chooses_between_need_random_starts() -> None:
+    assert Trust().is_exchangeable
+    assert Moods().is_exchangeable
+    assert not Leaves().is_exchangeable
+
+
+def test_coins_that_begin_apart_need_none() -> None:
+    assert not Trust(noise=0.1).is_exchangeable
+    assert not Trust(noise=Table(key=())).is_exchangeable
+    assert not Trust(noise=Table(start=0.1), trust=Table(start=0.9)).is_exchangeable
+    assert Trust(
+        noise=Table(pseudo_counts=(1, 1)), trust=Table(pseudo_counts=(1, 1))
+    ).is_exchangeable
+
+
+def test_a_fit_tells_such_coins_apart() -> None:
+    """From equal values it ended where both coins are the same, and said nothing."""
+    rng = np.random.default_rng(0)
+    n_pages, n_queries = 1_500, 20
+    query = rng.integers(0, n_queries, n_pages)
+    doc = np.argsort(rng.random((n_pages, 10)), axis=1)[:, :6] + 10 * query[:, None]
+    attracted = rng.random((n_pages, 6)) < rng.beta(0.5, 0.5, 10 * n_queries)[doc]
+    click = rng.random((n_pages, 6)) < np.where(attracted, 0.9, 0.1)
+    log = read_log(
+        {
+            "session": np.repeat(np.arange(n_pages), 6),
+            "query": np.repeat(query, 6),
+            "doc": doc.ravel(),
+            "rank": np.tile(np.arange(1, 7), n_pages),
+            "click": click.ravel(),
+        }
+    )
+    pairs = {"attraction": Table(pseudo_counts=(1, 1)), "examination": 1.0}
+    found = Trust(**pairs).fit(log, intervals=False)
+    trust, noise = (found.parameters[coin]["probability"] for coin in ("trust", "noise"))
+    assert (trust - noise).abs().min() > 0.6

@@ -6,11 +6,14 @@ import hashlib
 from typing import Any
 
 from gecasmo.compiler.automaton import START, AtPosition, Automaton, Edge, Guard, Literal
-from gecasmo.compiler.merge import split_by_guards
+from gecasmo.compiler.merge import check_effort, split_by_guards
+from gecasmo.compiler.trace import MAX_FLIPS, MAX_SIGNALS
 from gecasmo.errors import SavedModelError
 
-# A file must not make us reserve memory for rows that nobody can have meant.
-MAX_ROWS = 2**24
+# A file must not make us reserve memory, or work for hours, for what nobody can have meant.
+MAX_ROWS = 2**20
+MAX_STATES = 2**13
+MAX_EDGES = 2**18
 
 
 def to_data(automaton: Automaton) -> dict[str, Any]:
@@ -35,10 +38,10 @@ def from_data(data: dict[str, Any]) -> Automaton:
             states=tuple(map(_text, data["states"])),
             initial=tuple(map(_edge_from_data, data["initial"])),
             edges=tuple(map(_edge_from_data, data["edges"])),
-            gone=None if data["gone"] is None else int(data["gone"]),
-            page_length=None if data["page_length"] is None else int(data["page_length"]),
+            gone=None if data["gone"] is None else _whole(data["gone"]),
+            page_length=None if data["page_length"] is None else _whole(data["page_length"]),
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SavedModelError(f"This is not the description of an automaton ({error!r}).") from None
     _check(automaton)
     return automaton
@@ -62,21 +65,39 @@ def _edge_to_data(edge: Edge) -> dict[str, Any]:
 
 def _edge_from_data(data: dict[str, Any]) -> Edge:
     return Edge(
-        source=int(data["from"]),
-        target=int(data["to"]),
+        source=_whole(data["from"]),
+        target=_whole(data["to"]),
         symbol=tuple(map(_text, data["symbol"])),
         literals=tuple(
-            Literal(_text(name), bool(heads), int(lag), None if row is None else int(row))
+            Literal(_text(name), _yes_no(heads), _whole(lag), None if row is None else _whole(row))
             for name, heads, lag, row in data["literals"]
         ),
         guards=tuple(
-            AtPosition(int(guard["position"]))
+            AtPosition(_whole(guard["position"]))
             if "position" in guard
-            else Guard(_text(guard["column"]), bool(guard["value"]))
+            else Guard(_text(guard["column"]), _yes_no(guard["value"]))
             for guard in data["guards"]
         ),
-        multiplicity=float(data["multiplicity"]),
+        multiplicity=_number(data["multiplicity"]),
     )
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} is not a whole number")
+    return value
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _yes_no(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
 
 
 def _text(value: Any) -> str:
@@ -101,6 +122,11 @@ def _check(automaton: Automaton) -> None:
         "The automaton has two parameters of one name": _repeats(automaton.parameters),
         "The automaton is for pages without results": length is not None and length < 1,
         "The automaton is for endless pages": length is not None and length > _LONGEST_PAGE,
+        f"The automaton has more than {MAX_SIGNALS} signals": len(automaton.signals) > MAX_SIGNALS,
+        f"The automaton has more than {MAX_STATES:,} states": len(known) > MAX_STATES,
+        f"The automaton has more than {MAX_EDGES:,} edges": (
+            len(automaton.edges) + len(automaton.initial) > MAX_EDGES
+        ),
     }
     for fault, is_there in faults.items():
         if is_there:
@@ -116,13 +142,16 @@ def _check(automaton: Automaton) -> None:
 
 
 def check_probabilities(automaton: Automaton) -> None:
-    """Refuse an automaton that makes more out of something than there is."""
+    """Refuse an automaton in which what a user does at a result does not add up to 1."""
+    check_effort(automaton)
     for edges in (list(automaton.initial), *automaton.by_source()):
         for _, possible in split_by_guards(edges, automaton.page_length):
             total = sum(map(_chance, possible))
-            if total > 1 + _ROUNDING:
+            # Of matrices some states are never entered at some positions, and lead nowhere there.
+            least = 1 if automaton.page_length is None else 0
+            if not least - _ROUNDING <= total <= 1 + _ROUNDING:
                 raise SavedModelError(
-                    f"The edges of a state of the automaton add up to {total:g}, more than 1."
+                    f"The edges of a state of the automaton add up to {total:g}, not to 1."
                 )
 
 
@@ -145,6 +174,9 @@ def _is_sound(edge: Edge, automaton: Automaton) -> bool:
         and all(literal.lag in (0, 1) for literal in edge.literals)
         and all(literal.row is None or 0 <= literal.row < MAX_ROWS for literal in edge.literals)
         and all(1 <= position <= (automaton.page_length or 0) for position in positions)
+        and len(edge.literals) <= MAX_FLIPS
+        and len(positions) <= 1
+        and not _repeats(tuple(g.column for g in edge.guards if isinstance(g, Guard)))
         and 0 < edge.multiplicity < float("inf")
     )
 

@@ -16,6 +16,8 @@ from gecasmo.compiler.automaton import AtPosition, Automaton, Edge, Guard, Liter
 from gecasmo.errors import ModelError
 
 MAX_CASES = 1024
+# Beyond what the trees of programs take, which is as much as they have flips.
+_SPARE_EFFORT, _EFFORT_PER_FLIP = 2**19, 16
 
 
 class Path(NamedTuple):
@@ -24,6 +26,37 @@ class Path(NamedTuple):
 
 
 Guards = tuple[Guard | AtPosition, ...]
+
+
+class Effort:
+    """How many more edges may be looked at.
+
+    A program's edges are a tree, of which each is looked at once a flip. Edges that come from
+    elsewhere may mention coins in any order: of 26 coins that is 2 ** 26 ways to fall.
+    """
+
+    def __init__(self, edges: Iterable[Edge]) -> None:
+        n_flips = sum(len(edge.literals) + len(edge.guards) + 1 for edge in edges)
+        self.left = _SPARE_EFFORT + _EFFORT_PER_FLIP * n_flips
+
+    def spend(self, n_edges: int) -> None:
+        """Count some edges that are looked at."""
+        self.left -= n_edges
+        if self.left < 0:
+            raise ModelError(
+                "Its edges mention so many coins and conditions in so many orders that all their "
+                "outcomes cannot be looked at. The edges of a program are a tree: at each flip all "
+                "of them that go on have the same coin."
+            )
+
+
+def check_effort(automaton: Automaton) -> None:
+    """Refuse an automaton that would take forever to merge."""
+    effort = Effort((*automaton.initial, *automaton.edges))
+    order = {name: number for number, name in enumerate(automaton.parameters)}
+    for edges in (list(automaton.initial), *automaton.by_source()):
+        for _, possible in split_by_guards(edges, automaton.page_length, effort):
+            condense([Path(e.literals, e.multiplicity) for e in possible], order, effort)
 
 
 def merge(automaton: Automaton) -> Automaton:
@@ -51,8 +84,10 @@ def merge_edges(
     return merged
 
 
-def condense(paths: list[Path], order: dict[str, int]) -> list[Path]:
+def condense(paths: list[Path], order: dict[str, int], effort: Effort | None = None) -> list[Path]:
     """The paths of the cut tree after removing each flip whose two subtrees are equal."""
+    if effort is not None:
+        effort.spend(len(paths))
     coins = {path.literals[0].coin for path in paths if path.literals}
     if not coins:
         total = sum(path.multiplicity for path in paths)
@@ -60,7 +95,7 @@ def condense(paths: list[Path], order: dict[str, int]) -> list[Path]:
     # Paths of a program all start with the same flip. Matrices have no tree: there the declared
     # order decides, and a cell that does not mention the coin belongs to both of its sides.
     coin = min(coins, key=lambda c: (order[c[0]], c[1], -1 if c[2] is None else c[2]))
-    heads, tails = (condense(_side(paths, coin, side), order) for side in (True, False))
+    heads, tails = (condense(_side(paths, coin, side), order, effort) for side in (True, False))
     if heads == tails:
         return heads
     name, lag, row = coin
@@ -81,7 +116,9 @@ def _side(paths: list[Path], coin: tuple[str, int, int | None], heads: bool) -> 
     return side
 
 
-def split_by_guards(edges: list[Edge], page_length: int | None) -> list[tuple[Guards, list[Edge]]]:
+def split_by_guards(
+    edges: list[Edge], page_length: int | None, effort: Effort | None = None
+) -> list[tuple[Guards, list[Edge]]]:
     """The cases that the guards tell apart, each with the edges that exist in it."""
     asked = next((guard for edge in edges for guard in edge.guards), None)
     if asked is None:
@@ -94,7 +131,9 @@ def split_by_guards(edges: list[Edge], page_length: int | None) -> list[tuple[Gu
             if not same or same[0] == value:
                 others = tuple(guard for guard in edge.guards if not _is_about(guard, asked))
                 possible.append(replace(edge, guards=others))
-        for guards, rest in split_by_guards(possible, page_length):
+        if effort is not None:
+            effort.spend(len(edges) // 8 + len(possible))
+        for guards, rest in split_by_guards(possible, page_length, effort):
             cases.append(((value, *guards), rest))
         if len(cases) > MAX_CASES:
             raise ModelError(

@@ -16,6 +16,8 @@ from gecasmo.logs.runs import Integers, offsets, rows_of_runs
 
 Codes = NDArray[np.unsignedinteger[Any]]
 
+_MOST_GLOBAL_ROWS = 1 << 20
+
 
 @dataclass
 class EncodedLog:
@@ -105,6 +107,54 @@ class EncodedLog:
             places += np.repeat(self.row_start - self.obs_start[:-1], lengths)
         return self.rows_at(array, page, places)
 
+    def check(self, n_observations: int) -> None:
+        """Refuse arrays that do not fit together, by a ValueError that names one.
+
+        For arrays that come from outside, such as files: kernels index by them, and do not look.
+        """
+        n_pages, n_results, lengths = self.n_pages, self.n_results, self.lengths
+        whole = ("obs_start", "row_start", "bucket_start")
+        _require("weight", _is_floats(self.weight) and bool((self.weight >= 0).all()))
+        _require("weight", bool(np.isfinite(self.weight).all()))
+        for name in (*whole, "obs"):
+            array = getattr(self, name)
+            kind = array.dtype == np.int64 if name in whole else array.dtype.kind == "u"
+            _require(name, kind and array.ndim == 1)
+        _require("obs_start", _rises(self.obs_start, n_pages, n_results))
+        _require("bucket_start", _rises(self.bucket_start, 256, n_pages))
+        _require("obs", int(self.obs.max(initial=0)) < n_observations)
+        _require("row_start", len(self.row_start) == n_pages and (self.row_start >= 0).all())
+        n_shown = int((self.row_start + lengths).max(initial=0))
+        _require("codes", len(self.codes) == len(self.first_rows) == self.plan.n_codes)
+        sizes = len(self.plan.coins), len(self.rows), len(self.shifts), len(self.bucket_rows)
+        _require("coins", len(set(sizes)) == 1)
+        for number, (coin, rows) in enumerate(zip(self.plan.coins, self.rows, strict=True)):
+            own = self.bucket_rows[number]
+            _require("bucket_rows", not len(own) or _rises(own, 256, len(rows)))
+            _require("shifts", self.shifts[number] in range(9))
+            if coin.codes < 0:
+                # Such a coin has no more rows than its program numbers.
+                _require("rows", coin.scope == "global" and len(rows) <= _MOST_GLOBAL_ROWS)
+                continue
+            codes, first = self.codes[coin.codes], self.first_rows[coin.codes]
+            _require("codes", codes.ndim == 1 and codes.dtype.kind == "u")
+            _require("rows", 0 < len(rows) <= max(len(codes), 1))
+            _require("first_rows", coin.based == bool(len(first)) and first.dtype == np.uint32)
+            if coin.scope == "page" or coin.history:
+                wanted = n_pages if coin.scope == "page" else n_results
+                _require("codes", len(codes) == wanted)
+            else:
+                _require("codes", len(codes) >= n_shown)
+            if len(first):
+                _require("first_rows", len(first) == n_pages and coin.scope == "result")
+                starts = self.obs_start[:-1] if coin.history else self.row_start
+                places = np.stack([starts, starts + lengths], axis=1)[lengths > 0].ravel()
+                largest = np.maximum.reduceat(np.append(codes, codes.dtype.type(0)), places)[::2]
+                highest = largest.astype(np.int64) + first[lengths > 0]
+                _require("codes", int(highest.max(initial=0)) < len(rows))
+            else:
+                _require("codes", int(codes.max(initial=0)) < len(rows))
+
     def without_log(self) -> EncodedLog:
         """What a fit needs: neither the log nor where its sessions are."""
         return replace(self, log=None, page_of_session=np.zeros(0, np.uint32))
@@ -120,6 +170,21 @@ class EncodedLog:
         places = np.empty(log.n_results, np.int64)
         places[log.order] = place
         return places
+
+
+def _require(name: str, is_right: object) -> None:
+    if not is_right:
+        raise ValueError(f"its array {name!r} does not fit the others")
+
+
+def _rises(starts: NDArray[Any], n: int, last: int) -> bool:
+    """Whether these are the starts of `n` pieces, and the end of the last."""
+    is_right = len(starts) == n + 1 and starts.dtype == np.int64 and starts.ndim == 1
+    return is_right and starts[0] == 0 and starts[-1] == last and bool((np.diff(starts) >= 0).all())
+
+
+def _is_floats(values: NDArray[Any]) -> bool:
+    return values.dtype == np.float64 and values.ndim == 1
 
 
 @dataclass

@@ -11,7 +11,7 @@ import hashlib
 import io
 import json
 import shutil
-import zipfile
+import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -29,12 +29,14 @@ from gecasmo.estimation.part_files import (
     PartFiles,
     read_numbers,
     set_up,
+    telling_damage,
     telling_full_disk_of_fit,
+    write_file,
     write_numbers,
 )
 from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
-from gecasmo.files import whole_file
+from gecasmo.files import to_disk
 from gecasmo.forms.priors import Priors
 from gecasmo.kernels.threads import default_threads
 
@@ -53,6 +55,7 @@ class DiskParts:
     n_rows : for each global coin, how many rows there are in all
     threads : how many parts are worked on at once; the answer does not depend on it
     is_noted : whether answers are written down; not for methods that do not ask the same twice
+    is_kept : whether the folder outlives the process, and so should outlive a power cut
     """
 
     def __init__(
@@ -63,13 +66,17 @@ class DiskParts:
         n_rows: Mapping[int, int],
         threads: int | None = None,
         is_noted: bool = True,
+        is_kept: bool = True,
     ) -> None:
         self.folder, self.numbers, self.blueprint = folder, numbers, blueprint
-        self.n_rows, self.threads = n_rows, threads
-        self.files = PartFiles(folder / "parts")
+        self.n_rows, self.threads, self.is_kept = n_rows, threads, is_kept
+        self.files = PartFiles(folder / "parts", is_kept)
         self._kept: dict[int, Part] = {}
+        # What this process has written, or has looked at, is what it was.
+        self._known_parts: set[int] = set()
+        self._known_points: set[tuple[str, int]] = set()
         self._is_small = self.files.n_bytes() <= _KEPT_BYTES
-        self.journal = Journal(folder / "journal") if is_noted else None
+        self.journal = Journal(folder / "journal", is_kept) if is_noted else None
         self.n_passes = 0
 
     @property
@@ -90,6 +97,9 @@ class DiskParts:
                 if task.name:
                     self._point(task.name).mkdir(parents=True, exist_ok=True)
                 answer = combined(self._all_parts(task))
+                if task.name and self.is_kept:
+                    to_disk(self._point(task.name))
+                    to_disk(self.folder / "points")
                 self.journal.write(task, answer)
         self.n_passes += 1
         return answer
@@ -98,17 +108,27 @@ class DiskParts:
         """One part in memory; it is in the hands of one thread at a time."""
         part = self._kept.get(number)
         if part is None:
-            part = set_up(self.files.read(number), self.blueprint, self.n_rows, threads)
+            is_known = number in self._known_parts
+            stored = self.files.read(number, is_known)
+            with telling_damage(self.files.folder / f"{number:05d}"):
+                part = set_up(stored, self.blueprint, self.n_rows, threads, is_known)
+            self._known_parts.add(number)
             if self._is_small:
                 self._kept[number] = part
         return part
 
-    def points(self, number: int, names: set[str]) -> Points:
+    def points(self, part: Part, names: set[str]) -> Points:
         """Some points of one part."""
         found = {}
         for name in names:
-            arrays = read_numbers(self._point(name) / f"{number:05d}.numbers")
-            found[name] = Point.from_arrays(arrays)
+            path = self._point(name) / f"{part.number:05d}.numbers"
+            is_known = (name, part.number) in self._known_points
+            arrays = read_numbers(path, is_known)
+            with telling_damage(path):
+                found[name] = Point.from_arrays(arrays)
+                if not is_known:
+                    found[name].check({n: len(part.coins[n].rows) for n in part.local})
+            self._known_points.add((name, part.number))
         return found
 
     def _all_parts(self, task: Task) -> Iterator[Answer]:
@@ -134,10 +154,12 @@ class DiskParts:
 
     def _one_part(self, number: int, task: Task, threads: int) -> Answer:
         names = {name for name in (task.recipe.of, task.recipe.start) if name}
-        points, answer = run_pass(self.part(number, threads), self.points(number, names), task)
+        part = self.part(number, threads)
+        points, answer = run_pass(part, self.points(part, names), task)
         if task.name:
             path = self._point(task.name) / f"{number:05d}.numbers"
-            write_numbers(path, points[task.name].arrays())
+            write_numbers(path, points[task.name].arrays(), self.is_kept)
+            self._known_points.add((task.name, number))
         return answer
 
     def _point(self, name: str) -> Path:
@@ -145,10 +167,10 @@ class DiskParts:
 
 
 class Journal:
-    """A folder with one file a pass."""
+    """A folder with one file a pass: a checksum, and arrays as NumPy zips them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, is_kept: bool = True) -> None:
+        self.folder, self.is_kept = folder, is_kept
         folder.mkdir(parents=True, exist_ok=True)
         self.n_written = 0
         while self._path(self.n_written).exists():
@@ -156,29 +178,27 @@ class Journal:
 
     def read(self, number: int, task: Task) -> Answer:
         """The answer to a task that was asked before."""
-        try:
-            content = io.BytesIO(self._path(number).read_bytes())
-            with np.load(content, allow_pickle=False) as arrays:
+        with telling_damage(self._path(number)):
+            data = self._path(number).read_bytes()
+            if zlib.crc32(data[8:]) != int.from_bytes(data[:8], "little"):
+                raise ValueError("its checksum differs")
+            with np.load(io.BytesIO(data[8:]), allow_pickle=False) as arrays:
                 words = json.loads(bytes(arrays["words"]))
                 counts = {
                     int(coin): SharedCounts(arrays[f"counts{coin}"], size)
                     for coin, size in words["counts"].items()
                 }
                 extra = {name: arrays[f"extra.{name}"] for name in words["extra"]}
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
-            raise CheckpointError(
-                f"{self._path(number)} is damaged ({problem}). Remove the folder of this fit, and "
-                "fit again."
-            ) from None
-        if words["task"] != digest(task):
-            raise CheckpointError(
-                f"{self.folder.parent} holds a fit that went another way at pass {number}: another "
-                "version of gecasmo or of a library may have made it. Remove it, and fit again."
+            if words["task"] != digest(task):
+                raise CheckpointError(
+                    f"{self.folder.parent} holds a fit that went another way at pass {number}: "
+                    "another version of gecasmo or of a library may have made it. Remove it, and "
+                    "fit again."
+                )
+            sums = words["sums"]
+            return Answer(
+                sums[0], words["n_impossible"], sums[1], counts, sums[2], Lengths(*sums[3:]), extra
             )
-        sums = words["sums"]
-        return Answer(
-            sums[0], words["n_impossible"], sums[1], counts, sums[2], Lengths(*sums[3:]), extra
-        )
 
     def write(self, task: Task, answer: Answer) -> None:
         """Note the answer to the next task."""
@@ -199,8 +219,13 @@ class Journal:
         arrays |= {f"extra.{name}": np.asarray(v) for name, v in answer.extra.items()}
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)
-        with whole_file(self._path(self.n_written), CheckpointError) as temporary:
-            temporary.write_bytes(buffer.getvalue())
+        path = self._path(self.n_written)
+        temporary = path.with_suffix(".part")
+        data = buffer.getbuffer()
+        write_file(temporary, zlib.crc32(data).to_bytes(8, "little"), data, sync=self.is_kept)
+        temporary.replace(path)
+        if self.is_kept:
+            to_disk(self.folder)
         self.n_written += 1
 
     def _path(self, number: int) -> Path:

@@ -147,5 +147,13 @@ class Point:
         }
         return cls(leans=found, **kinds)  # type: ignore[arg-type]
 
+    def check(self, n_rows: Mapping[int, int]) -> None:
+        """Refuse, by a ValueError, a point of other rows than so many of each coin."""
+        named = [(coin, len(v)) for kind in _KINDS for coin, v in getattr(self, kind).items()]
+        for coin, leans in self.leans.items():
+            named += [(coin, lines.shape[1]) for lines in leans.values()]
+        if any(n_rows.get(coin) != n for coin, n in named):
+            raise ValueError("it is of other rows")
+
 
 Points = Mapping[str, Point]

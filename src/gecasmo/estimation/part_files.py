@@ -4,17 +4,23 @@ An array is a file with its numbers and nothing else, of which nothing is read b
 type and shape are in the folder's `words.json`. (Not NumPy's own format: its header is parsed as
 Python, which several threads of CPython 3.11 cannot do at once.) Arrays whose values follow from a
 few numbers (all the same, or rising in even steps) take no file: `words.json` says what they are.
+
+Every file has a checksum, which is looked at when a process reads it first: damage is told. Then
+numbers are held against what they index, since kernels do not look.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import polars as pl
@@ -25,10 +31,12 @@ from gecasmo.errors import CheckpointError
 from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.part import Part
+from gecasmo.files import checked_json, json_with_checksum, to_disk
 from gecasmo.forms import Form, TableState
 from gecasmo.kernels.library import Library
-from gecasmo.kernels.plan import CoinPlan, Plan
-from gecasmo.logs.store.disk import telling_full_disk
+from gecasmo.kernels.plan import CoinPlan, Plan, Scope
+from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.logs.store.disk import arrow_bytes, telling_full_disk
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -111,13 +119,19 @@ def take_down(part: Part) -> PartArrays:
 
 
 def set_up(
-    stored: PartArrays, blueprint: Blueprint, n_rows: Mapping[int, int], threads: int = 1
+    stored: PartArrays,
+    blueprint: Blueprint,
+    n_rows: Mapping[int, int],
+    threads: int = 1,
+    is_known: bool = False,
 ) -> Part:
-    """The part that was taken down; `n_rows` says how many rows global coins have in all."""
+    """The part that was taken down; `n_rows` says how many rows global coins have in all.
+
+    A ValueError, KeyError, TypeError or IndexError tells that arrays and words do not fit together;
+    who has looked at them before says `is_known`.
+    """
     words, arrays = stored.words, stored.arrays
-    plan = Plan(
-        tuple(CoinPlan(**{**coin, "history": tuple(coin["history"])}) for coin in words["plan"])
-    )
+    plan = Plan(tuple(_coin_plan(coin) for coin in words["plan"]))
     local = {number: (value, otherwise) for number, value, otherwise in words["begin"]}
     rows = [
         _KeptRows(keys, n, stored.rows, number) if number in local else Rows((), (), n)
@@ -139,13 +153,12 @@ def set_up(
         else:
             given[field.name] = words["encoded"][field.name]
     encoded = EncodedLog(plan=plan, rows=rows, **given)
-    expectation = Expectation(
-        encoded,
-        blueprint.library(plan),
-        blueprint.augmentation,
-        words["with_missing"],
-        threads,
-    )
+    library, with_missing = blueprint.library(plan), bool(words["with_missing"])
+    if not is_known:
+        machine = library.structure.machine(blueprint.augmentation, with_missing)
+        encoded.check(len(machine.observations))
+        _check_rows(arrays, rows, n_rows, local)
+    expectation = Expectation(encoded, library, blueprint.augmentation, with_missing, threads)
     coins = [Coin(name, form, own) for (name, form), own in zip(blueprint.coins, rows, strict=True)]
     begin = {}
     for number, (value, otherwise) in local.items():
@@ -166,6 +179,35 @@ def set_up(
         n_rows,
         _typical(arrays),
     )
+
+
+def _coin_plan(words: Mapping[str, Any]) -> CoinPlan:
+    """A coin of a plan. Kernels are written from it, so it is made of what we know only."""
+    scopes: tuple[Scope, ...] = ("global", "page", "result")
+    scope = scopes[scopes.index(words["scope"])]
+    history = tuple(HISTORY_KEYS[HISTORY_KEYS.index(key)] for key in words["history"])
+    if type(words["codes"]) is not int or not -1 <= words["codes"] < len(words) + 2**16:
+        raise ValueError("its plan has odd numbers")
+    return CoinPlan(scope, words["codes"], history, words["based"] is True)
+
+
+def _check_rows(
+    arrays: Arrays, rows: Sequence[Rows], n_rows: Mapping[int, int], local: Mapping[int, Any]
+) -> None:
+    """Refuse arrays of rows that are longer or shorter than these, or point beyond others."""
+    for name, array in arrays.items():
+        kind, _, rest = name.partition(".")
+        if kind not in ("begin", "fixed", "index", "typical"):
+            continue
+        number = int(rest.partition(".")[0])
+        is_right = array.shape == (len(rows[number]),)
+        if kind == "index":
+            is_right &= array.dtype == np.int64 and number in n_rows
+            is_right &= bool(((array >= 0) & (array < n_rows.get(number, 0))).all())
+        else:
+            is_right &= number in local and array.dtype == (bool if kind == "fixed" else float)
+        if not is_right:
+            raise ValueError(f"its array {name!r} does not fit the others")
 
 
 def _numbered(arrays: Arrays, kind: str) -> dict[int, NDArray[np.int64]]:
@@ -204,36 +246,63 @@ class _KeptRows(Rows):
 class PartFiles:
     """The folder with the parts of a fit."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, is_kept: bool = True) -> None:
+        self.folder, self.is_kept = folder, is_kept
 
     def write(self, stored: PartArrays) -> int:
         """Keep a part; how many bytes that takes."""
         own = self.folder / f"{stored.words['number']:05d}"
-        own.mkdir(parents=True, exist_ok=True)
         with telling_full_disk_of_fit(own):
-            n_bytes = 0
+            own.mkdir(parents=True, exist_ok=True)
+            checksums, n_bytes = {}, 0
             for number, _, _ in stored.words["begin"]:
+                data = arrow_bytes(stored.rows(number))
                 path = own / f"rows{number}.arrow"
-                stored.rows(number).write_ipc(path)
-                n_bytes += path.stat().st_size
-            return n_bytes + write_arrays(own, stored.arrays, stored.words)
+                checksums[str(number)] = write_file(path, data, sync=self.is_kept)
+                n_bytes += len(data)
+            words = {**stored.words, "rows": checksums}
+            n_bytes += write_arrays(own, stored.arrays, words, self.is_kept)
+            to_disk(self.folder)
+            return n_bytes
 
     def n_bytes(self) -> int:
         """What all parts take."""
         return sum(path.stat().st_size for path in self.folder.rglob("*.array"))
 
-    def read(self, number: int) -> PartArrays:
-        """A part, most of it not yet read."""
+    def read(self, number: int, is_known: bool = False) -> PartArrays:
+        """A part; most of it is not read yet if it `is_known`, as checksums were looked at."""
         own = self.folder / f"{number:05d}"
-        arrays, words = read_arrays(own)
-        return PartArrays(words, arrays, lambda coin: _rows(own / f"rows{coin}.arrow"))
+        arrays, words = read_arrays(own, is_known)
+
+        def rows(coin: int) -> pl.DataFrame:
+            path = own / f"rows{coin}.arrow"
+            with telling_damage(path):
+                return read_rows(path, words["rows"][str(coin)], words["n_rows"][coin])
+
+        return PartArrays(words, arrays, rows)
 
 
-def _rows(path: Path) -> pl.DataFrame:
+def read_rows(path: Path, checksum: int, n_rows: int) -> pl.DataFrame:
+    """So many rows of a file that has this checksum; anything else is a ValueError."""
+    data = path.read_bytes()
+    if zlib.crc32(data) != checksum:
+        raise ValueError("its checksum differs")
+    frame = pl.read_ipc(data)
+    if frame.height != n_rows:
+        raise ValueError("it has another number of rows")
+    return frame
+
+
+@contextmanager
+def telling_damage(path: Path) -> Iterator[None]:
+    """Within this block, what does not fit together is told as damage of a file."""
+    odd = (OSError, ValueError, LookupError, TypeError, AttributeError, MemoryError, OverflowError)
+    damaged = (*odd, EOFError, BadZipFile, StopIteration, pl.exceptions.PolarsError)
     try:
-        return pl.read_ipc(path)
-    except (OSError, pl.exceptions.PolarsError) as problem:
+        yield
+    except CheckpointError:
+        raise
+    except (*damaged, pl.exceptions.PanicException) as problem:
         raise CheckpointError(
             f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
         ) from None
@@ -248,75 +317,95 @@ def telling_full_disk_of_fit(folder: Path) -> AbstractContextManager[None]:
 _WORTH_A_LOOK = 64
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]], words: Any = None) -> int:
-    """Write arrays into a folder that is made for them; how many bytes that took."""
+def write_arrays(
+    folder: Path, arrays: Mapping[str, NDArray[Any]], words: Any = None, sync: bool = True
+) -> int:
+    """Write arrays into a folder, and its words last: a folder with words is a whole one.
+
+    How many bytes that took; they are on the disk if `sync` says so.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     described: dict[str, Any] = {}
     n_bytes = 0
     for name, array in arrays.items():
         short = _in_few_numbers(array)
         if short is None:
-            with open(folder / f"{name}.array", "wb") as file:
-                file.write(np.ascontiguousarray(array).data)
-            n_bytes += array.nbytes
-            short = {"bytes": array.nbytes, "type": array.dtype.str, "shape": array.shape}
+            plain = np.ascontiguousarray(array)
+            checksum = write_file(folder / f"{name}.array", plain.data, sync=sync)
+            n_bytes += plain.nbytes
+            short = {"type": array.dtype.str, "shape": array.shape}
+            short |= {"bytes": plain.nbytes, "crc32": checksum}
         described[name] = short
-    text = json.dumps({"words": words, "arrays": described}).encode()
-    # Last, and in one step: a folder with words is a whole one.
+    text = json_with_checksum({"words": words, "arrays": described})
     temporary = folder / "words.json.part"
-    temporary.write_bytes(text)
+    write_file(temporary, text, sync=sync)
     temporary.replace(folder / "words.json")
+    if sync:
+        to_disk(folder)
     return n_bytes + len(text)
 
 
-def read_arrays(folder: Path) -> tuple[dict[str, NDArray[Any]], Any]:
-    """The arrays of a folder, as far as possible without reading them, and its words."""
-    try:
-        described = json.loads((folder / "words.json").read_bytes())
+def write_file(path: Path, *pieces: bytes | memoryview, sync: bool) -> int:
+    """Write a file, and push it to the disk if `sync` says so; the checksum of its last piece."""
+    with open(path, "wb") as file:
+        for piece in pieces:
+            file.write(piece)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    return zlib.crc32(pieces[-1])
+
+
+def read_arrays(folder: Path, is_known: bool = False) -> tuple[dict[str, NDArray[Any]], Any]:
+    """The arrays of a folder, and its words.
+
+    Arrays that are known are not read yet, as far as possible; of others the checksum is.
+    """
+    with telling_damage(folder):
+        described = checked_json((folder / "words.json").read_bytes())
         arrays = {
-            name: _read(folder / f"{name}.array", short)
+            name: _read(folder / f"{name}.array", short, is_known)
             for name, short in described["arrays"].items()
         }
         return arrays, described["words"]
-    except CheckpointError:
-        raise
-    except (OSError, ValueError, KeyError) as problem:
-        raise CheckpointError(
-            f"{folder} is damaged ({problem}). Remove the folder of this fit, and fit again."
-        ) from None
 
 
-def write_numbers(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None:
-    """Write arrays of numbers into one file: how long its header is, a header, and the numbers."""
+def write_numbers(path: Path, arrays: Mapping[str, NDArray[np.float64]], sync: bool) -> None:
+    """Write arrays of numbers into one file, and on the disk if `sync` says so.
+
+    First a checksum of the rest, 8 bytes; then how long the header is, a header, and the numbers.
+    """
     header = json.dumps({name: len(array) for name, array in arrays.items()}).encode()
-    header += b" " * (-(len(header) + 8) % 64)
-    with open(path, "wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        for array in arrays.values():
-            file.write(np.ascontiguousarray(array, np.float64).data)
+    header += b" " * (-(len(header) + 16) % 64)
+    pieces: list[bytes | memoryview] = [len(header).to_bytes(8, "little") + header]
+    pieces += [np.ascontiguousarray(array, np.float64).data for array in arrays.values()]
+    checksum = 0
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
+    write_file(path, checksum.to_bytes(8, "little"), *pieces, sync=sync)
 
 
-def read_numbers(path: Path) -> dict[str, NDArray[np.float64]]:
-    """The arrays of such a file."""
-    try:
+def read_numbers(path: Path, is_known: bool = False) -> dict[str, NDArray[np.float64]]:
+    """The arrays of such a file, whose checksum is looked at unless it is known."""
+    with telling_damage(path):
         content = np.fromfile(path, np.uint8)
-        start = 8 + int.from_bytes(content[:8].tobytes(), "little")
-        lengths = json.loads(content[8:start].tobytes())
+        if not is_known and zlib.crc32(content[8:].data) != int(content[:8].view(np.uint64)[0]):
+            raise ValueError("its checksum differs")
+        start = 16 + int(content[8:16].view(np.uint64)[0])
+        lengths = json.loads(content[16:start].tobytes())
+        if min(lengths.values(), default=0) < 0:
+            raise ValueError("it has an odd header")
         if len(content) != start + 8 * sum(lengths.values()):
             raise ValueError("it does not have the length that it says")
         numbers = content[start:].view(np.float64)
-    except (OSError, ValueError) as problem:
-        raise CheckpointError(
-            f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
-        ) from None
-    cuts = np.cumsum([0, *lengths.values()])
-    return {
-        name: numbers[first:last]
-        for name, first, last in zip(lengths, cuts[:-1], cuts[1:], strict=True)
-    }
+        cuts = np.cumsum([0, *lengths.values()])
+        return {
+            name: numbers[first:last]
+            for name, first, last in zip(lengths, cuts[:-1], cuts[1:], strict=True)
+        }
 
 
-def _read(path: Path, short: Mapping[str, Any]) -> NDArray[Any]:
+def _read(path: Path, short: Mapping[str, Any], is_known: bool) -> NDArray[Any]:
     if "step" in short:
         return _spelt_out(short)
     size = path.stat().st_size if path.exists() else -1
@@ -324,10 +413,18 @@ def _read(path: Path, short: Mapping[str, Any]) -> NDArray[Any]:
         found = "is missing" if size < 0 else f"has {size:,} bytes instead of {short['bytes']:,}"
         raise CheckpointError(f"{path} {found}. Remove the folder of this fit, and fit again.")
     kind, shape = np.dtype(short["type"]), tuple(short["shape"])
+    if kind.kind not in "biuf":
+        raise ValueError("an array of it is not made of numbers")
     if size <= 4096:
-        return np.fromfile(path, kind).reshape(shape)
-    # Copy on write, because kernels are compiled for arrays that may be written to.
-    array: NDArray[Any] = np.asarray(np.memmap(path, kind, "c", shape=shape))
+        array: NDArray[Any] = np.fromfile(path, kind).reshape(shape)
+    else:
+        # Copy on write, because kernels are compiled for arrays that may be written to.
+        array = np.asarray(np.memmap(path, kind, "c", shape=shape))
+    if not is_known and (array.nbytes != size or zlib.crc32(array.data) != short["crc32"]):
+        raise CheckpointError(
+            f"{path} was changed since it was written: its checksum differs. Remove the folder of "
+            "this fit, and fit again."
+        )
     return array
 
 

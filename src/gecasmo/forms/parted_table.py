@@ -133,6 +133,7 @@ class ZipSource:
 
     def read(self, name: str) -> bytes:
         with zipfile.ZipFile(self.path) as archive:
+            saved.check_packed(self.path, [archive.getinfo(name)])
             return archive.read(name)
 
     def where(self, name: str) -> str:
@@ -160,12 +161,7 @@ def read_content(source: RowFiles, file: PartFile) -> bytes:
 
 def read_frame(source: RowFiles, file: PartFile) -> pl.DataFrame:
     """The rows of a part."""
-    try:
-        frame = pl.read_parquet(io.BytesIO(read_content(source, file)))
-    except pl.exceptions.PolarsError as problem:
-        raise SavedModelError(
-            f"{source.where(file.name)} is no Parquet file ({problem})."
-        ) from None
+    frame = saved.read_parquet(read_content(source, file), source.where(file.name))
     if len(frame) != file.n_rows:
         raise SavedModelError(
             f"{source.where(file.name)} has {len(frame):,} rows; {file.n_rows:,} belong there."

@@ -1,4 +1,4 @@
-"""Numbers of saved forms, looked at before they are believed.
+"""Numbers of saved forms, looked at before they are believed, and files before they are unpacked.
 
 Sums tell damage of a file, not malice: whoever can write a file can write its sums. So every number
 of every part is held against what it stands for, and a message names the part and the column.
@@ -6,6 +6,10 @@ of every part is held against what it stands for, and a message names the part a
 
 from __future__ import annotations
 
+import io
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,3 +96,39 @@ def _wanted(least: float, most: float, above: float) -> str:
     if np.isfinite(least) and np.isfinite(most):
         return f"number from {least:g} to {most:g}"
     return f"number of at least {least:g}" if np.isfinite(least) else "finite number"
+
+
+# Nothing that was saved shrinks more than this when it is packed; what does is made to fill memory.
+_MOST_SHRUNK = 64
+_SPARE_BYTES, _SPARE_CELLS = 2**28, 2**24
+
+
+def check_packed(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Refuse members of a zip file that would unpack to far more than they are.
+
+    What a member says of its size is what is read of it at most.
+    """
+    ways = {entry.compress_type for entry in entries}
+    if not ways <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise SavedModelError(f"{path} is packed in a way in which no model is saved.")
+    size = sum(entry.file_size for entry in entries)
+    packed = min(sum(entry.compress_size for entry in entries), path.stat().st_size)
+    if size > _SPARE_BYTES + _MOST_SHRUNK * packed:
+        raise SavedModelError(
+            f"{path} has {packed:,} bytes that would unpack to {size:,}: no saved model does that."
+        )
+
+
+def read_parquet(content: bytes, where: str) -> pl.DataFrame:
+    """A frame of the content of a Parquet file that is not far larger than it looks."""
+    try:
+        rows = pl.scan_parquet(io.BytesIO(content))
+        n_rows, n_columns = rows.select(pl.len()).collect().item(), len(rows.collect_schema())
+        if n_rows * n_columns > _SPARE_CELLS + _MOST_SHRUNK * len(content):
+            raise SavedModelError(
+                f"{where} has {len(content):,} bytes that would unpack to {n_rows:,} rows of "
+                f"{n_columns:,} columns: no saved model does that."
+            )
+        return pl.read_parquet(io.BytesIO(content))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as problem:
+        raise SavedModelError(f"{where} is no Parquet file ({problem}).") from None

@@ -274,8 +274,9 @@ class Table(Form):
     ) -> tuple[Table, TableState]:
         prior = data.get("prior")
         is_free = prior is not None or data.get("is_default", False)
+        counts = as_pseudo_counts(data["pseudo_counts"])  # checked also where a prior takes over
         form = cls(
-            pseudo_counts=None if is_free else data["pseudo_counts"],
+            pseudo_counts=None if is_free else counts,
             start=data["start"],
             fixed={tuple(key): value for key, value in data["fixed"]},
             key=None if data["key"] is None else tuple(data["key"]),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs import ClickLog
-from gecasmo.model.estimates import beta_interval
+from gecasmo.model.answers import beta_interval
 from gecasmo.model.structured import as_frame
 
 if TYPE_CHECKING:

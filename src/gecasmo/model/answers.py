@@ -1,11 +1,11 @@
-"""Numbers about a log: likelihoods, click probabilities, expected counts.
+"""Numbers about coins and logs: estimates with their uncertainty, likelihoods, click probabilities,
+expected counts.
 
 Click probabilities can also be written to files, a partition at a time.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from gecasmo.encoding import EncodedLog, Rows, Wanted
 from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
-from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.errors import GecasmoError, ModelError, option
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
-from gecasmo.files import scratch_folder
+from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
-from gecasmo.model.log_parts import Partitioned, over_parts, whole_view
+from gecasmo.model.log_parts import Answer, Partitioned, over_parts, routed, whole_view
 from gecasmo.model.page_run import (
     Filtered,
     PageRun,
@@ -109,28 +109,92 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
     return np.asarray(form.predict(model.states(whole=False)[coin], rows), dtype=np.float64)
 
 
+def estimate_frame(
+    model: Model, coin: str, rows: pl.DataFrame | None, level: float
+) -> pl.DataFrame:
+    """Key columns, probability, spread, low, high, trials and what each estimate rests on."""
+    if not 0 < level < 1:
+        raise ModelError(
+            f"{option('level', level)}: the level of an interval lies between 0 and 1."
+        )
+    states = model.states(whole=False)
+    if coin not in states:
+        raise ModelError(
+            f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
+        )
+    form, state = model.forms[coin], states[coin]
+    if form.in_files(state) is not None:
+        if rows is None:
+            return estimate_frame(whole_view(model), coin, None, level)
+        if "query" in rows.columns:
+            return routed(model, coin, rows, lambda m, some: estimate_frame(m, coin, some, level))
+    if rows is None:
+        rows = _rows_of_fit(model, coin)
+    keys = [key for key in model.keys[coin] if key in rows.columns]
+    probability = coin_probability(model, coin, rows)
+    counts = None if model.report_ is None else model.report_.counts.get(coin)
+    asked = Rows(keys, [rows[key] for key in keys], len(rows))
+    found = form.posterior(state, asked, probability, counts)
+    low, high = beta_interval(found.mean, found.spread, level)
+    # Of a very lopsided belief both ends may lie on one side of its mean.
+    low, high = np.minimum(low, probability), np.maximum(high, probability)
+    numbers = {
+        "probability": probability,
+        "spread": found.spread,
+        "low": low,
+        "high": high,
+        "trials": found.trials,
+    }
+    columns = [pl.Series(name, values, nan_to_null=True) for name, values in numbers.items()]
+    told = pl.Series("rests_on", found.rests_on, dtype=pl.String)
+    return pl.DataFrame([*rows.select(keys).get_columns(), *columns, told])
+
+
+def _rows_of_fit(model: Model, coin: str) -> pl.DataFrame:
+    frame = model.forms[coin].to_frame(model.states()[coin])
+    if "probability" not in frame.columns:
+        raise ModelError(
+            f"The form {model.forms[coin]!r} of '{coin}' has no list of rows; name the rows to be "
+            f"answered: estimates({coin!r}, frame)."
+        )
+    return frame
+
+
+def beta_interval(mean: Any, spread: Any, level: float) -> tuple[Floats, Floats]:
+    """The central interval of the Beta distribution with this mean and standard deviation.
+
+    NaN where the deviation is unknown; a deviation of 0 gives the mean itself.
+    """
+    from scipy.special import betaincinv
+
+    mean, spread = np.asarray(mean, float), np.asarray(spread, float)
+    inside = np.clip(mean, 1e-12, 1 - 1e-12)
+    ratio = np.clip(spread / np.sqrt(inside * (1 - inside)), 1e-6, 0.999)
+    strength = 1 / ratio**2 - 1
+    a, b = inside * strength, (1 - inside) * strength
+    ends = [betaincinv(a, b, share) for share in ((1 - level) / 2, (1 + level) / 2)]
+    low, high = (np.where(spread == 0, mean, end) for end in ends)
+    return low, high
+
+
 def session_log_likelihood(
     model: Model, log: ClickLog | Partitioned, impossible: Impossible
 ) -> Floats:
     """The log-likelihood of each session that is kept; of a stored log by partition."""
-    values: Floats = _filtered(model, log, impossible, _log_likelihood)
+    values: Floats = _end_to_end(_filtered(model, log, impossible, _log_likelihood)[0])
     return values
 
 
 def mean_log_likelihood(model: Model, log: ClickLog | Partitioned, impossible: Impossible) -> float:
     """The weighted mean over the sessions that are kept."""
 
-    def ask(view: Model, pages: ClickLog) -> tuple[float, Tally]:
-        filtered = Filtered(view, pages, impossible, warn=False)
+    def weighted(view: Model, pages: ClickLog, filtered: Filtered) -> float:
         values = _log_likelihood(view, pages, filtered)
-        return float((values * pages.weight[filtered.kept]).sum()), filtered.tally
+        return float((values * pages.weight[filtered.kept]).sum())
 
-    total, tally = 0.0, Tally()
-    for found, counted in over_parts(model, log, ask):
-        total, tally = total + found, tally + counted
-    tally.tell(model.name)
+    sums, tally = _filtered(model, log, impossible, weighted)
     tally.require_some(model.name)
-    return total / tally.weight
+    return sum(sums) / tally.weight
 
 
 def _log_likelihood(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
@@ -141,11 +205,11 @@ def _filtered(
     model: Model,
     log: ClickLog | Partitioned,
     impossible: Impossible,
-    answer: Callable[[Model, ClickLog, Filtered], Any],
-) -> Any:
-    """What the filter says of all parts, one after the other."""
+    answer: Callable[[Model, ClickLog, Filtered], Answer],
+) -> tuple[list[Answer], Tally]:
+    """What the filter says of all parts, one after the other, and how many sessions it keeps."""
 
-    def ask(view: Model, pages: ClickLog) -> tuple[Any, Tally]:
+    def ask(view: Model, pages: ClickLog) -> tuple[Answer, Tally]:
         filtered = Filtered(view, pages, impossible, warn=False)
         return answer(view, pages, filtered), filtered.tally
 
@@ -154,11 +218,10 @@ def _filtered(
         answers.append(found)
         tally += counted
     tally.tell(model.name)
-    return _end_to_end(answers)
+    return answers, tally
 
 
 def _end_to_end(answers: list[Any]) -> Any:
-    """The answers of parts as one."""
     if len(answers) == 1:
         return answers[0]
     return pl.concat(answers) if isinstance(answers[0], pl.DataFrame) else np.concatenate(answers)
@@ -174,19 +237,18 @@ def conditional_clicks(
     model: Model, log: ClickLog | Partitioned, impossible: Impossible, frame: bool
 ) -> Floats | pl.DataFrame:
     """P(click | signals above)."""
-    answer = conditional_frame if frame else conditional_array
-    found: Floats | pl.DataFrame = _filtered(model, log, impossible, answer)
+    answer = conditional_frame if frame else _conditional_array
+    found: Floats | pl.DataFrame = _end_to_end(_filtered(model, log, impossible, answer)[0])
     return found
 
 
-def conditional_array(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
-    """The click probabilities of the results that are kept."""
+def _conditional_array(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
     kept: Floats = filtered.click[filtered.kept[log.page]]
     return kept
 
 
 def conditional_frame(model: Model, log: ClickLog, filtered: Filtered) -> pl.DataFrame:
-    """The same with what they are about."""
+    """The click probabilities of the results that are kept, with what they are about."""
     kept = filtered.kept[log.page]
     return _with_unseen(model, log, filtered.click[kept], kept)
 
@@ -208,7 +270,7 @@ def marginal_array(model: Model, log: ClickLog, encoded: EncodedLog | None = Non
 
 
 def marginal_frame(model: Model, log: ClickLog) -> pl.DataFrame:
-    """The same with what they are about."""
+    """P(click) of each result with what it is about."""
     return _with_unseen(model, log, marginal_array(model, log), np.ones(log.n_results, bool))
 
 
@@ -339,15 +401,30 @@ def predict_to(
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)
-    told = _Told(kind, impossible)
-    told.with_weight = not isinstance(log, ClickLog)  # equal pages may be stored once
-    frames = over_parts(model, log, told)
-    table = _kind(target)
+    tally, n_results = Tally(), 0
+    may_be_folded = not isinstance(log, ClickLog)  # equal pages may be stored once
+
+    def ask(view: Model, pages: ClickLog) -> pl.DataFrame:
+        nonlocal tally, n_results
+        kept = np.ones(pages.n_sessions, bool)
+        if kind == "marginal":
+            frame = marginal_frame(view, pages)
+        else:
+            filtered = Filtered(view, pages, impossible, warn=False)
+            tally += filtered.tally
+            kept = filtered.kept
+            frame = conditional_frame(view, pages, filtered)
+        n_results += n_source_results(pages, kept)
+        if may_be_folded or not np.all(pages.weight == 1):
+            frame = frame.with_columns(weight=pl.Series(pages.weight[pages.page][kept[pages.page]]))
+        return frame
+
+    frames, table = over_parts(model, log, ask), _kind(target)
     n_rows = _write_folder(frames, target) if table is None else write_frames(frames, target, table)
-    told.tally.tell(model.name)
-    counts = counts_of_source(log, told.tally)
-    n_results = told.n_results if counts is None else counts[1]
-    return Predicted(target, n_results, told.tally.n_sessions - told.tally.n_kept, n_rows)
+    tally.tell(model.name)
+    counts = counts_of_source(log, tally)
+    n_left_out = tally.n_sessions - tally.n_kept
+    return Predicted(target, n_results if counts is None else counts[1], n_left_out, n_rows)
 
 
 def check_place(target: Path) -> None:
@@ -378,50 +455,10 @@ def _kind(target: Path) -> str | None:
     return table_kind(target, "predictions")
 
 
-class _Told:
-    """Makes the frame of a log, and counts."""
-
-    def __init__(self, kind: Kind, impossible: Impossible) -> None:
-        self.kind, self.impossible = kind, impossible
-        self.tally = Tally()
-        self.n_results = 0
-        self.with_weight = False
-
-    def __call__(self, model: Model, log: ClickLog) -> pl.DataFrame:
-        kept = np.ones(log.n_sessions, bool)
-        if self.kind == "marginal":
-            frame = marginal_frame(model, log)
-        else:
-            filtered = Filtered(model, log, self.impossible, warn=False)
-            self.tally += filtered.tally
-            kept = filtered.kept
-            frame = conditional_frame(model, log, filtered)
-        self.n_results += n_source_results(log, kept)
-        if self.with_weight or not np.all(log.weight == 1):
-            weight = log.weight[log.page][kept[log.page]]
-            frame = frame.with_columns(weight=pl.Series(weight))
-        return frame
-
-
 def _write_folder(frames: Iterator[pl.DataFrame], target: Path) -> int:
     """A file for each partition, in a folder that appears when all are there."""
     with scratch_folder(target) as fresh:
         n_rows = write_pieces(frames, fresh, marked=True)
-        _move(fresh, target)
+        check_place(target)  # much may have happened since it was checked
+        put_in_place(fresh, target)
     return n_rows
-
-
-def _move(fresh: Path, target: Path) -> None:
-    """Move a folder to its place; what was there goes when the new one stands."""
-    check_place(target)  # much may have happened since it was checked
-    if not target.is_dir():
-        fresh.rename(target)
-        return
-    old = fresh.with_suffix(".old")
-    target.rename(old)
-    try:
-        fresh.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)

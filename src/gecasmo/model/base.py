@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.model import answers, display, stories
+from gecasmo.model.fit import fit_model
 from gecasmo.model.log_parts import is_stored
 from gecasmo.model.structured import Augmentation as Augmentation
 from gecasmo.model.structured import StructuredModel, as_frame
+from gecasmo.model.update import update_model
 
 if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.evaluation import Evaluation
     from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
-    from gecasmo.model.answers import Predicted
     from gecasmo.plots import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
@@ -39,9 +41,7 @@ class Model(StructuredModel):
 
         `kernel` is one of e_step, e_step_scaled, filter, marginal, smooth, decode, sample, stories.
         """
-        from gecasmo.model.display import explain_source
-
-        return explain_source(self, kernel, augmentation)
+        return display.explain_source(self, kernel, augmentation)
 
     # -- fitting -------------------------------------------------------------------------------
     def fit(
@@ -89,20 +89,8 @@ class Model(StructuredModel):
         -------
         The model itself.
         """
-        from gecasmo.model.fit import fit_model
-
-        fit_model(
-            self,
-            log,
-            method,
-            start,
-            features,
-            threads,
-            progress,
-            impossible,
-            intervals,
-            checkpoint,
-        )
+        how = (threads, progress, impossible, intervals, checkpoint)
+        fit_model(self, log, method, start, features, *how)
         return self
 
     def update(
@@ -140,8 +128,6 @@ class Model(StructuredModel):
         -------
         The model itself.
         """
-        from gecasmo.model.update import update_model
-
         update_model(self, log, decay, method, threads, progress, impossible, intervals)
         return self
 
@@ -153,9 +139,7 @@ class Model(StructuredModel):
         For tables: key columns, `probability`, and expected `heads` and `tails`. For a logistic
         form: its coefficients with standard errors.
         """
-        from gecasmo.model.answers import parameter_frames
-
-        return parameter_frames(self)
+        return answers.parameter_frames(self)
 
     @property
     def coefficients(self) -> dict[str, pl.DataFrame]:
@@ -170,11 +154,9 @@ class Model(StructuredModel):
         The frame has the coin's key columns, and the columns that its form reads unless the model
         has them from `features`. Rows that no fit has seen are answered as the form sees fit.
         """
-        from gecasmo.model.answers import coin_probability, result_columns
-
         if isinstance(rows, ClickLog):
-            rows = result_columns(self, coin, rows)
-        return coin_probability(self, coin, as_frame(rows, coin))
+            rows = answers.result_columns(self, coin, rows)
+        return answers.coin_probability(self, coin, as_frame(rows, coin))
 
     def estimates(self, coin: str, rows: Any = None, *, level: float = 0.9) -> pl.DataFrame:
         """The probability of each row of a coin, with how sure it is.
@@ -196,9 +178,8 @@ class Model(StructuredModel):
         them share: it may be nearly anything. Spread and interval are null where a form does
         not tell.
         """
-        from gecasmo.model.estimates import estimate_frame
-
-        return estimate_frame(self, coin, None if rows is None else as_frame(rows, coin), level)
+        asked = None if rows is None else as_frame(rows, coin)
+        return answers.estimate_frame(self, coin, asked, level)
 
     def log_likelihood(
         self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"
@@ -207,15 +188,11 @@ class Model(StructuredModel):
 
         Of a stored log a number for each stored page, in the order of its partitions.
         """
-        from gecasmo.model.answers import session_log_likelihood
-
-        return session_log_likelihood(self, log, impossible)
+        return answers.session_log_likelihood(self, log, impossible)
 
     def score(self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise") -> float:
         """The mean log-likelihood per session (weighted if the log is)."""
-        from gecasmo.model.answers import mean_log_likelihood
-
-        return mean_log_likelihood(self, log, impossible)
+        return answers.mean_log_likelihood(self, log, impossible)
 
     def predict_conditional_clicks(
         self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise", frame: bool = False
@@ -225,15 +202,11 @@ class Model(StructuredModel):
         With `frame=True` a data frame that also names the coins whose row was never fitted. A large
         stored log is better served by `predict`, which writes them to Parquet.
         """
-        from gecasmo.model.answers import conditional_clicks
-
-        return conditional_clicks(self, log, impossible, frame)
+        return answers.conditional_clicks(self, log, impossible, frame)
 
     def predict_clicks(self, log: ClickLog | StoredLog, *, frame: bool = False) -> Any:
         """P(click) of each shown result when no click is known, in the order of the rows."""
-        from gecasmo.model.answers import marginal_clicks
-
-        return marginal_clicks(self, log, frame)
+        return answers.marginal_clicks(self, log, frame)
 
     def predict(
         self,
@@ -242,7 +215,7 @@ class Model(StructuredModel):
         *,
         kind: Literal["conditional", "marginal"] = "conditional",
         impossible: Impossible = "raise",
-    ) -> Predicted:
+    ) -> answers.Predicted:
         """Write P(click) of each shown result to files, of a stored log with bounded memory.
 
         Parameters
@@ -266,17 +239,13 @@ class Model(StructuredModel):
             `unseen` (the coins whose row was never fitted), `probability`, and `weight` if the
             pages have weights.
         """
-        from gecasmo.model.answers import predict_to
-
-        return predict_to(self, log, path, kind, impossible)
+        return answers.predict_to(self, log, path, kind, impossible)
 
     def expected_counts(
         self, log: ClickLog | StoredLog, *, augmentation: Augmentation = "minimal"
     ) -> dict[str, pl.DataFrame]:
         """Per coin: key columns with expected `heads` and `tails` on this log."""
-        from gecasmo.model.answers import count_frames
-
-        return count_frames(self, log, augmentation)
+        return answers.count_frames(self, log, augmentation)
 
     def posterior(self, log: ClickLog) -> pl.DataFrame:
         """What happened behind each result, given everything seen on its page.
@@ -285,21 +254,15 @@ class Model(StructuredModel):
         `<coin>_heads` that the coin was flipped, and came up heads, at least once there. Coins
         flipped before the first result appear as `start_<coin>_...`, the same all over the page.
         """
-        from gecasmo.model.stories import posterior_frame
-
-        return posterior_frame(self, log)
+        return stories.posterior_frame(self, log)
 
     def decode(self, log: ClickLog) -> pl.DataFrame:
         """The most likely story of each page: was a result reached, and how did the coins fall?"""
-        from gecasmo.model.stories import decoded_frame
-
-        return decoded_frame(self, log)
+        return stories.decoded_frame(self, log)
 
     def sample_stories(self, log: ClickLog, *, seed: int = 0) -> pl.DataFrame:
         """A random story of each page, drawn given everything seen on it; columns as `decode`."""
-        from gecasmo.model.stories import sampled_frame
-
-        return sampled_frame(self, log, seed)
+        return stories.sampled_frame(self, log, seed)
 
     def simulate(
         self,
@@ -317,17 +280,15 @@ class Model(StructuredModel):
         `overwrite=True` it replaces a stored log that is there. Pages that were folded are shown as
         often as they occurred.
         """
-        from gecasmo.model.stories import simulate, simulate_stored
-
         if is_stored(pages):
-            return simulate_stored(self, pages, path, seed, truth, overwrite)
+            return stories.simulate_stored(self, pages, path, seed, truth, overwrite)
         if path is not None or overwrite:
             named = "overwrite=True" if path is None else "path=..."
             raise ClickLogError(
                 f"simulate({named}) is for stored logs; write others with .write()."
             )
         log = pages if isinstance(pages, ClickLog) else read_log(pages, click=None)
-        return simulate(self, log, seed, truth)
+        return stories.simulate(self, log, seed, truth)
 
     def evaluate(
         self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"
@@ -409,11 +370,7 @@ class Model(StructuredModel):
         save_model(self, path, folder)
 
     def __repr__(self) -> str:
-        from gecasmo.model.display import as_text
-
-        return as_text(self)
+        return display.as_text(self)
 
     def _repr_html_(self) -> str:
-        from gecasmo.model.display import as_html
-
-        return as_html(self)
+        return display.as_html(self)

@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Method, Problem, Record, Solution
 from gecasmo.estimation.coins import Evaluated
@@ -25,6 +24,7 @@ from gecasmo.forms import FormState
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.page_run import check_impossible
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
 
@@ -160,8 +160,7 @@ def check_settings(settings: Settings, features: Any, threads: int | None = None
     method, start, impossible = settings.method, settings.start, settings.impossible
     if not hasattr(method, "solve") or isinstance(method, type):
         raise ModelError(f"method={method!r}: a method is an object such as EM(max_iter=50).")
-    if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
+    check_impossible(impossible)
     if threads is not None and threads < 1:
         raise ModelError(f"{option('threads', threads)}: at least one is needed.")
     if start is not None and (isinstance(start, type) or not hasattr(start, "states")):
@@ -180,8 +179,7 @@ class MemorySource:
         build = Builder(model, log, settings, threads)
         part = build.part()
         begin = None if settings.start is None else build.begun(part)
-        is_exchangeable = has_exchangeable_states(model.structure.traced)
-        self.problem = Problem.of(part, is_exchangeable, begin)
+        self.problem = Problem.of(part, model.is_exchangeable, begin)
         if held_out is not None:
             self.problem.held_out = Builder(model, held_out, settings, threads).part()
         self._sample = SampledPages(part, is_all=True)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,18 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
 from gecasmo.errors import CheckpointError, ModelError, option
-from gecasmo.files import whole_file
+from gecasmo.estimation.part_files import read_rows, telling_damage, write_file
+from gecasmo.files import (
+    checked_json,
+    json_with_checksum,
+    link_in,
+    locked_file,
+    to_disk,
+    whole_file,
+)
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
-from gecasmo.logs.store.disk import telling_full_disk
+from gecasmo.logs.store.disk import arrow_bytes, telling_full_disk
 from gecasmo.logs.store.stored_log import StoredLog
 
 if TYPE_CHECKING:
@@ -64,14 +71,14 @@ def differences(before: Identity, now: Identity) -> list[str]:
         return ["the model"]  # its coins then differ, too
     words = []
     for name in dict.fromkeys([*before, *now]):
-        then, today = before.get(name), now.get(name)
+        then, today = (found.get(name, "") for found in (before, now))
         if then == today:
             continue
-        if then is None or today is None or not (_is_short(then) and _is_short(today)):
-            words.append(name)
-        else:
-            was, is_ = (option(name, shown=str(value)) for value in (then, today))
+        if then and today and max(len(then), len(today)) <= _SHORT:
+            was, is_ = (option(name, shown=value) for value in (then, today))
             words.append(f"{was} then and {is_} now")
+        else:
+            words.append(name)
     return words
 
 
@@ -79,11 +86,14 @@ def _options(name: str, value: Any) -> Identity:
     """A setting; of a method, each of its options."""
     if not is_dataclass(value):
         return {name: _told(value)}
-    # What merely watches a fit does not count.
-    compared = [field.name for field in fields(value) if field.compare]
-    options = {field: _told(getattr(value, field)) for field in compared}
+    options = {field: _told(own) for field, own in _compared(value).items()}
     # A method that does the same as another one may say that it is told by that name.
     return {name: getattr(value, "told_as", type(value).__name__), **options}
+
+
+def _compared(value: Any) -> dict[str, Any]:
+    """The fields of a data class; what merely watches a fit does not count."""
+    return {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
 
 
 def _plain(value: Any) -> Any:
@@ -95,81 +105,58 @@ def _told(value: Any) -> str:
     value = _plain(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         text = repr(value)
-        if _is_short(text):
+        if len(text) <= _SHORT:
             return text
-    told = _Telling()
-    told.value(value)
-    return told.digest.hexdigest()
+    digest = hashlib.sha256()
+    for word in _words(value):
+        data = word.encode() if isinstance(word, str) else word
+        # With its length, lest the end of one be taken for the beginning of the next.
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
 
 
-def _is_short(text: str) -> bool:
-    return len(text) <= _SHORT
-
-
-class _Telling:
-    """Puts values into a digest, whatever they are."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.sha256()
-
-    def _add(self, told: str | bytes) -> None:
-        """With its length, lest the end of one be taken for the beginning of the next."""
-        data = told.encode() if isinstance(told, str) else told
-        self.digest.update(len(data).to_bytes(8, "little"))
-        self.digest.update(data)
-
-    def value(self, value: Any, depth: int = 0) -> None:
-        value = _plain(value)
-        self._add(type(value).__name__)
-        if depth > _DEEPEST:
-            return
-        if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
-            self._add(repr(value))
-        elif isinstance(value, (np.ndarray, np.generic)):
-            self._array(np.asarray(value), depth)
-        elif isinstance(value, (pl.DataFrame, pl.Series)):
-            self._frame(value)
-        elif isinstance(value, ClickLog):
-            self._frame(value.to_frame())
-        elif isinstance(value, PartedTable):
-            self.value([file.sha256 for file in value.files], depth + 1)
-            self.value(value.like, depth + 1)
-        elif isinstance(value, Rows):
-            self._frame(value.frame)
-        elif isinstance(value, Mapping):
-            self._add(str(len(value)))
-            for key in sorted(value, key=repr):
-                self._add(repr(key))
-                self.value(value[key], depth + 1)
-        elif isinstance(value, (list, tuple)):
-            self._add(str(len(value)))
-            for item in value:
-                self.value(item, depth + 1)
-        elif hasattr(value, "state_dict"):  # a network
-            weights = value.state_dict()
-            self.value({name: weight.cpu().numpy() for name, weight in weights.items()}, depth + 1)
-            self._add(repr(value))
-        elif is_dataclass(value):
-            # What merely watches a fit does not count.
-            compared = [field.name for field in fields(value) if field.compare]
-            self.value({name: getattr(value, name) for name in compared}, depth + 1)
-        elif callable(value) or not hasattr(value, "__dict__"):
-            self._add(getattr(value, "__qualname__", type(value).__qualname__))
-        else:
-            self.value(vars(value), depth + 1)
-
-    def _array(self, array: np.ndarray[Any, Any], depth: int) -> None:
-        if array.dtype == object:
-            self.value(array.tolist(), depth + 1)
-            return
-        self._add(repr((array.shape, array.dtype.str)))
-        self._add(np.ascontiguousarray(array).tobytes())
-
-    def _frame(self, frame: pl.DataFrame | pl.Series) -> None:
-        wide = frame.to_frame() if isinstance(frame, pl.Series) else frame
-        self._add(repr((wide.schema, wide.height)))
+def _words(value: Any, depth: int = 0) -> Iterator[str | bytes]:
+    """All that makes up a value, whatever it is."""
+    value, deeper = _plain(value), depth + 1
+    yield type(value).__name__
+    if depth > _DEEPEST:
+        return
+    if value is None or isinstance(value, (bool, int, float, complex, str, bytes)):
+        yield repr(value)
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        yield from _words(value.tolist(), deeper)
+    elif isinstance(value, (np.ndarray, np.generic)):
+        yield repr((value.shape, value.dtype.str))
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, (pl.DataFrame, pl.Series, ClickLog, Rows)):
+        wide = value.frame if isinstance(value, Rows) else value
+        wide = wide if isinstance(wide, pl.DataFrame) else wide.to_frame()
+        yield repr((wide.schema, wide.height))
         if wide.width:
-            self._add(wide.hash_rows(seed=1).to_numpy().tobytes())
+            yield wide.hash_rows(seed=1).to_numpy().tobytes()
+    elif isinstance(value, PartedTable):
+        yield from _words([file.sha256 for file in value.files], deeper)
+        yield from _words(value.like, deeper)
+    elif isinstance(value, Mapping):
+        yield str(len(value))
+        for key in sorted(value, key=repr):
+            yield repr(key)
+            yield from _words(value[key], deeper)
+    elif isinstance(value, (list, tuple)):
+        yield str(len(value))
+        for item in value:
+            yield from _words(item, deeper)
+    elif hasattr(value, "state_dict"):  # a network
+        weights = value.state_dict()
+        yield from _words({name: own.cpu().numpy() for name, own in weights.items()}, deeper)
+        yield repr(value)
+    elif is_dataclass(value):
+        yield from _words(_compared(value), deeper)
+    elif callable(value) or not hasattr(value, "__dict__"):
+        yield getattr(value, "__qualname__", type(value).__qualname__)
+    else:
+        yield from _words(vars(value), deeper)
 
 
 _WORDS = "fit.json"
@@ -214,7 +201,11 @@ class FitFolder:
             raise
 
     def _refuse_strangers(self) -> None:
-        """A folder with other things in it is none of ours."""
+        """A folder with other things in it is none of ours, nor is one that leads elsewhere."""
+        if link := link_in(self.path):
+            raise CheckpointError(
+                f"{link} is a link, which no fit has made. Name another folder, or remove it."
+            )
         others = [path for path in self.path.iterdir() if path.name != "lock"]
         if others and not (self.path / _WORDS).exists():
             raise CheckpointError(
@@ -224,17 +215,11 @@ class FitFolder:
 
     def _lock(self) -> None:
         """Two fits in one folder would pull files from under each other."""
-        self._locked = open(self.path / "lock", "w")  # noqa: SIM115 - held as long as the folder
+        locked = locked_file(self.path / "lock")
+        if locked is None:
+            raise CheckpointError(f"{self.path} is in use by another fit at the moment.")
+        self._locked = locked
         weakref.finalize(self, self._locked.close)
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise CheckpointError(
-                    f"{self.path} is in use by another fit at the moment."
-                ) from None
 
     def release(self) -> None:
         """Let other fits use the folder."""
@@ -257,14 +242,14 @@ class FitFolder:
             self.note()
             return
         try:
-            self.words = json.loads(words.read_bytes())
-            begun = self.words["fit"]
-            if isinstance(begun, str):
+            data = words.read_bytes()
+            if "crc32" not in json.loads(data):
                 raise CheckpointError(
                     f"{self.path} is of a fit that an earlier version of gecasmo began, and cannot "
                     "be resumed. Name another folder, or remove it."
                 )
-            different = differences(dict(begun), identity)
+            self.words = checked_json(data)
+            different = differences(dict(self.words["fit"]), identity)
         except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointError(f"{words} is damaged. Remove {self.path}.") from None
         if different:
@@ -277,7 +262,12 @@ class FitFolder:
         """Keep some words, in one step."""
         self.words |= words
         with whole_file(self.path / _WORDS, CheckpointError) as temporary:
-            temporary.write_text(json.dumps(self.words))
+            temporary.write_bytes(json_with_checksum(self.words))
+
+    def push(self, name: str) -> None:
+        """Push a folder in it to the disk, lest a power cut take what is noted as done."""
+        for path in (self.path / name, *(self.path / name).rglob("*")):
+            to_disk(path)
 
     def clear(self, *names: str) -> None:
         """Remove what is no longer needed."""
@@ -299,22 +289,25 @@ def write_shared_rows(folder: FitFolder, number: int, rows: Rows) -> None:
     columns = [] if not rows.keys else rows.frame.get_columns()
     columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
     advice = "make room and fit again with the same checkpoint folder."
+    checksum = 0
     with telling_full_disk(own, CheckpointError, CheckpointError, advice):
         own.mkdir(exist_ok=True)
         if columns:
-            pl.DataFrame(columns).write_ipc(own / f"{number}.arrow")
-    folder.note(**{f"rows{number}": [list(rows.keys), len(rows), list(rows.attached)]})
+            checksum = write_file(
+                own / f"{number}.arrow", arrow_bytes(pl.DataFrame(columns)), sync=True
+            )
+        to_disk(own)
+    about = [list(rows.keys), len(rows), list(rows.attached), checksum]
+    folder.note(**{f"rows{number}": about})
 
 
 def read_shared_rows(folder: FitFolder, number: int) -> Rows:
     """The rows of a global coin, as they were kept."""
-    keys, n_rows, attached = folder.words[f"rows{number}"]
-    if not keys and not attached:
-        return Rows((), (), n_rows)
-    frame = pl.read_ipc(folder.path / "shared" / f"{number}.arrow")
-    return Rows(
-        keys,
-        [frame[key] for key in keys],
-        n_rows,
-        {name: frame[f"*{name}*"].alias(name) for name in attached},
-    )
+    path = folder.path / "shared" / f"{number}.arrow"
+    with telling_damage(path):
+        keys, n_rows, attached, checksum = folder.words[f"rows{number}"]
+        if not keys and not attached:
+            return Rows((), (), n_rows)
+        frame = read_rows(path, checksum, n_rows)
+        features = {name: frame[f"*{name}*"].alias(name) for name in attached}
+        return Rows(keys, [frame[key] for key in keys], n_rows, features)

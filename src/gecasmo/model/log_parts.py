@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
 from gecasmo.logs import ClickLog
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from gecasmo.forms.parted_table import PartedTable
     from gecasmo.model.base import Model
 
-Floats = NDArray[np.float64]
 Answer = TypeVar("Answer")
 ModelOrNone = TypeVar("ModelOrNone", "Model", "Model | None")
 
@@ -66,17 +65,6 @@ def parted_coins(model: Model) -> dict[str, PartedTable]:
     states = model.states(whole=False)
     found = {coin: model.forms[coin].in_files(state) for coin, state in states.items()}
     return {coin: table for coin, table in found.items() if table is not None}
-
-
-def counts_of(model: Model, coin: str) -> Floats | None:
-    """The expected tails and heads of all rows of a coin, if the model was fitted.
-
-    Those of a parted table come from its files and cost the memory that they take.
-    """
-    if model.report_ is None:
-        return None
-    table = model.forms[coin].in_files(model.states(whole=False)[coin])
-    return model.report_.counts.get(coin) if table is None else table.whole()[1]
 
 
 def part_view(model: Model, number: int, n_partitions: int, last: int | None = None) -> Model:
@@ -136,15 +124,15 @@ def all_pieces(log: Partitioned) -> Iterator[tuple[int, ClickLog]]:
     results = getattr(log, "partition_results", np.zeros(log.n_partitions, np.int64))
     for number in range(log.n_partitions):
         pieces = pieces_of(log, number, int(results[number]))
-        yield from filter(lambda found: found[1].n_sessions, map(_Numbered(number), pieces))
+        yield from filter(_has_pages, map(partial(_numbered, number), pieces))
 
 
-class _Numbered:
-    def __init__(self, number: int) -> None:
-        self.number = number
+def _numbered(number: int, pages: ClickLog) -> tuple[int, ClickLog]:
+    return number, pages
 
-    def __call__(self, pages: ClickLog) -> tuple[int, ClickLog]:
-        return self.number, pages
+
+def _has_pages(found: tuple[int, ClickLog]) -> bool:
+    return found[1].n_sessions > 0
 
 
 def over_parts(
@@ -174,8 +162,7 @@ def routed(
 ) -> pl.DataFrame:
     """An ordinary answer about rows of a parted coin, asked part by part, in their order."""
     table = parted_coins(model)[coin]
-    order = []
-    answers = []
+    order, answers = [], []
     for number, places in table.routed(rows["query"]):
         order.append(places)
         answers.append(ask(part_view(model, number, table.n_parts), rows[pl.Series(places)]))

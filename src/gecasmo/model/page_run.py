@@ -6,8 +6,9 @@ Some pages a model says cannot happen: they are found, named and dealt with here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from itertools import pairwise
+from operator import add
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -152,13 +153,7 @@ class Tally:
     weight: float = 0.0  # of the sessions that are kept
 
     def __add__(self, other: Tally) -> Tally:
-        return Tally(
-            self.n_sessions + other.n_sessions,
-            self.n_kept + other.n_kept,
-            self.n_results + other.n_results,
-            self.n_results_kept + other.n_results_kept,
-            self.weight + other.weight,
-        )
+        return Tally(*map(add, astuple(self), astuple(other)))
 
     def tell(self, name: str) -> None:
         """Warn of sessions that were left out, if there are any."""
@@ -181,6 +176,12 @@ class Tally:
             )
 
 
+def check_impossible(impossible: Any) -> None:
+    """Refuse what is no way to deal with impossible pages."""
+    if impossible not in ("raise", "drop", "floor"):
+        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
+
+
 class Filtered:
     """What the filter says of each result, with impossible observations dealt with.
 
@@ -198,11 +199,8 @@ class Filtered:
         counting: bool = False,
         warn: bool = True,
     ) -> None:
-        self.model, self.log = model, log
-        if impossible not in ("raise", "drop", "floor"):
-            raise ModelError(
-                f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'."
-            )
+        self.log = log
+        check_impossible(impossible)
         run = PageRun(model, log, "filter", states, threads=threads, counting=counting)
         probability = np.zeros(run.encoded.n_results)
         click = np.zeros(run.encoded.n_results)
@@ -226,18 +224,13 @@ class Filtered:
     def tally(self) -> Tally:
         """How many sessions are left."""
         log = self.log
-        everything = np.ones(log.n_sessions, bool)
         return Tally(
             log.n_sources(),
             log.n_sources(self.kept),
-            n_source_results(log, everything),
+            n_source_results(log, np.ones(log.n_sessions, bool)),
             n_source_results(log, self.kept),
             float(log.weight[self.kept].sum()),
         )
-
-    def require_some(self) -> None:
-        """Refuse a mean over nothing."""
-        self.tally.require_some(self.model.name)
 
 
 def n_source_results(log: ClickLog, chosen: Bools) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.averages import (
     EXPOSURE,
@@ -29,7 +28,7 @@ from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.part_files import Blueprint
 from gecasmo.estimation.problem import Parts
-from gecasmo.forms import Form, FormState
+from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model.log_parts import Partitioned, is_cut, pieces_of
 from gecasmo.model.page_run import FLOOR, find_impossible, refuse
@@ -84,23 +83,16 @@ class Builder:
         return self._make(missing)
 
     def _make(self, missing: NDArray[np.bool_] | None) -> Part:
-        model, augmentation = self.model, self.settings.method.augmentation
-        with_missing = missing is not None
-        encoded = model.encode(
-            self.log,
-            "e_step",
-            augmentation,  # type: ignore[arg-type]
-            with_missing,
-            missing=missing,
-        )
+        model, with_missing = self.model, missing is not None
+        augmentation: Any = self.settings.method.augmentation
+        encoded = model.encode(self.log, "e_step", augmentation, with_missing, missing=missing)
         library = model.library(encoded.plan, counting=True)
         expectation = Expectation(encoded, library, augmentation, with_missing, self.threads)
         self.typical = _typical(model, encoded)
         constant = 0.0
         if missing is not None:
             constant = float(np.log(FLOOR) * self.log.weight[self.log.page[missing]].sum())
-        coins = coins_of(model, encoded)
-        return Part(coins, expectation, float(self.log.weight.sum()), constant)
+        return Part(_coins_of(model, encoded), expectation, float(self.log.weight.sum()), constant)
 
     def begun(self, part: Part) -> list[FormState]:
         """Where the forms of a part begin."""
@@ -114,8 +106,7 @@ class Builder:
         by_form: dict[int, Any] = {}
         begin = []
         for coin in coins:
-            is_shared = bool(coin.form.columns)
-            if not (is_shared and id(coin.form) in by_form):
+            if not (coin.form.columns and id(coin.form) in by_form):
                 by_form[id(coin.form)] = self._begin_coin(coin)
             begin.append(by_form[id(coin.form)])
         return begin
@@ -156,7 +147,7 @@ def _typical(model: Model, encoded: EncodedLog) -> dict[str, dict[str, pl.Series
     return found
 
 
-def coins_of(model: Model, encoded: EncodedLog) -> list[Coin]:
+def _coins_of(model: Model, encoded: EncodedLog) -> list[Coin]:
     """The coins of a model with the rows that pages have met."""
     forms = model.forms.items()
     return [Coin(name, form, rows) for (name, form), rows in zip(forms, encoded.rows, strict=True)]
@@ -164,15 +155,17 @@ def coins_of(model: Model, encoded: EncodedLog) -> list[Coin]:
 
 @dataclass(frozen=True)
 class BuiltPart:
-    """A part, but for the places of its rows among those that all parts share.
-
-    `shared` are its rows of global coins, by number.
-    """
+    """A part, but for the places of its rows among those that all parts share."""
 
     part: Part
-    shared: Mapping[int, Rows]
     n_dropped: int
     n_floored: int
+
+    @property
+    def shared(self) -> dict[int, Rows]:
+        """Its rows of global coins, by number."""
+        coins = enumerate(self.part.coins)
+        return {number: coin.rows for number, coin in coins if number not in self.part.local}
 
     def placed(self, rows: Mapping[int, SharedRows]) -> Part:
         """The part with its place among all rows, which are added to."""
@@ -181,18 +174,13 @@ class BuiltPart:
         )
 
 
-def is_local(form: Form, keys: Sequence[str], has_query: bool) -> bool:
-    """Whether the rows of a coin live with the pages of their query, and are fitted one by one."""
-    return has_query and form.is_split and "query" in keys
-
-
 def local_coins(model: Model, has_query: bool) -> list[int]:
-    """The numbers of the coins that are local."""
+    """The numbers of coins whose rows live with the pages of their query, each for itself."""
     keys = model.keys
     return [
         number
         for number, (coin, form) in enumerate(model.forms.items())
-        if is_local(form, keys[coin], has_query)
+        if has_query and form.is_split and "query" in keys[coin]
     ]
 
 
@@ -202,10 +190,10 @@ def build_part(
     """Encode a partition for a model, and deal with pages that cannot happen."""
     build = Builder(model, log, settings, threads=1)
     part = build.part()
-    part.number, part.typical = number, dict(numeric_typical(model, local, build.typical))
+    part.number, part.typical = number, dict(_numeric_typical(model, local, build.typical))
     states = build.begun(part)
     part.local = {n: states[n] for n in local}
-    return BuiltPart(part, shared_rows(part), build.n_dropped, build.n_floored)
+    return BuiltPart(part, build.n_dropped, build.n_floored)
 
 
 def build_partition(
@@ -222,25 +210,20 @@ def build_partition(
     return build_part(model, number, log.partition(number), local, how)
 
 
-def shared_rows(part: Part) -> dict[int, Rows]:
-    """The rows of the coins that are not local."""
-    return {n: coin.rows for n, coin in enumerate(part.coins) if n not in part.local}
-
-
 def blueprint_of(model: Model, augmentation: str) -> Blueprint:
     """What the parts of a fit of this model have in common."""
-    return Blueprint(
-        list(model.forms.items()), lambda plan: model.library(plan, counting=True), augmentation
-    )
+    forms = list(model.forms.items())
+    return Blueprint(forms, lambda plan: model.library(plan, counting=True), augmentation)
 
 
-def driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -> list[Coin]:
+def _driver_coins(model: Model, local: Sequence[int], rows: Mapping[int, Rows]) -> list[Coin]:
     """All coins of a fit over parts; those that are local have no rows in one place."""
-    keys = model.keys
     coins = []
     by_form: dict[int, Rows] = {}
     for n, (coin, form) in enumerate(model.forms.items()):
-        own = Rows(keys[coin], _no_columns(keys[coin]), 0) if n in local else rows[n]
+        keys = model.keys[coin]
+        nothing = Rows(keys, [pl.Series(key, np.zeros(0, np.int64)) for key in keys], 0)
+        own = nothing if n in local else rows[n]
         if form.columns:  # coins that share such a form share its rows
             own = by_form.setdefault(id(form), own)
         coins.append(Coin(coin, form, own))
@@ -256,29 +239,27 @@ def parted_problem(
     settings: Settings,
 ) -> Problem:
     """The problem of a fit over parts; `rows` are those of the global coins."""
-    coins = driver_coins(model, local, rows)
+    coins = _driver_coins(model, local, rows)
     begin: list[FormState] | None = None
     if settings.start is not None:
         # Where local coins begin is known to their parts.
         nowhere: Any = None
-        numbers = [number for number in range(len(coins)) if number not in local]
-        begun = Builder(model, nowhere, settings).begin([coins[n] for n in numbers])
-        begin = [None] * len(coins)
-        for number, state in zip(numbers, begun, strict=True):
-            begin[number] = state
+        shared = [coin for number, coin in enumerate(coins) if number not in local]
+        begun = iter(Builder(model, nowhere, settings).begin(shared))
+        begin = [None if number in local else next(begun) for number in range(len(coins))]
     forms: list[Any] = list(model.forms.values())
     return Problem(
         parts,
         coins,
         weight,
-        has_exchangeable_states(model.structure.traced),
+        model.is_exchangeable,
         local,
         {number: forms[number].pseudo_counts for number in local},
         begin,
     )
 
 
-def numeric_typical(
+def _numeric_typical(
     model: Model, local: Sequence[int], found: Mapping[str, Mapping[str, pl.Series]]
 ) -> Mapping[int, Mapping[str, Any]]:
     """What the priors of local coins depend on, as far as it is numbers."""
@@ -292,10 +273,6 @@ def numeric_typical(
         for number in local
         if coins[number] in found
     }
-
-
-def _no_columns(keys: Sequence[str]) -> list[pl.Series]:
-    return [pl.Series(key, np.zeros(0, np.int64)) for key in keys]
 
 
 def build_from_pieces(
@@ -347,7 +324,7 @@ class _Making:
     def _add(self, log: ClickLog) -> bool:
         if not log.n_results:
             raise NotJoinableError("a piece has no results")
-        build = self._builder(log)
+        build = Builder(self.model, log, self.settings, threads=1)
         try:
             part = build.part(self.with_missing)
         except NothingLeftError:
@@ -363,9 +340,15 @@ class _Making:
         self.constant += part.constant
         encoded = part.expectation.encoded
         places = self.joined.add(encoded)
-        for coin, means in numeric_typical(self.model, self.local, build.typical).items():
+        names = list(self.model.forms)
+        for coin, means in _numeric_typical(self.model, self.local, build.typical).items():
+            # How often each row is shown, and on how many pages it could have been.
+            often = row_averages(
+                encoded, names[coin], coin, encoded.rows[coin].keys, (IMPRESSIONS, PAGES)
+            )
+            shown, pages = (often[of].to_numpy().astype(np.float64) for of in (IMPRESSIONS, PAGES))
             averages = self.averages.setdefault(coin, JoinedAverages(tuple(means)))
-            averages.add(places[coin], means, **self._how_often(encoded, coin))
+            averages.add(places[coin], means, shown=shown, pages=pages)
         return True
 
     def built(self, number: int) -> BuiltPart:
@@ -374,15 +357,10 @@ class _Making:
         if not self.joined.n_results:
             raise NothingLeftError(f"No page of partition {number} is possible under {model.name}.")
         encoded = self.joined.encoded()
-        expectation = Expectation(
-            encoded,
-            model.library(encoded.plan, counting=True),
-            settings.method.augmentation,
-            self.with_missing,
-            threads=1,
-        )
+        library, augmentation = model.library(encoded.plan, True), settings.method.augmentation
+        expectation = Expectation(encoded, library, augmentation, self.with_missing, threads=1)
         part = Part(
-            coins_of(model, encoded),
+            _coins_of(model, encoded),
             expectation,
             self.weight,
             self.constant,
@@ -390,18 +368,6 @@ class _Making:
             typical={coin: averages.finish() for coin, averages in self.averages.items()},
         )
         nothing: Any = None
-        states = self._builder(nothing).begun(part)
+        states = Builder(model, nothing, settings, threads=1).begun(part)
         part.local = {n: states[n] for n in self.local}
-        return BuiltPart(part, shared_rows(part), self.n_dropped, self.n_floored)
-
-    def _builder(self, log: ClickLog) -> Builder:
-        return Builder(self.model, log, self.settings, threads=1)
-
-    def _how_often(self, encoded: EncodedLog, coin: int) -> Mapping[str, Any]:
-        """How often each row is shown, and on how many pages it could have been."""
-        name, keys = list(self.model.forms)[coin], encoded.rows[coin].keys
-        found = row_averages(encoded, name, coin, keys, (IMPRESSIONS, PAGES))
-        return {
-            "shown": found[IMPRESSIONS].to_numpy().astype(np.float64),
-            "pages": found[PAGES].to_numpy().astype(np.float64),
-        }
+        return BuiltPart(part, self.n_dropped, self.n_floored)

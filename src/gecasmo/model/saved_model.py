@@ -23,16 +23,18 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
-from gecasmo.files import whole_file
+from gecasmo.files import put_in_place, whole_file
 from gecasmo.forms import Form, FormState, form_named
+from gecasmo.forms import saved as saved_forms
 from gecasmo.forms.parted_table import (
     FolderSource,
     PartedTable,
@@ -42,11 +44,16 @@ from gecasmo.forms.parted_table import (
     part_name,
     read_content,
 )
+from gecasmo.language.parameter import check_keys
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
+from gecasmo.report import shortened
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
+
+Floats = NDArray[np.float64]
+Kind = TypeVar("Kind")
 
 
 def save_model(model: Model, path: Any, folder: bool = False) -> None:
@@ -178,6 +185,9 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
     parts = opened.small
     automaton = automaton_json.from_data(data["automaton"])
     automaton_json.check_probabilities(automaton)
+    names = [_are("The name of a coin", str, coin["name"]) for coin in data["coins"]]
+    if names != list(automaton.parameters):
+        raise SavedModelError("The coins of the model and of its automaton differ.")
     forms: dict[str, Form] = {}
     states: dict[str, FormState] = {}
     keys: dict[str, tuple[str, ...]] = {}
@@ -194,27 +204,39 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
             if coin.get("parted") is not None:
                 states[name] = _parted(states[name], coin["parted"], opened)
-        keys[name] = tuple(coin["declared_keys"])
+        keys[name] = check_keys(tuple(_are("The keys of a coin", list, coin["declared_keys"])))
         if coin["counts"] is not None:
-            table = _frame(parts, coin["counts"])
-            counts[name] = np.stack([table["tails"].to_numpy(), table["heads"].to_numpy()])
-            learned = forms[name].to_frame(states[name])
-            if "probability" in learned.columns and counts[name].shape[1] != len(learned):
-                raise SavedModelError(f"The counts of '{name}' do not belong to its table.")
-    if list(keys) != list(automaton.parameters):
-        raise SavedModelError("The coins of the model and of its automaton differ.")
-    if not (isinstance(data["name"], str) and isinstance(data["program"], str)):
-        raise SavedModelError("The name and the program of a model are texts.")
-    if not set(data["relevance"]) <= set(keys):
+            counts[name] = _counts(_frame(parts, coin["counts"]), name, forms[name], states[name])
+    relevance = tuple(_are("What a model calls relevance", list, data["relevance"]))
+    if not set(relevance) <= set(keys):
         raise SavedModelError("What the model calls relevance is none of its coins.")
-    model = AutomatonModel(automaton, keys, forms, name=data["name"], program=data["program"])
-    model.relevance = tuple(data["relevance"])
+    title = _are("The name of a model", str, data["name"])
+    program = _are("The program of a model", str, data["program"])
+    model = AutomatonModel(automaton, keys, forms, name=title, program=program)
+    model.relevance = relevance
     model.states_ = states
     frames = {c["name"]: c["features"] for c in data["coins"] if c.get("features")}
     read = {file: _frame(parts, file) for file in set(frames.values())}
     model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
     return model
+
+
+def _are(what: str, kind: type[Kind], value: Any) -> Kind:
+    """The value, if it is of the kind that belongs there."""
+    if type(value) is not kind:
+        raise SavedModelError(f"{what} is {shortened(repr(value), 60)}, which cannot be.")
+    return value
+
+
+def _counts(frame: pl.DataFrame, coin: str, form: Form, state: FormState) -> Floats:
+    """Tails and heads of the rows of a coin."""
+    told = f"the counts of '{coin}'"
+    sides = [saved_forms.column(frame, side, told, least=0) for side in ("tails", "heads")]
+    learned = form.to_frame(state)
+    if "probability" in learned.columns and len(sides[0]) != len(learned):
+        raise SavedModelError(f"The counts of '{coin}' do not belong to its table.")
+    return np.stack(sides)
 
 
 def _parted(like: Any, listed: list[dict[str, Any]], opened: Saved) -> PartedTable:
@@ -257,7 +279,22 @@ def _report_to_data(report: FitReport | None) -> dict[str, Any] | None:
 def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> FitReport | None:
     if data is None:
         return None
-    return FitReport(**{**data, "history": [Record(*r) for r in data["history"]]}, counts=counts)
+    history = [Record(*record) for record in data["history"]]
+    kinds = {"converged": bool, "interrupted": bool, "history": list}
+    kinds |= dict.fromkeys(("objective", "total_weight", "log_likelihood"), float)
+    for name, value in data.items():
+        _are(f"'{name}' of the fit", kinds.get(name, int), value)
+    numbers = [value for name, value in data.items() if kinds.get(name, int) is int]
+    numbers += [value for record in history for value in (record.iteration, record.round)]
+    measured = [data["total_weight"], *(record.seconds for record in history)]
+    if not history or any(type(number) is not int or number < 0 for number in numbers):
+        raise SavedModelError("How the fit went is told in numbers that cannot be.")
+    if not all(np.isfinite(value) and value >= 0 for value in measured):
+        raise SavedModelError("How the fit went is told in weights or seconds that cannot be.")
+    climbed = [(record.objective, record.log_likelihood) for record in history]
+    if np.isnan([data["objective"], data["log_likelihood"], *sum(climbed, ())]).any():
+        raise SavedModelError("How the fit went is told in numbers that are none.")
+    return FitReport(**{**data, "history": history}, counts=counts)
 
 
 # -- members -----------------------------------------------------------------------------------
@@ -270,7 +307,7 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 
 def _frame(parts: Mapping[str, bytes], name: str) -> pl.DataFrame:
-    return pl.read_parquet(io.BytesIO(parts[name]))
+    return saved_forms.read_parquet(parts[name], name)
 
 
 def _part(parts: Mapping[str, bytes], name: str) -> pl.DataFrame | bytes:
@@ -352,7 +389,7 @@ def write_folder(members: Members, path: Any) -> None:
         try:
             fresh.mkdir()
             _fill(fresh, members, with_parts=True)
-            _put_in_place(fresh, target)
+            put_in_place(fresh, target)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
@@ -389,16 +426,6 @@ def _check_replaceable(target: Path) -> None:
         raise SavedModelError(
             f"{target} is there already and is no folder of a saved model: choose another name."
         )
-
-
-def _put_in_place(fresh: Path, target: Path) -> None:
-    if not target.exists():
-        fresh.rename(target)
-        return
-    old = target.with_name(f".{target.name}.{uuid.uuid4().hex}.old")
-    target.rename(old)
-    fresh.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def open_saved(path: Path) -> Saved:
@@ -441,19 +468,27 @@ def _opened(path: Path) -> tuple[dict[str, bytes], list[str], dict[str, str], in
         small = {name: (path / name).read_bytes() for name in names if not _is_part(name)}
         return small, list(filter(_is_part, names)), expected, version
     with zipfile.ZipFile(path) as archive:
-        names = [name for name in archive.namelist() if name != MANIFEST]
-        if MANIFEST not in archive.namelist():
+        entries = {entry.filename: entry for entry in archive.infolist()}
+        if MANIFEST not in entries:
             raise SavedModelError(f"{path} is not a saved gecasmo model.")
-        expected, version = _manifest(archive.read(MANIFEST), path)
-        small = {name: archive.read(name) for name in names if not _is_part(name)}
-    return small, list(filter(_is_part, names)), expected, version
+        if len(entries) < len(archive.infolist()):
+            raise SavedModelError(f"{path} is damaged: it has two members of one name.")
+        parts = list(filter(_is_part, entries))
+        small_ones = [entry for name, entry in entries.items() if name not in parts]
+        saved_forms.check_packed(path, small_ones)
+        small = {entry.filename: archive.read(entry) for entry in small_ones}
+    expected, version = _manifest(small.pop(MANIFEST), path)
+    return small, parts, expected, version
 
 
 def _manifest(data: bytes, path: Path) -> tuple[dict[str, str], int]:
     manifest = json.loads(data)
     if manifest["format"] != FORMAT:
         raise SavedModelError(f"{path} is not a saved gecasmo model.")
-    return dict(manifest["sha256"]), int(manifest["version"])
+    digests, version = manifest["sha256"], manifest["version"]
+    if not (isinstance(digests, dict) and isinstance(version, int) and version > 0):
+        raise SavedModelError(f"{path} is damaged: {MANIFEST} does not list what was saved.")
+    return digests, version
 
 
 def _is_part(name: str) -> bool:

@@ -79,14 +79,8 @@ def fit_stored(
             f"{type(settings.method).__name__}(validation={validation!r}): of a stored log "
             "no share is set aside; give the pages to be judged by as a ClickLog."
         )
-    identity = identity_of(
-        work,
-        log,
-        method=settings.method,
-        start=settings.start,
-        impossible=settings.impossible,
-        intervals=intervals,
-    )
+    how = {"method": settings.method, "impossible": settings.impossible, "intervals": intervals}
+    identity = identity_of(work, log, settings.start, **how)
     if checkpoint is not None:
         _check_saving(work)
     folder = FitFolder(checkpoint, log.path, identity)
@@ -94,9 +88,8 @@ def fit_stored(
         if folder.words.get("done"):
             _take_over(model, folder, settings.method)
         else:
-            _fit_in(
-                folder, model, FileSource(work, log, settings, folder, threads), show, intervals
-            )
+            source = FileSource(work, log, settings, folder, threads)
+            _fit_in(folder, model, source, show, intervals)
     finally:
         folder.release()
 
@@ -115,6 +108,7 @@ def _fit_in(
         return
     if folder.is_kept:
         model.save(folder.path / "model", folder=True)
+        folder.push("model")
         folder.note(done=True)
     folder.clear("parts", "points", "journal", "shared")
     tell_remarks(model)
@@ -166,7 +160,7 @@ class FileSource:
         # Other methods than EM move all parameters at once, and so have them all in memory.
         is_em = isinstance(settings.method, EM)
         self.local = local_coins(model, log.has_query) if is_em else []
-        self.files = PartFiles(folder.path / "parts")
+        self.files = PartFiles(folder.path / "parts", folder.is_kept)
         self.shared = {
             number: SharedRows(coin)
             for number, coin in enumerate(model.forms)
@@ -175,7 +169,8 @@ class FileSource:
         if not folder.words.get("built"):
             self._build()
         else:
-            self._find_shared_rows()
+            for number, own in self.shared.items():
+                own.add(read_shared_rows(folder, number))
         rows = {number: shared.rows() for number, shared in self.shared.items()}
         words = folder.words
         self.parts = DiskParts(
@@ -185,6 +180,7 @@ class FileSource:
             {number: len(own) for number, own in rows.items()},
             threads,
             is_noted=is_em,
+            is_kept=folder.is_kept,
         )
         self.problem = parted_problem(
             model, self.parts, self.local, rows, words["weight"], settings
@@ -206,7 +202,9 @@ class FileSource:
         for number, (n_pages, n_results) in enumerate(sizes):
             if not n_results:
                 continue
-            how = self._settings(number)
+            how = self.settings
+            if how.start is not None:  # of that model a part needs the rows it can meet
+                how = replace(how, start=part_view(how.start, number, self.log.n_partitions))
             try:
                 built = build_partition(
                     self.model, number, self.log, int(n_results), self.local, how
@@ -219,8 +217,7 @@ class FileSource:
             part = built.placed(self.shared)
             if not part.expectation.encoded.n_results:
                 continue
-            stored = take_down(part)
-            n_bytes = self.files.write(stored)
+            n_bytes = self.files.write(take_down(part))
             if not numbers:
                 n_rows = sum(len(part.coins[n].rows) for n in self.local)
                 self._check_disk(n_bytes, n_rows, int(n_pages))
@@ -236,13 +233,6 @@ class FileSource:
             built=True, parts=numbers, weight=weight, n_dropped=n_dropped, n_floored=n_floored
         )
 
-    def _settings(self, number: int) -> Settings:
-        """The settings of a part; of a model to start from it needs the rows it can meet."""
-        start = self.settings.start
-        if start is None:
-            return self.settings
-        return replace(self.settings, start=part_view(start, number, self.log.n_partitions))
-
     def _check_disk(self, n_bytes: int, n_rows: int, n_pages: int) -> None:
         """Refuse a fit that would fill the disk, as far as the first part tells."""
         share = self.log.n_pages / max(n_pages, 1)
@@ -253,10 +243,6 @@ class FileSource:
         }
         advice = f"Name a folder on a larger disk with {option('checkpoint')}."
         check_disk(self.folder.path, needs, advice=advice, error=CheckpointError)
-
-    def _find_shared_rows(self) -> None:
-        for number in self.shared:
-            self.shared[number].add(read_shared_rows(self.folder, number))
 
     # -- what a fit asks for -------------------------------------------------------------------
     def sample(self) -> tuple[SampledPages, Mapping[str, dict[str, pl.Series]]] | None:
@@ -285,18 +271,15 @@ class FileSource:
 
     def _write(self, number: int, task: Task) -> dict[int, PartFile]:
         assert self._drawn is not None
-        if number not in self.parts.numbers:
-            empty = {n: self._drawn.nothing(n) for n in self.local}
-            return {n: self._write_rows(number, n, s, np.zeros((2, 0))) for n, s in empty.items()}
-        part = self.parts.part(number)
-        points = self.parts.points(number, {task.recipe.of})
-        states, counts = finished(part, points, task)
-        return {
-            n: self._write_rows(number, n, state, counts.tables[n]) for n, state in states.items()
-        }
-
-    def _write_rows(self, part: int, number: int, state: TableState, counts: Any) -> PartFile:
-        return write_part(self.folder.path / "model", number, part, state, counts)
+        rows: dict[int, tuple[TableState, Any]]
+        if number in self.parts.numbers:
+            part = self.parts.part(number)
+            states, counts = finished(part, self.parts.points(part, {task.recipe.of}), task)
+            rows = {n: (state, counts.tables[n]) for n, state in states.items()}
+        else:
+            rows = {n: (self._drawn.nothing(n), np.zeros((2, 0))) for n in self.local}
+        place = self.folder.path / "model"
+        return {n: write_part(place, n, number, *own) for n, own in rows.items()}
 
 
 @dataclass(frozen=True)
@@ -352,15 +335,12 @@ def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:
             last = _continued(chosen[-1], pages)
         # A query with a large share of the log would crowd out the others, and fill memory.
         last = min(last, 2 * n_pages - n_chosen)
-        chosen.append(pages if last == pages.n_sessions else _first(pages, last))
+        is_whole = last == pages.n_sessions
+        chosen.append(pages if is_whole else pages.take(np.arange(pages.n_sessions) < last))
         n_chosen += last
-        if last < pages.n_sessions:
+        if not is_whole:
             break
     return joined([part for part in chosen if part.n_sessions])
-
-
-def _first(pages: ClickLog, n_pages: int) -> ClickLog:
-    return pages.take(np.arange(pages.n_sessions) < n_pages)
 
 
 def _last_of_query(pages: ClickLog, n_pages: int) -> int:

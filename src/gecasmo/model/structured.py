@@ -13,6 +13,7 @@ import polars as pl
 
 from gecasmo.compiler import Automaton
 from gecasmo.compiler.hide import hide
+from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
 from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import ModelError, NotFittedError
@@ -115,6 +116,17 @@ class StructuredModel:
             coin: form.keys(self.declared_keys[coin], self.features_.get(coin))
             for coin, form in self.forms.items()
         }
+
+    @property
+    def is_exchangeable(self) -> bool:
+        """Whether a fit from equal values would never tell parts of the model apart."""
+        keys = self.keys
+        kinds = {
+            # What is given moves neither with others nor away from them.
+            coin: coin if form.constant is not None else (keys[coin], repr(form))
+            for coin, form in self.forms.items()
+        }
+        return is_exchangeable(self.structure.traced, kinds)
 
     def wanted(self) -> dict[str, Wanted]:
         """The feature columns that forms read; coins that share a form share the entry."""

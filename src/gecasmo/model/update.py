@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gecasmo.compiler.symmetry import has_exchangeable_states
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import States
@@ -23,7 +22,7 @@ from gecasmo.estimation.posteriors.sample import SampledPages
 from gecasmo.forms.memory import Memory
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
-from gecasmo.model.fit import FitReport
+from gecasmo.model.fit import FitReport, check_settings
 from gecasmo.model.log_parts import whole_view
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
@@ -51,7 +50,7 @@ def update_model(
     twin.forms = {coin: memory.form for coin, memory in memories.items()}
     build = Builder(twin, log, Settings(method, None, impossible), threads)
     part = build.part()
-    problem = Problem.of(part, has_exchangeable_states(twin.structure.traced))
+    problem = Problem.of(part, twin.is_exchangeable)
     states = _begin(problem, memories)
     learned = _learned(problem, memories, build)
     for number, own in learned.items():
@@ -99,10 +98,7 @@ def _checked(
         )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to learn: the log has no results.")
-    if impossible not in ("raise", "drop", "floor"):
-        raise ModelError(f"{option('impossible', impossible)}: choose 'raise', 'drop' or 'floor'.")
-    if threads is not None and threads < 1:
-        raise ModelError(f"{option('threads', threads)}: at least one is needed.")
+    check_settings(Settings(method, None, impossible), None, threads)
     model.states(whole=False)  # says so if there is none
     if model.report_ is None:
         raise ModelError(

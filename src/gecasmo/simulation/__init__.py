@@ -1,9 +1,14 @@
 """Made-up logs with a known truth."""
 
-from gecasmo.simulation.experiment import Simulated, demo_log, random_pages
 from gecasmo.simulation.lifetimes import Habits
 from gecasmo.simulation.market import Nearest, Popularity, Ranker, Uniform
-from gecasmo.simulation.paper import cookie_log, paper_log
+from gecasmo.simulation.simulated import (
+    Simulated,
+    cookie_log,
+    demo_log,
+    paper_log,
+    random_pages,
+)
 
 __all__ = [
     "Habits",
