@@ -24,6 +24,10 @@ if "GECASMO_EXAMPLES" not in os.environ:
     settings.load_profile("same")
 
 
+# Tests do not wait for the disk; those about power cuts look at what is pushed to it.
+os.fsync = os.fstat
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of Spark first: there they stay with one worker, and so on one cluster."""
     items.sort(key=lambda item: "spark" not in item.path.parts)

@@ -112,6 +112,8 @@ class DiskParts:
             stored = self.files.read(number, is_known)
             with telling_damage(self.files.folder / f"{number:05d}"):
                 part = set_up(stored, self.blueprint, self.n_rows, threads, is_known)
+                if part.number != number:
+                    raise ValueError("it is another part")
             self._known_parts.add(number)
             if self._is_small:
                 self._kept[number] = part

@@ -158,6 +158,7 @@ def set_up(
         machine = library.structure.machine(blueprint.augmentation, with_missing)
         encoded.check(len(machine.observations))
         _check_rows(arrays, rows, n_rows, local)
+        _check_numbers(words)
     expectation = Expectation(encoded, library, blueprint.augmentation, with_missing, threads)
     coins = [Coin(name, form, own) for (name, form), own in zip(blueprint.coins, rows, strict=True)]
     begin = {}
@@ -208,6 +209,16 @@ def _check_rows(
             is_right &= number in local and array.dtype == (bool if kind == "fixed" else float)
         if not is_right:
             raise ValueError(f"its array {name!r} does not fit the others")
+
+
+def _check_numbers(words: Mapping[str, Any]) -> None:
+    numbers = [words["n_pages"], words["constant"]]
+    chances = [x for _, *both in words["begin"] for x in both if x is not None]
+    is_right = type(words["number"]) is int and words["number"] >= 0
+    is_right &= all(isinstance(x, int | float) for x in (*numbers, *chances))
+    is_right &= all(0 <= x <= 1 for x in chances) and bool(np.isfinite(numbers).all())
+    if not is_right:
+        raise ValueError("its words have odd numbers")
 
 
 def _numbered(arrays: Arrays, kind: str) -> dict[int, NDArray[np.int64]]:

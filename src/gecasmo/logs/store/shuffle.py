@@ -51,10 +51,12 @@ class Shuffle:
         self.said: list[dict[str, Any]] = []
         self._batches: list[_BatchFile] = []
         # What an earlier process has written, as far as it is whole.
-        while (note := self._path("json")).exists():
+        while (note := self._path("json")).exists() and (spill := self._path("spill")).exists():
             said = json.loads(note.read_text())
             index = np.array(said.pop("index"), np.int64)
-            self._batches.append(_BatchFile(self._path("spill"), index))
+            if spill.stat().st_size < index[-1, 1]:
+                break
+            self._batches.append(_BatchFile(spill, index))
             self.said.append(said)
 
     def __len__(self) -> int:
