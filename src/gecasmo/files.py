@@ -37,11 +37,7 @@ def whole_file(
         to_disk(target.parent)
     except OSError as problem:
         temporary.unlink(missing_ok=True)
-        if not target.parent.is_dir():
-            raise error(
-                f"{target} cannot be written: there is no folder {target.parent}."
-            ) from None
-        raise error(f"{target} cannot be written: {problem.strerror or problem}.") from problem
+        raise error(_refused(target, problem)) from problem
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -56,13 +52,21 @@ def scratch_folder(path: Any, error: type[GecasmoError] = GecasmoError) -> Itera
         folder.mkdir()
         yield folder
     except OSError as problem:
-        if not target.absolute().parent.is_dir():
-            raise error(
-                f"{target} cannot be written: there is no folder {target.parent}."
-            ) from None
-        raise error(f"{target} cannot be written: {problem.strerror or problem}.") from problem
+        raise error(_refused(target, problem)) from problem
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def _refused(target: Path, problem: OSError) -> str:
+    why = f"{problem.strerror or problem}."
+    if problem.errno in FULL:
+        why = "the disk is full. Make room, and run the same again."
+    elif not target.absolute().parent.is_dir():
+        why = f"there is no folder {target.parent}."
+    return f"{target} cannot be written: {why}"
 
 
 def to_disk(path: Path) -> None:

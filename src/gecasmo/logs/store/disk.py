@@ -5,7 +5,6 @@ A file is written whole or not at all, also when the power is cut; a full disk i
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -19,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, GecasmoError
+from gecasmo.files import FULL
 
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 # Below this, what the interpreter and its threads need besides is more.
@@ -100,9 +100,6 @@ class DiskFullError(ClickLogError):
     """The disk is full; what was done so far is kept, and goes on when there is room."""
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
 @contextmanager
 def telling_full_disk(
     path: Path,
@@ -130,7 +127,7 @@ def telling_full_disk(
 def _is_full(problem: OSError) -> bool:
     # Writers of arrays do not say which error it was; others, at least, have a class for it.
     is_unknown = problem.errno is None and type(problem) is OSError
-    return is_unknown or problem.errno in _FULL
+    return is_unknown or problem.errno in FULL
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:
