@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib import import_module
 from typing import Any
 
@@ -49,6 +50,10 @@ class CheckpointError(GecasmoError, RuntimeError):
     """The folder in which a fit keeps its parts and its progress cannot be used."""
 
 
+class ForkedProcessError(GecasmoError, RuntimeError):
+    """A forked process lacks the threads that it would need; it has to be spawned."""
+
+
 class GecasmoWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
 
@@ -67,10 +72,26 @@ class KernelCacheWarning(GecasmoWarning):
 
 def tell(message: str, category: type[Warning]) -> None:
     """Warn, and name the line outside of this package that led here."""
+    if issubclass(category, _unwanted.get()):
+        return
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("gecasmo."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+_unwanted: ContextVar[tuple[type[Warning], ...]] = ContextVar("unwanted", default=())
+
+
+@contextmanager
+def without(*categories: type[Warning]) -> Iterator[None]:
+    """Tell no such warnings within this block. (Filters of `warnings` are those of all threads:
+    what one of them silences for a moment may stay silent for good.)"""
+    token = _unwanted.set((*_unwanted.get(), *categories))
+    try:
+        yield
+    finally:
+        _unwanted.reset(token)
 
 
 def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:

@@ -230,3 +230,17 @@ def test_it_tells_what_it_does() -> None:
     heard: list[str] = []
     check(pages_log([["a", "b"]] * 3, [[1, 0]] * 3), tell=heard.append)
     assert heard[0] == "looking at pages and clicks"
+
+
+def test_searches_read_without_queries_are_told() -> None:
+    columns = {"session": [1, 1, 2], "doc": list("aba"), "rank": [1, 2, 1], "click": [0, 1, 1]}
+    typed = {"typed_phrase": ["red boots", "red boots", "hats"]}
+    found = [f for f in check(read_log(columns | typed)).findings if f.topic == "queries"]
+    assert [f.severity for f in found] == ["warning"]
+    assert "query='typed_phrase'" in found[0].advice
+    read = read_log(columns | typed, query="typed_phrase")
+    others = columns | {"search_id": list("xxy"), "search_time": ["a", "a", "b"]}
+    for log in (read, read_log(columns), read_log(others)):
+        assert not [f for f in check(log).findings if f.topic == "queries"]
+    with pytest.raises(ClickLogError, match="to be read with query='typed_phrase'; else all"):
+        gecasmo.DBN().fit(read_log(columns | typed))

@@ -203,3 +203,20 @@ def test_three_programs_on_a_pipe(folder: Path, fit_file: Path, log_file: Path) 
     checked = run("check", "-", "--json", input=clicks.stdout)
     assert checked.returncode in (0, 3)
     assert json.loads(checked.stdout)["reading"]["format"] == "table"
+
+
+def test_a_visit_with_several_searches(tmp_path: Path) -> None:
+    """The query is guessed although it is a part of the page."""
+    log = tmp_path / "visits.csv"
+    rows = [
+        f"{visit},{term},{term}{doc},{doc},{int((visit + doc) % 3 == 0)}"
+        for visit in range(20)
+        for term in ("boots", "hats")
+        for doc in (1, 2, 3)
+    ]
+    log.write_text("\n".join(["session_id,search_term,sku,position,clicked", *rows]))
+    roles = ["--session", "session_id,search_term"]
+    said = succeed("check", log, *roles)
+    assert "--query search_term" in said.stderr
+    limits = ["--max-iter", "3", "--tol", "0", "-q"]
+    succeed("fit", "DBN", log, *roles, "-o", tmp_path / "dbn.fit", *limits)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 import warnings
@@ -97,7 +99,6 @@ def test_wrong_calls_end_with_2(arguments: tuple[str, ...]) -> None:
 
 def test_a_reader_that_goes_away() -> None:
     # A pipe whose other end is closed before anything is written to it.
-    import os
 
     reading, writing = os.pipe()
     os.close(reading)
@@ -139,7 +140,6 @@ def test_completion_of_the_shell() -> None:
     ],
 )
 def test_completion_of_names(line: str, words: str) -> None:
-    import os
 
     from command_line import CliRunner, app
 
@@ -178,3 +178,43 @@ def test_errors_name_flags(folder: Path, log_file: Path, fit_file: Path) -> None
     told = fail("judgments", fit_file, "-o", "j.csv", "--ids", "encode")
     assert "'csv' files have no use for --ids." in told
     assert "--level 2.0: a level lies between" in fail("compare", log_file, "PBM", "--level", "2")
+
+
+def in_the_shell(line: str) -> subprocess.CompletedProcess[bytes]:
+    """Run a line of the shell in which `gecasmo` is the program."""
+    program = shlex.join(PROGRAM)
+    return subprocess.run(
+        ["bash", "-c", f'gecasmo() {{ {program} "$@"; }}; {line}'],
+        stderr=subprocess.PIPE,
+        env=os.environ | WIDE,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", ["models", "--help", "--version", "describe DBN --json"])
+def test_a_full_or_closed_standard_output_is_told(command: str) -> None:
+    full = in_the_shell(f"gecasmo {command} > /dev/full")
+    assert full.returncode == 1
+    told = b"Standard output cannot be written to: "
+    assert full.stderr == told + b"No space left on device.\n"
+    closed = in_the_shell(f"gecasmo {command} >&-")
+    assert closed.returncode == 1
+    assert closed.stderr == told + b"it is closed.\n"
+    gone = in_the_shell(f"gecasmo {command} | true; exit ${{PIPESTATUS[0]}}")
+    assert gone.returncode in (0, 141)  # 0 if all was written before the reader had gone
+    assert gone.stderr == b""
+
+
+def test_closed_streams_that_nobody_needs(fit_file: Path, folder: Path) -> None:
+    for closed in (">&-", "2>&-", "<&-", "2> /dev/full", "<&- >&- 2>&-"):
+        line = f"gecasmo judgments {shlex.quote(str(fit_file))} -o j.csv --quiet {closed}"
+        assert in_the_shell(line).returncode == 0, closed
+        assert Path("j.csv").read_text().startswith("query,doc")
+        Path("j.csv").unlink()
+    line = f"gecasmo judgments {shlex.quote(str(fit_file))} -o - > /dev/full"
+    full = in_the_shell(line)
+    assert full.returncode == 1
+    assert b"a bug" not in full.stderr
+    assert b"No space left on device" in full.stderr
+    gone = in_the_shell("gecasmo judgments nothing.fit -o - 2>&-")
+    assert gone.returncode == 1

@@ -116,7 +116,6 @@ def test_bad_flags(
     [
         ("nowhere/dbn.fit", "--output nowhere/dbn.fit: there is no folder nowhere"),
         (".", "that is a folder"),
-        ("-", "name a file with --output"),
     ],
 )
 def test_places_that_cannot_be_written_to(

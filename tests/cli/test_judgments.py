@@ -98,7 +98,8 @@ def test_pipes(fit_file: Path) -> None:
     assert b"standard output: " in done.stderr
     piped = succeed("judgments", fit_file, "-o", "-", "--quiet").stdout
     assert pl.read_csv(io.StringIO(piped)).height > 0
-    assert "not for a pipe" in fail("judgments", fit_file, "-o", "-", "--format", "parquet")
+    packed = run("judgments", fit_file, "-o", "-", "--format", "parquet", "--quiet").stdout
+    assert pl.read_parquet(io.BytesIO(packed)).height == pl.read_csv(io.StringIO(piped)).height
 
 
 def test_opensearch(folder: Path, fit_file: Path) -> None:

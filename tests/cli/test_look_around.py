@@ -16,7 +16,7 @@ from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
 from gecasmo.cli.lookup import find_model
-from gecasmo.cli.paper import find_experiment
+from gecasmo.cli.zoo import find_experiment
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import contestants
 from gecasmo.models import CATALOGUE, model_named

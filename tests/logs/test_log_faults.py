@@ -132,3 +132,32 @@ def test_all_faults_are_told_at_once() -> None:
         "weight ('w')",
         "weight ('w')",
     ]
+
+
+TWICE = {
+    "visit": [1] * 4,
+    "term": ["boots"] * 4,
+    "doc": list("xyxz"),
+    "rank": [1, 2, 1, 2],
+    "click": [0, 1, 0, 0],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, "session= needs what tells them apart, such as the id of the page or the time"),
+        ({"timestamp": [8, 8, 9, 9]}, 'try session=["visit", "term", "timestamp"]'),
+        ({"query_id": list("aabb")}, 'try session=["visit", "term", "query_id"]'),
+        ({"timestamp": [8] * 4}, "session= needs what tells them apart"),
+    ],
+)
+def test_a_query_asked_twice_is_told_apart(more: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ClickLogError) as caught:
+        read_log(TWICE | more, session=["visit", "term"], query="term")
+    assert expected in str(caught.value)
+    assert "such as one query asked twice" in str(caught.value)
+    if "timestamp" in expected:
+        assert (
+            len(read_log(TWICE | more, session=["visit", "term", "timestamp"], query="term")) == 2
+        )

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs import read_log
 
 
@@ -23,13 +23,13 @@ def test_the_message_says_what_is_there_and_what_was_meant(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     frame = pl.DataFrame(columns).select("session", "query", "doc", "rank", "click")
-    frame.rename({"doc": "url", "click": "clicked"}).write_parquet("clicks.parquet")
+    frame.rename({"rank": "rang", "click": "klick"}).write_parquet("clicks.parquet")
     assert message("clicks.parquet") == (
-        "clicks.parquet lacks the columns 'doc' and 'click'.\n"
-        "  It has: session, query, url, rank, clicked.\n"
-        '  Perhaps: read_log("clicks.parquet", doc="url", click="clicked")'
+        "clicks.parquet lacks the columns 'rank' and 'click'.\n"
+        "  It has: session, query, doc, rang, klick.\n"
+        '  Perhaps: read_log("clicks.parquet", rank="rang", click="klick")'
     )
-    read_log("clicks.parquet", doc="url", click="clicked")
+    read_log("clicks.parquet", rank="rang", click="klick")
 
 
 @pytest.mark.parametrize(
@@ -38,29 +38,42 @@ def test_the_message_says_what_is_there_and_what_was_meant(
         ("session", "session_id"),
         ("session", "impression_id"),
         ("session", "serp_id"),
+        ("session", "visit_id"),
+        ("query", "user_query"),
+        ("query", "q"),
         ("doc", "url"),
-        ("doc", "document"),
-        ("doc", "item"),
+        ("doc", "object_id"),
+        ("doc", "sku"),
+        ("doc", "asin"),
         ("doc", "product_id"),
         ("rank", "position"),
         ("rank", "Pos"),
         ("click", "is_click"),
         ("click", "Clicked"),
-        ("click", "clik"),
+        ("click", "click_count"),
     ],
 )
-def test_usual_names_are_recognised(columns: dict[str, Any], role: str, name: str) -> None:
+def test_usual_names_are_taken_and_told(columns: dict[str, Any], role: str, name: str) -> None:
+    expected = read_log(columns).to_frame()
     columns[name] = columns.pop(role)
-    text = message(columns)
-    assert text.startswith(f"The dict lacks the column '{role}'.\n  It has: ")
-    assert f'Perhaps: read_log(data, {role}="{name}")' in text
+    with pytest.warns(ClickLogWarning) as warned:
+        log = read_log(columns)
+    assert log.to_frame().equals(expected)
+    assert str(warned[0].message) == f'the dict: columns guessed by their names: {role}="{name}".'
 
 
-@pytest.mark.parametrize("name", ["query_id", "q", "search_term"])
-def test_the_query_is_suggested_along(columns: dict[str, Any], name: str) -> None:
-    columns[name] = columns.pop("query")
+def test_what_the_user_asked_comes_before_the_id_of_the_query(columns: dict[str, Any]) -> None:
+    columns["user_query"] = columns.pop("query")
+    columns["query_id"] = columns["session"]
+    with pytest.warns(ClickLogWarning, match='query="user_query"'):
+        assert read_log(columns).column("query")[0] == "cats"
+
+
+def test_what_is_named_is_not_guessed(columns: dict[str, Any]) -> None:
     columns["url"] = columns.pop("doc")
-    assert f'Perhaps: read_log(data, query="{name}", doc="url")' in message(columns)
+    assert 'Perhaps: read_log(data, doc="url")' in message(columns, doc="urle")
+    columns["q"] = columns.pop("query")
+    assert not read_log(columns, doc="url", query=None).has_query
 
 
 def test_a_misspelt_name_is_corrected_and_the_rest_of_the_call_kept(
@@ -82,7 +95,7 @@ def test_without_a_guess_there_is_another_way(columns: dict[str, Any]) -> None:
 
 
 def test_faults_of_other_columns_are_told_too(columns: dict[str, Any]) -> None:
-    columns["url"] = columns.pop("doc")
+    columns["dok"] = columns.pop("doc")
     columns["click"][3] = -2
     text = message(columns)
     assert text.startswith("The dict lacks the column 'doc'.")

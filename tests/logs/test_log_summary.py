@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from gecasmo.logs import read_log
 
@@ -54,3 +55,34 @@ def test_notebooks_get_a_table(columns: dict[str, Any]) -> None:
     assert "<tr><th>sessions</th><td>2</td></tr>" in page
     assert "<tr><td>2</td><td>2</td><td>0.5000</td></tr>" in page
     assert "<td>price, device, &lt;b&gt;</td>" in page
+
+
+def test_a_page_can_be_looked_at(columns: dict[str, Any]) -> None:
+    log = read_log(columns)
+    assert repr(log[1]).splitlines() == [
+        "Page 's1' of the query 'dogs': 3 results, 1 clicked",
+        "  rank  doc  click  price  device",
+        "     1  a    no         2  desk",
+        "     2  d    no         5  desk",
+        "     4  c    yes      4.5  desk",
+    ]
+    assert log[-2].session == log[0].session == "s2"
+    assert [len(page) for page in log] == [2, 3]
+    assert "<td>desk</td>" in log[1]._repr_html_()
+    with pytest.raises(IndexError, match="there is no page 2; the log has 2"):
+        log[2]
+
+
+def test_a_page_without_results_and_queries_can_be_looked_at() -> None:
+    log = read_log({"doc": [[], ["a"]], "click": [[], [1]], "n": [1, 7]}, weight="n")
+    assert repr(log[0]) == "Page 0: 0 results, 0 clicked\n  rank  doc  click"
+    assert repr(log[1]).startswith("Page 1, which counts 7 times: 1 result, 1 clicked\n")
+    nested = read_log({"query": ["x"], "doc": [[]], "click": [[]]})
+    assert nested[0].query == "x"
+
+
+def test_the_head_of_a_log(columns: dict[str, Any]) -> None:
+    log = read_log(columns)
+    assert log.head(1).sessions.to_list() == ["s2"]
+    assert len(log.head()) == len(log.head(9)) == 2
+    assert len(log.head(0)) == 0

@@ -18,7 +18,7 @@ from test_fit_folders import METHOD, cut_short, frame, model, same
 
 from gecasmo import ClickLog, open_log
 from gecasmo.errors import CheckpointError, ClickLogError, GecasmoError
-from gecasmo.estimation import part_files
+from gecasmo.estimation import packets, part_files
 from gecasmo.logs.store import StoredLog
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -51,7 +51,7 @@ def test_one_flipped_bit_is_told(log: StoredLog, half: Path, tmp_path: Path) -> 
     whole = model().fit(log, METHOD)
     chance = random.Random(3)
     kept = sorted(p for p in half.rglob("*") if p.is_file() and p.stat().st_size)
-    assert {p.suffix for p in kept} >= {".array", ".numbers", ".npz", ".json", ".arrow"}
+    assert {p.suffix for p in kept} >= {".array", ".packet", ".json"}
     n_told = 0
     for number, path in enumerate(kept):
         folder = shutil.copytree(half, tmp_path / f"flipped{number}")
@@ -126,9 +126,9 @@ def test_arrays_that_would_lead_elsewhere_are_refused(
 
 
 def test_points_of_other_rows_are_refused(log: StoredLog, half: Path) -> None:
-    for path in (half / "points").rglob("*.numbers"):
-        arrays = part_files.read_numbers(path)
-        part_files.write_numbers(path, {n: v[:-1] for n, v in arrays.items()}, sync=False)
+    for path in (half / "points").rglob("*.packet"):
+        arrays = packets.read_packet(path)
+        packets.write_packet(path, {n: v[:-1] for n, v in arrays.items()})
     with pytest.raises(CheckpointError, match="it is of other rows"):
         model().fit(log, METHOD, checkpoint=half)
 

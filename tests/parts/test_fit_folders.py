@@ -127,7 +127,7 @@ def test_another_log_is_refused(log: Any, tmp_path: Path, monkeypatch: pytest.Mo
         model().fit(open_log(tmp_path / "log.gclog"), METHOD, checkpoint=tmp_path / "fit")
 
 
-_ARRAYS = (".array", ".numbers", ".npz")
+_ARRAYS = (".array", ".packet")
 
 
 @pytest.mark.parametrize("folder", ["parts", "points", "journal"])
@@ -159,7 +159,7 @@ def test_a_truncated_partition_is_told(tmp_path: Path, log: Any) -> None:
 def test_a_full_disk_is_told_and_can_be_gone_on_with(
     log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, calls = disk.write_numbers, []
+    write, calls = disk.write_packet, []
 
     def full(*arguments: Any) -> None:
         calls.append(1)
@@ -168,7 +168,7 @@ def test_a_full_disk_is_told_and_can_be_gone_on_with(
         write(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(disk, "write_numbers", full)
+        patch.setattr(disk, "write_packet", full)
         with pytest.raises(CheckpointError, match=r"is full .* make room"):
             model().fit(log, METHOD, checkpoint=tmp_path / "fit", threads=1)
     same(model().fit(log, METHOD), model().fit(log, METHOD, checkpoint=tmp_path / "fit"))
@@ -295,11 +295,11 @@ def test_a_fit_of_an_earlier_version_is_told(log: Any, tmp_path: Path) -> None:
 def test_a_full_disk_is_told_of_shared_rows(
     log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(path: Path, *pieces: bytes, sync: bool) -> int:
+    def full(path: Path, rows: Any, sync: bool) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fit_folder, "write_file", full)
+        patch.setattr(fit_folder, "write_packet", full)
         with pytest.raises(CheckpointError, match=r"shared .* is full .* make room"):
             PBM().fit(log, METHOD, checkpoint=tmp_path / "fit")
 

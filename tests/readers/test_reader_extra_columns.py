@@ -56,7 +56,7 @@ def logs(draw: st.DrawFn, empty_pages: bool) -> tuple[ClickLog, list[str]]:
         pl.Series("doc", [[f"d{i}" for i in range(n)] for n in lengths], pl.List(pl.String)),
         pl.Series("click", [[i == 1 for i in range(n)] for n in lengths], pl.List(pl.Boolean)),
     ]
-    log = read_log(pl.DataFrame([*columns, *extras]))
+    log = read_log(pl.DataFrame([*columns, *extras]), rank=None)
     if 0 not in lengths and draw(st.booleans()):
         log = read_log(log.to_frame())
     return log, [extra.name for extra in extras]

@@ -101,11 +101,19 @@ def test_what_cannot_be_guessed_is_asked_for() -> None:
 
 
 def test_a_nested_log_is_not_asked_for_ranks() -> None:
-    columns = NESTED | {"results": [["a"]]}
-    del columns["shown"], columns["sid"]
+    columns = NESTED | {"dooc": [["a"]], "clik": [[1]]}
+    del columns["shown"], columns["sid"], columns["clicks"]
     said = message(columns)
     assert said.startswith("The dict lacks the columns 'doc' and 'click'.")
-    assert said.endswith('Perhaps: read_log(data, doc="results", click="clicks")')
+    assert said.endswith('Perhaps: read_log(data, doc="dooc", click="clik")')
+
+
+def test_a_column_may_be_the_query_and_a_part_of_the_page() -> None:
+    columns = ["session_id", "search_term", "sku", "position", "clicked"]
+    named = {"session": ["session_id", "search_term"]}
+    assert guess_roles(columns, named)["query"] == "search_term"
+    assert "query" not in guess_roles(columns, {"session": "search_term"})
+    assert guess_roles([*columns, "qid"], named)["query"] == "qid"
 
 
 names = [name for text in (*SYNONYMS.values(), *LISTS.values()) for name in text.split()]

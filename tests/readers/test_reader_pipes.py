@@ -115,7 +115,8 @@ def test_a_glance_at_what_is_no_file() -> None:
 
 
 def test_a_table_whose_columns_are_named_stays_a_table() -> None:
-    log = read_log(SAMPLES / "baidu.parquet", query="query_id", doc="query_doc_ids", click="clicks")
+    roles = {"query": "query_id", "doc": "query_doc_ids", "rank": None, "click": "clicks"}
+    log = read_log(SAMPLES / "baidu.parquet", **roles)
     assert log.lengths.tolist() == [4] * 6
     assert "mask" in log.columns
 

@@ -15,7 +15,7 @@ from spark_sessions import started
 from gecasmo import DBN, EM, read_log
 from gecasmo import spark as on_spark
 from gecasmo.spark.executors import pass_over
-from gecasmo.spark.runner import SparkRunner
+from gecasmo.spark.spark_fit import SparkParts
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
@@ -94,7 +94,7 @@ def test_who_is_killed_in_the_middle_of_an_iteration_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen = tmp_path / "killed"
-    monkeypatch.setattr(SparkRunner, "work", staticmethod(killing(who, at, seen)))
+    monkeypatch.setattr(SparkParts, "work", staticmethod(killing(who, at, seen)))
     found = fitted(cluster, clicks_file)
     assert not Path(f"/proc/{seen.read_text()}/cwd").exists()  # it is dead indeed
     for coin, table in undisturbed.parameters.items():

@@ -10,9 +10,9 @@ import pytest
 
 from gecasmo.errors import ClickLogError
 from gecasmo.spark import SparkError
-from gecasmo.spark.answers import roles_of
-from gecasmo.spark.shared_folder import SharedFolder, folder_for
-from gecasmo.spark.source import checked_roles
+from gecasmo.spark.executors import SharedFolder
+from gecasmo.spark.frame_log import checked_roles, roles_of
+from gecasmo.spark.spark_fit import folder_for
 
 LONG = {
     "session": pl.Int64(),

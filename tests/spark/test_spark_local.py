@@ -17,6 +17,7 @@ from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Logistic, Parameter, Table,
 from gecasmo import spark as on_spark
 from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms.parted_table import PartedTable
+from gecasmo.model.log_parts import over_parts
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
@@ -154,6 +155,33 @@ def test_a_fit_with_learned_priors_is_saved_by_executors_and_answers_everywhere(
         there = answer(log, frame=True).sort("session", "rank")
         assert table.drop("probability").equals(there.select(table.columns).drop("probability"))
         np.testing.assert_allclose(table["probability"], there["probability"], rtol=1e-12)
+
+
+@BOTH
+def test_an_answer_over_parts_is_one_on_spark(
+    frame: Any, clicks: pl.DataFrame, tmp_path: Path
+) -> None:
+    def examined(view: Any, pages: Any) -> pl.DataFrame:  # the recipe in CONTRIBUTING.md
+        looks = view.posterior(pages).select("query", "doc", examinations=pl.col("reached"))
+        return looks.group_by("query", "doc").agg(pl.col("examinations").sum())
+
+    log, there = read_log(clicks), on_spark.open_log(frame, partitions=4)
+    model = DBN().fit(log, STEPS)
+    assert model.score(there) == pytest.approx(model.score(log), rel=1e-12)
+    for coin, expected in model.expected_counts(log).items():
+        keys = list(model.keys[coin])
+        found = model.expected_counts(there)[coin].select(expected.columns)
+        if keys:
+            found, expected = found.sort(keys), expected.sort(keys)
+        assert found.select(keys).equals(expected.select(keys))
+        for side in ("heads", "tails"):
+            np.testing.assert_allclose(found[side], expected[side], rtol=1e-9, atol=1e-12)
+    total = pl.concat(over_parts(model, there, examined)).sort("query", "doc")
+    expected = examined(model, log).sort("query", "doc")
+    assert total.select("query", "doc").equals(expected.select("query", "doc"))
+    np.testing.assert_allclose(total["examinations"], expected["examinations"], rtol=1e-9)
+    with pytest.raises(ModelError, match=r"gecasmo\.spark\.predict\(model, dataframe\)"):
+        model.predict(there, tmp_path / "predicted")
 
 
 @CLASSIC

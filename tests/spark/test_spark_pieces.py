@@ -28,6 +28,7 @@ from gecasmo.errors import (
     SavedModelError,
 )
 from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.packets import pack, unpack
 from gecasmo.estimation.part import Point
 from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Recipe, Task, combined
@@ -40,26 +41,17 @@ from gecasmo.model.stored_fit import sample_pages
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (
     Job,
-    MadePart,
-    Placement,
+    SharedFolder,
     check_probe,
     decoded,
     first_pages,
+    in_short,
     make_part,
     pass_over,
-    place_part,
     points_of,
 )
-from gecasmo.spark.messages import (
-    ToldByExecutor,
-    found_in,
-    hearing,
-    marked,
-    pack,
-    telling,
-    unpack,
-)
-from gecasmo.spark.runner import SparkPages, remove_folder, tell_notes
+from gecasmo.spark.frame_log import NUMBERED, FrameReading, check_parts, tell_notes
+from gecasmo.spark.messages import ToldByExecutor, found_in, hearing, marked, telling
 from gecasmo.spark.session import (
     SparkError,
     require_frame,
@@ -68,10 +60,8 @@ from gecasmo.spark.session import (
     start,
     usable,
 )
-from gecasmo.spark.shared_folder import SharedFolder
 from gecasmo.spark.shipped_model import ShippedModel, columns_read
-from gecasmo.spark.source import NUMBERED, FrameReading, check_parts
-from gecasmo.spark.spark_fit import Results
+from gecasmo.spark.spark_fit import FirstPages, results_at, scratch_folder
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -121,7 +111,7 @@ def test_a_partition_does_not_depend_on_the_order_of_its_pieces(clicks: pl.DataF
 def test_rows_are_cut_in_several_goes(
     clicks: pl.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gecasmo.spark.source._ROWS_AT_ONCE", 250)
+    monkeypatch.setattr("gecasmo.spark.frame_log._ROWS_AT_ONCE", 250)
     how = reading(2)
     cut = list(how.cut(batches(clicks)))
     assert len(cut) > 2
@@ -162,7 +152,10 @@ def test_ids_of_several_columns_decide_together() -> None:
     frame = pl.DataFrame({"user": [1, 1, 2], "page": [1, 2, 1], "doc": ["a", "b", "c"]})
     how = FrameReading(ROLES, ("user", "page"), (), 256, is_struct=True)
     expected = hash_values(frame.select(pl.struct("user", "page")).to_series()) >> np.uint64(56)
-    assert how.part_numbers(frame).tolist() == expected.astype(int).tolist()
+    found = {}
+    for number, pieces in pieces_of(frame, how).items():
+        found |= dict.fromkeys(how.table(pieces)["doc"], number)
+    assert [found[doc] for doc in "abc"] == expected.astype(int).tolist()
 
 
 @pytest.mark.parametrize("n_parts", [0, 3, 2**17, True, 2.0])
@@ -192,7 +185,7 @@ values = st.recursive(
 
 @given(values)
 def test_values_survive_as_bytes(value: Any) -> None:
-    found = unpack(pack(value), Lengths, Note)
+    found = unpack(pack(value))
     assert type(found) is type(value)
     np.testing.assert_equal(found, value)
     if isinstance(found, np.ndarray):
@@ -361,8 +354,8 @@ class Made:
         self.made = {n: make_part(job, n, how.table(pieces[n])) for n in sorted(pieces)}
         self.logs = {n: how.log(how.table(pieces[n]), n) for n in self.made}
         self.job = job.for_passes({2: 1})
-        for n, made in self.made.items():
-            place_part(self.job, n, Placement(made.shared, {}))
+        for n in self.made:
+            SharedFolder(str(folder)).write(f"{n}/index", {2: 0})
 
 
 def test_passes_over_files_are_passes_over_parts(clicks: pl.DataFrame, tmp_path: Path) -> None:
@@ -445,24 +438,16 @@ def test_a_part_in_which_nothing_can_happen_is_left_out(
         make_part(replace(job, impossible="raise"), 0, table)
 
 
-def test_parts_find_their_rows_among_those_of_all() -> None:
-    def rows(name: str, *values: Any) -> Rows:
-        return Rows((name,), [pl.Series(name, values)], len(values))
-
-    all_docs = rows("doc", "b", "c", "a")
-    placement = Placement({0: all_docs, 2: Rows((), (), 1)}, {1: {4: 10, 5: 12}})
-    own = {0: rows("doc", "a", "b"), 1: rows("result", 0, 1), 2: Rows((), (), 1)}
-    found = placement.index(5, own)
-    assert {coin: index.tolist() for coin, index in found.items()} == {
-        0: [2, 0],
-        1: [12, 13],
-        2: [0],
-    }
+def test_rows_that_stand_one_after_the_other_are_told_in_short() -> None:
+    for places, told in [([12, 13, 14], 12), ([4], 4), ([], 0)]:
+        assert in_short(np.array(places, np.int64)) == told
+    for places in ([2, 0], [2, 2], [2, 4], [3, 2]):
+        assert in_short(np.array(places)).tolist() == places
 
 
 def test_what_is_heard_of_a_part_survives_as_bytes(clicks: pl.DataFrame, tmp_path: Path) -> None:
     made = Made(clicks, UBM(), tmp_path, n_parts=1).made[0]
-    there = unpack(pack(made), MadePart, Note)
+    there = unpack(pack(made))
     assert replace(there, shared={}) == replace(made, shared={})
     assert there.shared[0].frame.equals(made.shared[0].frame)
 
@@ -487,10 +472,10 @@ def test_a_sample_of_a_large_log_fetches_few_parts(
         asked.extend(parts)
         return {number: function(number) for number in parts}
 
-    monkeypatch.setattr("gecasmo.spark.runner.ask_parts", ask)
-    monkeypatch.setattr("gecasmo.spark.runner._FETCHED_PAGES", 100)
+    monkeypatch.setattr("gecasmo.spark.spark_fit.ask_parts", ask)
+    monkeypatch.setattr("gecasmo.spark.spark_fit._FETCHED_PAGES", 120)
     sizes = {number: part.n_read for number, part in made.made.items()}
-    pages: Any = SparkPages(None, made.job.reading, made.job.folder, sizes)
+    pages: Any = FirstPages(None, made.job, sizes)
     assert pages.n_pages == 400
     some = sample_pages(pages, 60)
     assert 60 <= some.n_sessions < 120
@@ -498,24 +483,26 @@ def test_a_sample_of_a_large_log_fetches_few_parts(
     queries = some.session_column("query").unique().to_list()
     whole = clicks.filter(pl.col("query").is_in(queries))
     assert some.n_sessions == whole["session"].n_unique()
-    assert sample_pages(pages, 400).n_sessions == 400
+    monkeypatch.setattr("gecasmo.spark.spark_fit._FETCHED_PAGES", 400)
+    everything: Any = FirstPages(None, made.job, sizes)
+    assert sample_pages(everything, 400).n_sessions == 400
 
 
 # -- folders, notes, numbers -------------------------------------------------------------------
 def test_a_folder_for_results(tmp_path: Path) -> None:
-    results = Results.at(tmp_path / "new" / "model", 4)
-    check_probe(results.probe)
-    results.tidy()
+    with results_at(tmp_path / "new" / "model", 4) as results:
+        check_probe(results.probe)
     with pytest.raises(SparkError, match="An executor does not reach"):
         check_probe(results.probe)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
-    with pytest.raises(SavedModelError, match="is not empty"):
-        Results.at(tmp_path / "full", 4)
-    with pytest.raises(SavedModelError, match="cannot be written to"):
-        Results.at(tmp_path / "full" / "file" / "below", 4)
-    check_probe(None)
-    Results.at(None, 4).tidy()
+    with pytest.raises(SavedModelError, match="is not empty"), results_at(tmp_path / "full", 4):
+        pass
+    below = tmp_path / "full" / "file" / "below"
+    with pytest.raises(SavedModelError, match="cannot be written to"), results_at(below, 4):
+        pass
+    with results_at(None, 4) as results:
+        check_probe(results.probe)
 
 
 def test_notes_of_partitions_are_told_once() -> None:
@@ -527,8 +514,11 @@ def test_notes_of_partitions_are_told_once() -> None:
 
 
 def test_a_folder_that_cannot_be_removed_does_not_spoil_a_fit() -> None:
-    with pytest.warns(gecasmo.errors.GecasmoWarning, match="/there .* could not be removed"):
-        remove_folder(None, "/there")
+    with (
+        pytest.warns(gecasmo.errors.GecasmoWarning, match="/there .* could not be removed"),
+        scratch_folder(None, "/there"),
+    ):
+        pass
 
 
 def test_importing_gecasmo_does_not_import_spark() -> None:

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from gecasmo import open_log, read_log
 from gecasmo.cli import app
-from gecasmo.cli.ingest import ingest_bar
 from gecasmo.cli.output import Output
+from gecasmo.cli.progress import ingest_bar
 from gecasmo.logs.store.intake import Intake
 
 

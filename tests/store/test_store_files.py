@@ -43,6 +43,13 @@ def test_a_look_at_the_first_pages(stored: StoredLog) -> None:
     assert pages_of(stored.head(10**6)) == all_pages(stored)[: len(stored.head(10**6))]
     first = next(number for number in range(4) if stored.partition_pages[number])
     assert stored.head(1).sessions[0] == first << 32
+    pages = [page for part in stored.partitions() for page in part]
+    for number in (0, 7, stored.n_pages - 1):
+        assert repr(stored[number]) == repr(pages[number])
+    with pytest.raises(IndexError, match="there is no page"):
+        stored[stored.n_pages]
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(stored)  # type: ignore[call-overload]
 
 
 def test_pieces_are_the_partition_in_order(stored: StoredLog) -> None:

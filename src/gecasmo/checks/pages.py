@@ -12,7 +12,9 @@ import polars as pl
 
 from gecasmo.checks.findings import Findings, session_text, value_text
 from gecasmo.encoding.columns import coded, in_chain
+from gecasmo.errors import option
 from gecasmo.logs import ClickLog
+from gecasmo.logs.roles import GUESSED, search_column
 from gecasmo.report import counted, listed, percent
 
 # Fewer pages than this do not show a pattern.
@@ -27,7 +29,7 @@ def check_notes(log: ClickLog, top: int) -> Findings:
     notes: tuple[Any, ...] = tuple(getattr(log, "notes", ()))
     for note in notes:
         # A handful in a large file is worth knowing; more may change the answer.
-        is_rare = (note.count or 0) <= 0.001 * max(log.n_results, 1)
+        is_rare = note.kind == GUESSED or (note.count or 0) <= 0.001 * max(log.n_results, 1)
         part.add(
             "info" if is_rare else "warning",
             "reading",
@@ -55,10 +57,23 @@ def check_pages(log: ClickLog, top: int) -> Findings:
         return part
     if not log.weight.sum() > 0:
         part.add("error", "weights", "All pages weigh 0, so none of them counts.")
+    _check_queries(part, log)
     _check_lengths(part, log, top)
     _check_ranks(part, log, top)
     _check_repeated_documents(part, log, top)
     return part
+
+
+def _check_queries(part: Findings, log: ClickLog) -> None:
+    name = None if log.has_query else search_column(log.to_frame().schema)
+    if name is not None and log.is_page_constant(name):
+        part.add(
+            "warning",
+            "queries",
+            f"The log was read without queries, but its column '{name}' seems to have them.",
+            advice=f"Read it with {option('query', name)}. Without it, what a document is worth "
+            "is told for all queries together.",
+        )
 
 
 def _check_lengths(part: Findings, log: ClickLog, top: int) -> None:

@@ -5,7 +5,6 @@ Those are pages whose rows have the most data, each kind once.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.encoding.columns import coded, in_chain
-from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError, without
 from gecasmo.estimation import EM, Counts, Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import FormState
@@ -141,9 +140,8 @@ def quick_states(model: Model, log: ClickLog, seed: int) -> dict[str, FormState]
     part = some_pages(log, QUICK_PAGES, seed)
     twin = model.copy()
     try:
-        with warnings.catch_warnings():
-            # That so few iterations do not converge is no news to the user of a check.
-            warnings.simplefilter("ignore")
+        # That so few iterations do not converge is no news to the user of a check.
+        with without(GecasmoWarning):
             method = EM(max_iter=QUICK_ITERATIONS, restarts=1)
             twin.fit(part, method, progress=False, impossible="drop")
     except GecasmoError:

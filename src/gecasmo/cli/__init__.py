@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import sys
-import traceback
 from typing import Annotated
 
 import typer
 
-from gecasmo.cli.answers import evaluate, predict, simulate
-from gecasmo.cli.check import check
+from gecasmo.cli.answers import evaluate, explain, predict, simulate
 from gecasmo.cli.compare import compare
-from gecasmo.cli.explain import explain
 from gecasmo.cli.fit import fit, update
-from gecasmo.cli.guard import BAD_INPUT, EPILOG, Guarded
-from gecasmo.cli.ingest import ingest
+from gecasmo.cli.guard import EPILOG, Guarded, run
 from gecasmo.cli.judgments import judgments, propensities
-from gecasmo.cli.output import write_remark
-from gecasmo.cli.paper import paper
-from gecasmo.cli.zoo import demo, describe, models
+from gecasmo.cli.logs import check, ingest
+from gecasmo.cli.zoo import demo, describe, models, paper
 
 app = typer.Typer(
     cls=Guarded,
@@ -71,8 +66,4 @@ def every_command(
 
 def main() -> None:
     """Run the command line."""
-    try:
-        app(prog_name="gecasmo")
-    except Exception:  # only with --debug; Python itself would print whatever is in the message
-        write_remark(traceback.format_exc().rstrip("\n"))
-        sys.exit(BAD_INPUT)
+    sys.exit(run(app))

@@ -1,25 +1,39 @@
 """What a fitted model says about a log.
 
-`gecasmo evaluate FIT LOG` says how well it predicts the log, `gecasmo predict FIT LOG -o FILE` how
-probable a click is, result by result, and `gecasmo simulate FIT PAGES -o FILE` has simulated users
-click.
+`gecasmo evaluate FIT LOG` says how well it predicts the log, `gecasmo explain FIT LOG --session ID`
+what probably happened on one page, `gecasmo predict FIT LOG -o FILE` how probable a click is,
+result by result, and `gecasmo simulate FIT PAGES -o FILE` has simulated users click.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.flags import AnyLogArgument, FitArgument, Impossible, ImpossibleFlag, bundled
-from gecasmo.cli.log_flags import LogFlags
-from gecasmo.cli.output import PIPE, Output, check_parent, check_pipe, write_table
+from gecasmo.cli.flags import (
+    AnyLogArgument,
+    FitArgument,
+    Impossible,
+    ImpossibleFlag,
+    LogArgument,
+    LogFlags,
+    OnePageFlags,
+    bundled,
+    output_flag,
+)
+from gecasmo.cli.output import Output, place_name, result_console
+from gecasmo.errors import ClickLogError, GecasmoError
+from gecasmo.report import Column, TextTable, bar, printable, text_width
 
 if TYPE_CHECKING:
+    import polars as pl
+
+    from gecasmo.logs import ClickLog
     from gecasmo.model.base import Model
-    from gecasmo.model.stories import Made
+
+_BAR = 8  # characters of a bar
 
 
 @bundled
@@ -57,6 +71,146 @@ def evaluate(
     output.show(data, str(found))
 
 
+@bundled
+def explain(
+    fit: FitArgument,
+    log: LogArgument,
+    which: Annotated[
+        str, typer.Option("--session", metavar="ID", help="The page to explain, by its id.")
+    ],
+    reading: OnePageFlags,
+    output: Output,
+) -> None:
+    """Tell the story of one page: what the user probably saw, liked and did.
+
+    [bold]Example[/bold]
+
+    [cyan]gecasmo explain dbn.fit clicks.parquet --session 4711[/cyan]
+
+    P(click) is what the model expected before anything was known, and given what happened above.
+    The columns after it are probabilities given everything seen on the page: that the user reached
+    the result, and that each coin came up heads there.
+    """
+    from gecasmo.cli.lookup import load_fit
+
+    model = load_fit(fit)
+    read = reading.read(
+        log,
+        output,
+        instead="Give it a file that was ingested and has the page, or one with this page only.",
+    )
+    page = read.log.take([_place(read.log, which)])
+    story = story_frame(model, page)
+    data = {
+        "model": model.name,
+        "session": page.sessions[0],
+        "query": page.session_column("query")[0] if page.has_query else None,
+        "log_likelihood": float(model.log_likelihood(page)[0]),
+        "results": story,
+        "reading": read.facts,
+    }
+    output.show(data, *_told(data))
+
+
+def _place(log: ClickLog, which: str) -> int:
+    """The number of the session with this id; ids are compared as text."""
+    import polars as pl
+
+    texts = _as_text(log.sessions)
+    found = (texts == which).arg_true()
+    if len(found):
+        return int(found[0])
+    near = texts.filter(texts.str.contains(which, literal=True)).head(5)
+    some = pl.concat([near, texts.head(5)]).unique(maintain_order=True).head(5)
+    raise ClickLogError(
+        f"--session {printable(which)}: the log has no such session. It has {log.n_sessions:,}, "
+        f"such as {', '.join(map(printable, some))}."
+    )
+
+
+def _as_text(ids: pl.Series) -> pl.Series:
+    import polars as pl
+
+    if isinstance(ids.dtype, pl.Struct):  # an id of several columns, as they were named
+        parts = ids.struct.unnest()
+        return parts.select(pl.concat_str(pl.all().cast(pl.String), separator=",")).to_series()
+    return ids.cast(pl.String)
+
+
+def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
+    """One row a result from the top: click, what was expected, and what lay behind it."""
+    import polars as pl
+
+    behind = model.posterior(page)
+    kept = [c for c in behind.columns if c == "reached" or c.endswith("_heads")]
+    return (
+        pl.DataFrame(
+            {
+                "rank": page.rank,
+                "doc": _as_text(page.column("doc")),
+                "click": page.click,
+                "expected": model.predict_clicks(page),
+                "expected_given_above": model.predict_conditional_clicks(page),
+            }
+        )
+        .with_columns(behind.select(kept))
+        .sort("rank")
+    )
+
+
+def _told(data: dict[str, Any]) -> list[Any]:
+    story = data["results"]
+    query = "" if data["query"] is None else f", query {data['query']}"
+    title = (
+        f"Session {data['session']}{query}, as {data['model']} sees it "
+        f"(log-likelihood {data['log_likelihood']:.3f})"
+    )
+    shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
+    docs = [printable(doc) for doc in story["doc"]]
+    room = text_width() - len("rank") - len("click") - min(max(map(len, docs)), 24) - 8
+    headers, width = _fitting([_header(printable(name)) for name in shares], room)
+    encoding = result_console().encoding
+
+    def cell(share: float) -> str:
+        return f"{share:.2f} {bar(share, width, encoding) if width else ''}".rstrip()
+
+    columns = [
+        Column("rank", [str(rank) for rank in story["rank"]]),
+        Column("doc", docs, is_text=True, least=8, wraps=True),
+        Column("click", ["click" if click else "" for click in story["click"]], is_text=True),
+    ]
+    for name, header in zip(shares, headers, strict=True):
+        columns.append(Column(header, list(map(cell, story[name])), is_text=True))
+    return [printable(title), "", TextTable(columns), ""]
+
+
+def _header(name: str) -> str:
+    names = {"expected": "P(click)", "expected_given_above": "P(click)\ngiven\nabove"}
+    return names.get(name, name.removesuffix("_heads").replace("_", "\n"))
+
+
+def _fitting(headers: list[str], room: int) -> tuple[list[str], int]:
+    """Headers and a width of bars with which the columns take no more than the room.
+
+    Bars are for looks: where they would squeeze the rest out, numbers will do.
+    """
+
+    def taken(names: list[str], width: int) -> int:
+        cell = 5 + width if width else 4
+        return sum(2 + max(cell, *map(len, name.split("\n"))) for name in names)
+
+    for width in (_BAR, 6, 4, 0):
+        if taken(headers, width) <= room:
+            return headers, width
+    return ["\n".join(_broken(line) for line in name.split("\n")) for name in headers], 0
+
+
+def _broken(line: str, length: int = 8) -> str:
+    """A word in pieces, as in a dictionary."""
+    pieces = [line[i : i + length] for i in range(0, len(line), length)]
+    return "-\n".join(pieces)
+
+
 class Kind(StrEnum):
     """What is known when a click is predicted."""
 
@@ -70,14 +224,11 @@ def predict(
     log: AnyLogArgument,
     target: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where to: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). Names of "
+        output_flag(
+            "Where to: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). Names of "
             "other tables, such as .xlsx, are refused; a name without an ending becomes a "
             "folder, with a Parquet file for each partition of a stored log. What predict wrote "
-            "before is replaced.",
+            "before is replaced. - is standard output, as CSV."
         ),
     ],
     reading: LogFlags,
@@ -100,28 +251,23 @@ def predict(
     [cyan]weight[/cyan] says how often its page occurred.
     """
     from gecasmo.cli.lookup import load_fit
-    from gecasmo.errors import GecasmoError
     from gecasmo.model.answers import check_place
 
-    if target == PIPE:
-        raise GecasmoError("--output -: predictions are not for a pipe; name a file.")
-    place = Path(target).expanduser()
+    place = output.place(target, fit, log, is_file=False)
     check_place(place)
-    check_parent(place, target)
     model = load_fit(fit)
     read = reading.read_any(log, output)
     with output.working(f"Predicting with {model.name}"):
-        written = model.predict(read.log, target, kind=kind.value, impossible=impossible.value)
+        written = model.predict(read.log, place, kind=kind.value, impossible=impossible.value)
     facts = {
         "model": model.name,
         "kind": kind.value,
         "results": written.n_results,
         "rows": written.n_rows,
         "left_out_sessions": written.n_left_out,
-        "written": target,
         "reading": read.facts,
     }
-    output.summarise(facts, str(written))
+    output.summarise(place, facts, str(written))
 
 
 @bundled
@@ -137,12 +283,9 @@ def simulate(
     ],
     target: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Where to; the name tells the format: .parquet, .csv, .tsv, .jsonl. Of a stored "
-            "log, any other name becomes a stored log. - is standard output, as CSV.",
+        output_flag(
+            "Where to; the name tells the format: .parquet, .csv, .tsv, .jsonl. Of a stored "
+            "log, any other name becomes a stored log. - is standard output, as CSV."
         ),
     ],
     reading: LogFlags,
@@ -163,61 +306,29 @@ def simulate(
     [cyan]gecasmo simulate dbn.fit big.gclog -o made.gclog[/cyan]
     """
     from gecasmo.cli.lookup import load_fit
-    from gecasmo.errors import GecasmoError
     from gecasmo.model.frame_files import KINDS, table_kind
     from gecasmo.model.log_parts import is_stored
-    from gecasmo.model.stories import simulate_table
+    from gecasmo.model.stories import Made, simulate_table
 
-    check_pipe(target, output)
-    place = Path(target).expanduser()
-    kind = "csv" if target == PIPE else table_kind(place, "clicks")
-    if target != PIPE:
-        check_parent(place, target)
-        if kind is not None and place.is_dir():
-            raise GecasmoError(f"--output {target}: that is a folder; name a file.")
+    place = output.place(target, fit, pages, is_file=False)
+    kind = table_kind(place, "clicks")
+    if kind is not None and place.is_dir():
+        raise GecasmoError(f"--output {target}: that is a folder; name a file.")
     model = load_fit(fit)
     read = reading.read_any(pages, output, clicks=False)
     is_large = is_stored(read.log)
-    if is_large and target == PIPE:
-        raise GecasmoError(
-            f"{pages} is a stored log: its clicks go into a file, or into another, such as x.gclog."
-        )
     if not is_large and kind is None:
         raise GecasmoError(f"--output {target}: name a file that ends in {KINDS}.")
     with output.working(f"Simulating {model.name}"):
-        if not is_large:
-            made = _in_memory(model, read.log, target, seed)
-        elif kind is None:
-            made = _stored(model, read.log, target, seed, force)
-        else:
+        if is_large and kind is not None:
             made = simulate_table(model, read.log, place, kind, seed)
-    facts = {
-        "model": model.name,
-        **made._asdict(),
-        "seed": seed,
-        "written": target,
-        "reading": read.facts,
-    }
+        elif is_large:
+            clicked: Any = model.simulate(read.log, seed=seed, path=place, overwrite=force)
+            made = Made(clicked.n_sessions, clicked.n_source_results, clicked.n_clicks)
+        else:
+            clicked = model.simulate(read.log, seed=seed)
+            clicked.write(place)
+            made = Made(clicked.n_sessions, clicked.n_results, int(clicked.click.sum()))
+    facts = {"model": model.name, **made._asdict(), "seed": seed, "reading": read.facts}
     text = f"{made.clicks:,} clicks on {made.sessions:,} pages of {made.results:,} results"
-    if target == PIPE:
-        output.say(f"{text}.")
-    else:
-        output.summarise(facts, f"{text}, written to {target}.")
-
-
-def _in_memory(model: Model, log: Any, target: str, seed: int) -> Made:
-    from gecasmo.model.stories import Made
-
-    clicked = model.simulate(log, seed=seed)
-    if target == PIPE:
-        write_table(clicked.to_frame(), PIPE, "csv")
-    else:
-        clicked.write(target)
-    return Made(clicked.n_sessions, clicked.n_results, int(clicked.click.sum()))
-
-
-def _stored(model: Model, log: Any, target: str, seed: int, force: bool) -> Made:
-    from gecasmo.model.stories import Made
-
-    clicked = model.simulate(log, seed=seed, path=target, overwrite=force)
-    return Made(clicked.n_sessions, clicked.n_source_results, clicked.n_clicks)
+    output.summarise(place, facts, f"{text}, written to {place_name(place)}.")

@@ -13,22 +13,16 @@ from gecasmo.cli.flags import (
     ImpossibleFlag,
     LevelFlag,
     LogArgument,
+    LogFlags,
     MaxIterFlag,
     ModelsArgument,
     Plotting,
     TolFlag,
     bundled,
+    output_flag,
 )
-from gecasmo.cli.log_flags import LogFlags
-from gecasmo.cli.output import (
-    PIPE,
-    Output,
-    as_json,
-    check_pipe,
-    check_target,
-    table_format,
-    write_table,
-)
+from gecasmo.cli.output import Output, table_format, write_table
+from gecasmo.files import STANDARD_OUTPUT
 from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
@@ -46,24 +40,24 @@ def compare(
         float, typer.Option(help="The share of sessions that models are tested on.")
     ] = 0.2,
     by: Annotated[
-        str,
-        typer.Option(metavar="COLUMN", help="What stays together: session, query, a user."),
+        str, typer.Option(metavar="COLUMN", help="What stays together: session, query, a user.")
     ] = "session",
     time: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Test on the latest pages by this column."),
+        typer.Option(
+            metavar="COLUMN",
+            help="Test on the latest pages by this column; dates as in day:%d/%m/%Y.",
+        ),
     ] = None,
     heldout: Annotated[
-        str | None,
-        typer.Option(metavar="LOG", help="Test on this log, and train on all of LOG."),
+        str | None, typer.Option(metavar="LOG", help="Test on this log, and train on all of LOG.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and the bootstrap.")] = 0,
     bootstrap: Annotated[
         int, typer.Option(min=0, help="Samples behind the intervals; 0 for none.")
     ] = 200,
     over: Annotated[
-        str,
-        typer.Option(metavar="COLUMN", help="What the bootstrap draws: query, session."),
+        str, typer.Option(metavar="COLUMN", help="What the bootstrap draws: query, session.")
     ] = "query",
     level: LevelFlag = 0.9,
     judgments: Annotated[
@@ -79,12 +73,9 @@ def compare(
     per_rank: Annotated[bool, typer.Option("--per-rank", help="Also the figures by rank.")] = False,
     target: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Also write the table: .csv, .tsv, .parquet, or everything as .json; - is "
-            "standard output, as CSV.",
+        output_flag(
+            "Also write the table: .csv, .tsv, .parquet, or everything as .json; - is "
+            "standard output, as CSV."
         ),
     ] = None,
 ) -> None:
@@ -105,10 +96,10 @@ def compare(
     from gecasmo.plots import comparison_charts
 
     plotting.check()
-    check_target(target)
-    check_pipe(target, output)
+    place = None
     if target is not None:
         table_format(target)
+        place = output.place(target, log, heldout, judgments, *models)
     chosen = [find_model(name) for name in models]
     instead = (
         "Compare on some of the files that were ingested, or fit each model with `gecasmo fit` and "
@@ -136,9 +127,9 @@ def compare(
     data = {**found.to_dict(), "reading": read.facts}
     drawn = plotting.draw(comparison_charts, output, found)
     data["plots"] = drawn
-    if target is not None:
-        _write(found.table, data, target)
-    if target == PIPE:
+    if place is not None:
+        write_table(found.table, place, data)
+    if place == STANDARD_OUTPUT:
         return
     output.show(data, found, *(_by_rank(found.by_rank) if per_rank else ()))
     if target is not None:
@@ -153,14 +144,3 @@ def _by_rank(frame: pl.DataFrame) -> Iterator[Any]:
         models = frame.pivot("model", index="rank", values=kind).sort("rank")
         yield ""
         yield TextTable.of(models, f"{kind.capitalize()} perplexity by rank", digits=4)
-
-
-def _write(table: pl.DataFrame, data: dict[str, Any], target: str) -> None:
-    """The table of models; as JSON everything that was found."""
-    from gecasmo.files import whole_file
-
-    if table_format(target) != "json":
-        write_table(table, target)
-        return
-    with whole_file(target) as temporary:
-        temporary.write_text(as_json(data) + "\n", encoding="utf-8")

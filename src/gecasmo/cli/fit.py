@@ -7,8 +7,6 @@ new log into a fit, such as yesterday's.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,23 +18,24 @@ from gecasmo.cli.flags import (
     Impossible,
     ImpossibleFlag,
     LogArgument,
+    LogFlags,
     MaxIterFlag,
     ModelArgument,
     Plotting,
+    Read,
     ThreadsFlag,
     TolFlag,
     bundled,
+    in_memory_sample,
+    output_flag,
 )
-from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED
-from gecasmo.cli.log_flags import LogFlags, in_memory_sample
-from gecasmo.cli.output import PIPE, Output, check_target, write_remark
+from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED, resumable
+from gecasmo.cli.output import Output, place_name
 from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from gecasmo.logs import ClickLog
-    from gecasmo.logs.store import StoredLog
     from gecasmo.model.base import Model
 
 
@@ -44,9 +43,7 @@ if TYPE_CHECKING:
 def fit(
     model: ModelArgument,
     log: AnyLogArgument,
-    target: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the fitted model.")
-    ],
+    target: Annotated[str, output_flag("Where to keep the fitted model; - is standard output.")],
     reading: LogFlags,
     output: Output,
     plotting: Plotting,
@@ -56,8 +53,7 @@ def fit(
     impossible: ImpossibleFlag = Impossible.refuse,
     seed: Annotated[int, typer.Option(help="Seed of random starts, where a model needs them.")] = 0,
     start: Annotated[
-        str | None,
-        typer.Option(metavar="FIT", help="Go on from this fit, as far as it knows."),
+        str | None, typer.Option(metavar="FIT", help="Go on from this fit, as far as it knows.")
     ] = None,
     fixed: Annotated[
         list[str] | None,
@@ -103,18 +99,19 @@ def fit(
     """
     from gecasmo.cli.lookup import find_model, load_fit, with_forms
     from gecasmo.cli.progress import WatchedEM, fit_bar
-    from gecasmo.errors import GecasmoError
     from gecasmo.plots import fit_charts
 
     plotting.check()
-    if target == PIPE:
-        raise GecasmoError("A fitted model is no text for a pipe: name a file with --output.")
-    check_target(target)
+    place = output.place(target, model, log, is_text=False)
     chosen = with_forms(find_model(model), fixed or (), key or (), prior or ())
     begun = None if start is None else load_fit(start)
     read = reading.read_any(log, output)
     began = time.perf_counter()
-    with _saying_how_to_go_on(checkpoint), fit_bar(output, chosen.name, tol) as bar:
+    how = (
+        f"The same command resumes the fit from {checkpoint}; keep that folder until the fit is "
+        "written, or remove it to give up."
+    )
+    with resumable(checkpoint, how), fit_bar(output, chosen.name, tol) as bar:
         method = WatchedEM(
             max_iter=max_iter,
             tol=tol,
@@ -132,52 +129,32 @@ def fit(
             checkpoint=checkpoint,
         )
     seconds = time.perf_counter() - began
-    chosen.save(target)
+    chosen.save(place)
     drawn = plotting.draw(fit_charts, output, *in_memory_sample(chosen, read.log))
-    facts = {
-        **fit_facts(chosen, read.log),
-        "seconds": seconds,
-        "written": target,
-        "plots": drawn,
-        "reading": read.facts,
-    }
-    output.summarise(facts, *_fit_summary(chosen, facts))
+    facts = fit_facts(chosen, read) | {"seconds": seconds, "plots": drawn}
+    lines = [
+        f"{chosen.name} on {facts['sessions']:,} sessions: {_state(facts)}",
+        f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}",
+    ]
+    if facts["dropped_sessions"]:
+        lines.append(f"{facts['dropped_sessions']:,} impossible sessions were left out")
+    if facts["floored_results"]:
+        lines.append(f"{facts['floored_results']:,} impossible observations counted as 1e-8")
+    _tell(output, place, facts, *lines)
     if checkpoint is not None and not facts["interrupted"]:
         output.say(f"{checkpoint} can be removed: {target} has everything.")
     _end(facts, tol)
 
 
-def _end(facts: dict[str, Any], tol: float) -> None:
-    """End with the code that tells how the fit ended."""
-    if facts["interrupted"]:
-        raise typer.Exit(INTERRUPTED)
-    if not facts["converged"] and tol > 0:
-        raise typer.Exit(NOT_CONVERGED)
-
-
-@contextmanager
-def _saying_how_to_go_on(checkpoint: str | None) -> Iterator[None]:
-    """Say what a fit leaves that was interrupted before there was anything to write."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if checkpoint is None or not Path(checkpoint).expanduser().is_dir():
-            raise
-        write_remark(
-            f"Interrupted. The same command resumes the fit from {checkpoint}; keep that folder "
-            "until the fit is written, or remove it to give up."
-        )
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def fit_facts(model: Model, log: ClickLog | StoredLog) -> dict[str, Any]:
+def fit_facts(model: Model, read: Read[Any]) -> dict[str, Any]:
     """How a fit went, for machines."""
     report = model.report_
     assert report is not None
     return {
         "model": model.name,
         "sessions": report.n_sessions,
-        "results": n_results(log),
+        # Where equal pages are stored once, those of the source count.
+        "results": getattr(read.log, "n_source_results", read.log.n_results),
         "log_likelihood": report.log_likelihood,
         "log_likelihood_per_session": report.log_likelihood / max(report.total_weight, 1e-300),
         "iterations": report.history[-1].iteration,
@@ -186,12 +163,8 @@ def fit_facts(model: Model, log: ClickLog | StoredLog) -> dict[str, Any]:
         "dropped_sessions": report.n_dropped,
         "floored_results": report.n_floored,
         "coins": coin_frame(model),
+        "reading": read.facts,
     }
-
-
-def n_results(log: ClickLog | StoredLog) -> int:
-    """The results of a log; where equal pages are stored once, those of its source."""
-    return getattr(log, "n_source_results", log.n_results)
 
 
 def coin_frame(model: Model) -> pl.DataFrame:
@@ -226,21 +199,6 @@ def _range(form: Any, state: Any) -> dict[str, Any]:
     return {"rows": len(frame), "mean": means.mean(), "lowest": means.min(), "highest": means.max()}
 
 
-def _fit_summary(model: Model, facts: dict[str, Any]) -> list[Any]:
-    lines = [
-        f"{model.name} on {facts['sessions']:,} sessions: {_state(facts)}",
-        f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}",
-    ]
-    if facts["dropped_sessions"]:
-        lines.append(f"{facts['dropped_sessions']:,} impossible sessions were left out")
-    if facts["floored_results"]:
-        lines.append(f"{facts['floored_results']:,} impossible observations counted as 1e-8")
-    ending = [f"Written to {facts['written']}."]
-    if facts["plots"]:
-        ending.append(f"Charts: {', '.join(facts['plots'])}.")
-    return ["\n".join(lines), *_coins_table(facts), "\n".join(ending)]
-
-
 def _state(facts: dict[str, Any]) -> str:
     state = "converged" if facts["converged"] else "not converged"
     if facts["interrupted"]:
@@ -248,17 +206,28 @@ def _state(facts: dict[str, Any]) -> str:
     return f"{state} after {facts['iterations']:,} iterations and {facts['seconds']:.1f} seconds"
 
 
-def _coins_table(facts: dict[str, Any]) -> list[Any]:
-    return ["", TextTable.of(facts["coins"], digits=4), ""]
+def _tell(output: Output, place: Path, facts: dict[str, Any], *lines: str) -> None:
+    """Say how a fit went, and where it is."""
+    ending = f"Written to {place_name(place)}."
+    if facts.get("plots"):
+        ending += f"\nCharts: {', '.join(facts['plots'])}."
+    table = TextTable.of(facts["coins"], digits=4)
+    output.summarise(place, facts, "\n".join(lines), "", table, "", ending)
+
+
+def _end(facts: dict[str, Any], tol: float) -> None:
+    """End with the code that tells how the fit ended."""
+    if facts["interrupted"]:
+        raise typer.Exit(INTERRUPTED)
+    if not facts["converged"] and tol > 0:
+        raise typer.Exit(NOT_CONVERGED)
 
 
 @bundled
 def update(
     fit: FitArgument,
     log: LogArgument,
-    target: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to keep the updated model.")
-    ],
+    target: Annotated[str, output_flag("Where to keep the updated model.")],
     reading: LogFlags,
     output: Output,
     decay: Annotated[
@@ -282,11 +251,8 @@ def update(
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.cli.progress import WatchedEM, fit_bar
-    from gecasmo.errors import GecasmoError
 
-    if target == PIPE:
-        raise GecasmoError("A fitted model is no text for a pipe: name a file with --output.")
-    check_target(target)
+    place = output.place(target, log, is_text=False)  # the fit itself may be what is updated
     model = load_fit(fit)
     read = reading.read(
         log,
@@ -307,24 +273,16 @@ def update(
             impossible=impossible.value,
         )
     seconds = time.perf_counter() - began
-    model.save(target)
-    facts = {
-        **fit_facts(model, read.log),
-        "new_sessions": read.log.n_sessions,
-        "decay": decay,
-        "seconds": seconds,
-        "written": target,
-        "reading": read.facts,
-    }
-    output.summarise(facts, *_update_summary(model.name, facts))
-    _end(facts, tol)
-
-
-def _update_summary(name: str, facts: dict[str, Any]) -> list[Any]:
-    lines = [
-        f"{name}: {facts['new_sessions']:,} new sessions, {facts['sessions']:,} in all; "
+    model.save(place)
+    facts = fit_facts(model, read)
+    facts |= {"new_sessions": read.log.n_sessions, "decay": decay, "seconds": seconds}
+    _tell(
+        output,
+        place,
+        facts,
+        f"{model.name}: {facts['new_sessions']:,} new sessions, {facts['sessions']:,} in all; "
         f"{_state(facts)}",
         f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}, of all sessions "
         "so far",
-    ]
-    return ["\n".join(lines), *_coins_table(facts), f"Written to {facts['written']}."]
+    )
+    _end(facts, tol)

@@ -10,24 +10,36 @@ command takes as a parameter; on the command line its fields are flags:
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_type_hints
 
 import typer
 
-from gecasmo.errors import GecasmoError
+from gecasmo.errors import ClickLogWarning, GecasmoError, extra
 
 if TYPE_CHECKING:
     from gecasmo.cli.output import Output
+    from gecasmo.logs import ClickLog, Note, Peek
+    from gecasmo.logs.store import StoredLog
+
+_PANEL = "How to read the log"
+ROLES = ("session", "query", "doc", "rank", "click", "weight")
+_OF_FILES = "Give it the files that were ingested, or some of them."
 
 
 def _complete_model(incomplete: str) -> list[tuple[str, str]]:
     from gecasmo.cli.lookup import complete_model
 
     return complete_model(incomplete)
+
+
+def output_flag(help: str, metavar: str = "FILE") -> Any:
+    """The flag --output of a command."""
+    return typer.Option("--output", "-o", metavar=metavar, help=help)
 
 
 ModelArgument = Annotated[
@@ -117,20 +129,16 @@ class Plotting:
     """Whether to draw, and where to."""
 
     plots: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Draw charts into this folder."),
+        Path | None, typer.Option(metavar="FOLDER", help="Draw charts into this folder.")
     ] = None
     plots_format: Annotated[
-        ChartFormat,
-        typer.Option(help="Pictures, or pages that can be looked around in."),
+        ChartFormat, typer.Option(help="Pictures, or pages that can be looked around in.")
     ] = ChartFormat.png
 
     def check(self) -> None:
         """Complain before the work, not after it."""
         if self.plots is None:
             return
-        from gecasmo.errors import extra
-
         for module in ("altair", "vl_convert"):
             extra(module, "--plots", "gecasmo[plots]")
         if self.plots.exists() and not self.plots.is_dir():
@@ -147,6 +155,192 @@ class Plotting:
         return [str(path) for path in saved]
 
 
+# -- how a log is read ----------------------------------------------------------------------
+def is_stored_log(source: str) -> bool:
+    """Whether LOG on the command line is the folder of a stored log."""
+    from gecasmo.logs.store.manifest import FORMAT, NAME
+
+    manifest = Path(source).expanduser() / NAME
+    # A fit can be a folder with a manifest, too, and people mix up arguments.
+    return manifest.is_file() and FORMAT.encode() in manifest.read_bytes()
+
+
+def _complete_format(incomplete: str) -> list[tuple[str, str]]:
+    from gecasmo.logs import FORMATS
+
+    return [(name, f.title) for name, f in FORMATS.items() if name.startswith(incomplete)]
+
+
+def _column(help: str, *flags: str) -> Any:
+    return typer.Option(*flags, metavar="COLUMN", help=help, rich_help_panel=_PANEL)
+
+
+@dataclass(frozen=True)
+class LogFlags:
+    """Which column is what, and of which format the file is."""
+
+    session: Annotated[
+        str | None, _column("Which page a result is on; several as a,b.", "--session")
+    ] = None
+    query: Annotated[str | None, _column("The query of the page.", "--query")] = None
+    doc: Annotated[str | None, _column("The document; several as a,b.", "--doc")] = None
+    rank: Annotated[
+        str | None, _column("The rank on the page; 'none' takes the order of the rows.", "--rank")
+    ] = None
+    click: Annotated[str | None, _column("Whether it was clicked.", "--click")] = None
+    weight: Annotated[
+        str | None, _column("How often the page counts; 'none' counts each once.", "--weight")
+    ] = None
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="The format of the log; by default told from its name and beginning.",
+            autocompletion=_complete_format,
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    max_line: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="BYTES",
+            help="Refuse text files with a longer line.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+
+    def read(
+        self,
+        source: str,
+        output: Output,
+        *,
+        clicks: bool = True,
+        notes: bool = True,
+        instead: str = "",
+    ) -> Read[ClickLog]:
+        """The log; what was guessed and what the reader met is told on standard error.
+
+        `clicks=False` also reads pages without clicks; `notes=False` is for who tells
+        himself what the reader met; `instead` is what to do with a stored log, which is refused.
+        """
+        from gecasmo import read_log
+
+        if is_stored_log(source):
+            raise GecasmoError(
+                f"{source} is a stored log, and this command takes logs that fit into memory. "
+                f"{instead or _OF_FILES}"
+            )
+        options: dict[str, Any] = {}
+        if self.max_line is not None:
+            options["max_line"] = self.max_line
+        with output.working(f"Reading {source}"):
+            seen, roles, guessed = self.look(source)
+            # Clicks that are there are read all the same: others take their place.
+            if not clicks and "click" not in {*roles, *guessed, *seen.columns}:
+                options["click"] = None
+            with warnings.catch_warnings():
+                # It would point to log.notes; here they are told one by one.
+                warnings.simplefilter("ignore", ClickLogWarning)
+                log = read_log(seen.source, format=seen.format, **{**guessed, **roles, **options})
+        tell_guesses(source, guessed, output)
+        for note in log.notes if notes else ():
+            warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
+        return Read(log, {"format": seen.format, "guessed": guessed, "notes": log.notes})
+
+    def look(self, source: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
+        """Look at the beginning of a log: what it is, which columns were named, and guessed."""
+        from gecasmo.logs import peek
+
+        roles = {
+            role: _names(role, value)
+            for role in ROLES
+            if (value := getattr(self, role)) is not None
+        }
+        # Who names columns means a table; other formats have columns of their own.
+        seen = peek(source, self.format or ("table" if roles else None))
+        return seen, roles, guess(seen, roles)
+
+    def read_any(
+        self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
+    ) -> Read[ClickLog | StoredLog]:
+        """The same, for commands that also take a stored log, which is only opened."""
+        if not is_stored_log(source):
+            return self.read(source, output, clicks=clicks, notes=notes)
+        from gecasmo.logs.store import open_log
+
+        named = [role for role in ROLES if getattr(self, role) is not None]
+        if named:
+            raise GecasmoError(
+                f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
+            )
+        log = open_log(Path(source).expanduser())
+        return Read(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
+
+
+Log = TypeVar("Log", bound="ClickLog | StoredLog", covariant=True)
+
+
+@dataclass(frozen=True)
+class Read(Generic[Log]):
+    """A log, and how it was read: what machines are told of it."""
+
+    log: Log
+    facts: dict[str, Any]
+
+
+def in_memory_sample(model: Any, log: ClickLog | StoredLog) -> tuple[Any, ClickLog]:
+    """What charts are drawn of: of a stored log, the pages of some queries."""
+    from gecasmo.logs import ClickLog
+    from gecasmo.model.log_parts import some_partitions
+
+    return (model, log) if isinstance(log, ClickLog) else some_partitions(model, log, 20_000)
+
+
+def guess(seen: Peek, roles: Mapping[str, Any]) -> dict[str, str]:
+    """Columns for the roles that nobody named and no column carries the name of."""
+    from gecasmo.logs import guess_roles
+
+    guessed = guess_roles(seen.columns, roles, seen.lists)
+    # Other names, such as "n", may mean anything; this one is what a log is written with.
+    if "weight" in seen.columns and "weight" not in roles:
+        guessed["weight"] = "weight"
+    return guessed
+
+
+def tell_guesses(source: str, guessed: Mapping[str, str], output: Output) -> None:
+    """Say which flags would do what was guessed."""
+    if guessed:
+        flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
+        output.say(f"{source}: columns guessed by their names: {flags}")
+
+
+def _told(note: Note, source: str) -> str:
+    """A note with an example; the file is named once, and shortly."""
+    text = f"{Path(source).name}: {note.what}"
+    if note.examples:
+        text += f" First: {note.examples[0].removeprefix(f'{source}, ')}."
+    return text
+
+
+def _names(role: str, text: str) -> str | list[str] | None:
+    """A column, or several that mean something together."""
+    if role in ("rank", "weight") and text.lower() == "none":
+        return None
+    if role in ("session", "doc") and "," in text:
+        return [name.strip() for name in text.split(",") if name.strip()]
+    return text
+
+
+@dataclass(frozen=True)
+class OnePageFlags(LogFlags):
+    """The same for a command whose --session names a page, not a column."""
+
+    session: Annotated[
+        str | None, _column("Which page a result is on; several as a,b.", "--session-column")
+    ] = None
+
+
+# -- bundles --------------------------------------------------------------------------------
 Command = Callable[..., None]
 
 

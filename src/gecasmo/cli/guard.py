@@ -6,13 +6,15 @@ into them.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeGuard
 
 import typer
 from typer.core import TyperGroup
@@ -46,6 +48,41 @@ EPILOG = "[b]Exit codes[/b]\n" + "\n".join(
 # Typer's base of all complaints about how a command was called; it has no public name of its own.
 _USAGE_ERROR: Any = typer.BadParameter.__base__
 _PASSES = (typer.Exit, typer.Abort, _USAGE_ERROR)
+
+
+def run(app: Callable[..., Any]) -> int:
+    """Run the command line; its exit code."""
+    _replace_closed_streams()
+    code: Any = BAD_INPUT
+    try:
+        try:
+            app(prog_name="gecasmo")
+        except SystemExit as end:
+            # Rich and Typer end with 1 when a reader has gone.
+            code = PIPE_CLOSED if isinstance(end.__context__, BrokenPipeError) else end.code
+        sys.stdout.flush()  # a full disk shows itself here, not when Python ends
+    except BrokenPipeError:
+        code = PIPE_CLOSED
+        _let_output_vanish()
+    except Exception as error:
+        if _is_of_standard_output(error):
+            write_remark(_message(error))
+            code = BAD_INPUT
+            _let_output_vanish()
+        else:  # only with --debug; Python itself would print whatever is in the message
+            write_remark(traceback.format_exc().rstrip("\n"))
+    return FINE if code is None else int(code)
+
+
+def _replace_closed_streams() -> None:
+    """Put something in the place of what the shell has closed (`>&-`).
+
+    Writing to standard output fails then, and is told; remarks go nowhere, as was asked for.
+    """
+    for name, flags in (("stdin", os.O_RDONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, flags), mode, encoding="utf-8"))
 
 
 class Guarded(TyperGroup):
@@ -85,7 +122,21 @@ def _told(is_debugging: bool) -> Iterator[None]:
         if is_debugging:
             raise
         write_remark(_message(error))
+        if _is_of_standard_output(error):
+            _let_output_vanish()
         raise typer.Exit(BAD_INPUT) from None
+
+
+@contextmanager
+def resumable(folder: str | Path | None, how: str) -> Iterator[None]:
+    """Say how to go on with what an interrupted command leaves in a folder, if it leaves one."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if folder is None or not Path(folder).expanduser().is_dir():
+            raise
+        write_remark(f"Interrupted. {how}")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @contextmanager
@@ -105,6 +156,9 @@ def _message(error: Exception) -> str:
         return "There is not enough memory for this. Perhaps fewer pages, or a part of the log."
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}."
+    if _is_of_standard_output(error):
+        reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+        return f"Standard output cannot be written to: {reason}."
     where = traceback.extract_tb(error.__traceback__)[-1]
     text = " ".join(str(error).split())
     return (
@@ -112,6 +166,12 @@ def _message(error: Exception) -> str:
         f"({os.path.basename(where.filename)}, line {where.lineno}). "
         "Please run with --debug and report what it shows."
     )
+
+
+def _is_of_standard_output(error: BaseException) -> TypeGuard[OSError]:
+    """Whether it was standard output that took no more; errors of files name the file."""
+    few = (errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC)
+    return isinstance(error, OSError) and error.filename is None and error.errno in few
 
 
 def _let_output_vanish() -> None:

@@ -13,23 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.flags import FitArgument, LevelFlag, bundled
-from gecasmo.cli.log_flags import LogFlags
-from gecasmo.cli.output import (
-    PIPE,
-    Output,
-    check_pipe,
-    check_target,
-    table_format,
-    write_data,
-    write_table,
-)
+from gecasmo.cli.flags import FitArgument, LevelFlag, LogFlags, bundled, output_flag
+from gecasmo.cli.output import Output, table_format, write_table
+from gecasmo.errors import GecasmoError
+from gecasmo.files import STANDARD_OUTPUT
 from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from gecasmo.judgments import Judgments, Written
 
 _HEAD = 5  # lines to show of what a file holds
 
@@ -74,12 +66,7 @@ def _complete_format(incomplete: str) -> list[tuple[str, str]]:
 @bundled
 def judgments(
     fit: FitArgument,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where to; - is standard output (text formats)."
-        ),
-    ],
+    target: Annotated[str, output_flag("Where to; - is standard output.")],
     output: Output,
     format: Annotated[
         str | None,
@@ -107,18 +94,16 @@ def judgments(
         ),
     ] = "0.4",
     min_examinations: Annotated[
-        float,
-        typer.Option(help="A pair with fewer expected examinations has not enough data."),
+        float, typer.Option(help="A pair with fewer expected examinations has not enough data.")
     ] = 10.0,
     min_probability: Annotated[
-        float,
-        typer.Option(help="A pair gets no grade that is right with a smaller probability."),
+        float, typer.Option(help="A pair gets no grade that is right with a smaller probability.")
     ] = 0.5,
     min_order: Annotated[
         float,
         typer.Option(
             help="A pair without a grade is 'ordered' if its order within the query is right with "
-            "this probability on average.",
+            "this probability on average."
         ),
     ] = 0.8,
     features: Annotated[
@@ -129,8 +114,7 @@ def judgments(
         ),
     ] = None,
     query: Annotated[
-        str | None,
-        typer.Option(help="What to write as query if the model knows none."),
+        str | None, typer.Option(help="What to write as query if the model knows none.")
     ] = None,
     ids: Annotated[
         Ids,
@@ -174,18 +158,15 @@ def judgments(
     [cyan]gecasmo judgments dbn.fit -o - --format qrels | head[/cyan]
     """
     from gecasmo.cli.lookup import load_fit
-    from gecasmo.errors import GecasmoError
     from gecasmo.judgments import judge
     from gecasmo.judgments.formats import format_of
 
-    kind = format_of("judgments.csv" if target == PIPE else target, format).name
-    if target == PIPE and kind == "parquet":
-        raise GecasmoError("--output -: Parquet is not for a pipe; choose another --format.")
-    check_target(target)
-    check_pipe(target, output)
-    check_target(worth_output, "--worth-output")
+    place = output.place(target, fit, features, is_text=format != "parquet")
+    kind = format_of(place, format).name
+    worth_place = None
     if worth_output is not None:
         table_format(worth_output, "--worth-output")
+        worth_place = output.place(worth_output, fit, features, target, flag="--worth-output")
     cuts = _numbers(thresholds)
     frame = None if features is None else read_table(features, "--features")
     model = load_fit(fit)
@@ -202,16 +183,17 @@ def judgments(
             min_order=min_order,
         )
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
-    options = {
+    options: dict[str, Any] = {
         **{"features": frame, "query": query, "ids": ids.value, "name": name},
         **{"ratings": ratings.value, "include": include.value},
     }
-    written = _write(found, target, kind, options)
-    if worth is not None and worth_output is not None:
-        write_table(worth.pairs, worth_output)
+    written = found.write(place, kind, **options)
+    if place == STANDARD_OUTPUT:
+        written = replace(written, path=Path("standard output"))
+    if worth is not None and worth_place is not None:
+        write_table(worth.pairs, worth_place)
     data = {
         **found.to_dict(),
-        "written": target,
         "writing": written,
         "worth_judging": None if worth is None else worth._asdict(),
     }
@@ -221,10 +203,7 @@ def judgments(
         told.append(f"\n{worth.text(most)}")
         if worth_output is not None:
             told.append(f"Worth judging: {worth_output}.")
-    if target == PIPE:
-        output.say("\n".join(told))
-    else:
-        output.summarise(data, *told)
+    output.summarise(place, data, *told)
 
 
 def _width(text: str) -> float | None:
@@ -253,8 +232,6 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
     """A CSV, TSV or Parquet file that is no log."""
     import polars as pl
 
-    from gecasmo.errors import GecasmoError
-
     kind = path.suffix.lower()
     if kind not in (".csv", ".tsv", ".parquet"):
         raise GecasmoError(f"{flag} {path}: a .csv, .tsv or .parquet file is wanted.")
@@ -271,19 +248,6 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path} cannot be read: {first}") from error
 
 
-def _write(found: Judgments, target: str, kind: str, options: dict[str, Any]) -> Written:
-    """Write to a file, or through one to standard output."""
-    import tempfile
-
-    if target != PIPE:
-        return found.write(target, kind, **options)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "judgments"
-        written = found.write(file, kind, **options)
-        write_data(file.read_bytes())
-    return replace(written, path=Path("standard output"))
-
-
 @bundled
 def propensities(
     fit: FitArgument,
@@ -298,11 +262,8 @@ def propensities(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write them here: .csv, .tsv, .json, .ndjson or .parquet; - is standard output.",
+        output_flag(
+            "Write them here: .csv, .tsv, .json, .ndjson or .parquet; - is standard output."
         ),
     ] = None,
     level: LevelFlag = 0.9,
@@ -318,22 +279,22 @@ def propensities(
     from gecasmo.cli.lookup import load_fit
     from gecasmo.judgments import propensities as estimate
 
-    check_target(target)
-    check_pipe(target, output)
+    place = None
     if target is not None:
         table_format(target)
+        place = output.place(target, fit, log)
     model = load_fit(fit)
     clicks = None if log is None else reading.read_any(log, output).log
     with output.working("Estimating"):
         frame = estimate(model, clicks, level=level)
-    if target is not None:
-        write_table(frame, target)
-    data = {"model": model.name, "level": level, "written": target, "propensities": frame}
-    if target == PIPE:
+    if place is not None:
+        write_table(frame, place)
+    if place == STANDARD_OUTPUT:
         return
+    data = {"model": model.name, "level": level, "written": target, "propensities": frame}
     title = f"How probable it is that a rank is looked at, under {model.name}"
     table = TextTable.of(frame, title, digits=4)
-    if target is None:
+    if place is None:
         output.show(data, table)
     else:
-        output.summarise(data, table, f"Written to {target}.")
+        output.summarise(place, data, table, f"Written to {target}.")

@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from gecasmo.cli.log_flags import is_stored_log
+from gecasmo.cli.flags import is_stored_log
 from gecasmo.errors import GecasmoError, ModelError, SavedModelError
 from gecasmo.forms import Fixed, Table
 from gecasmo.model import ClickModel

@@ -7,14 +7,15 @@ a line, a table or JSON, or be written to a file, whole or not at all.
 
 from __future__ import annotations
 
-import io
+import errno
+import glob
 import json as json_format
 import math
 import os
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.errors import GecasmoError
+from gecasmo.files import STANDARD_OUTPUT, is_stream, whole_file
 from gecasmo.report import TextTable, printable_lines
 
 if TYPE_CHECKING:
@@ -42,16 +44,8 @@ def write_result(text: str) -> None:
 
 def write_remark(text: str) -> None:
     """Lines of text on standard error: remarks, warnings and errors."""
-    sys.stderr.write(printable_lines(text) + "\n")
-
-
-def write_data(data: bytes) -> None:
-    """A file for a pipe, after whatever text was printed; on a terminal it is only looked at."""
-    if sys.stdout.isatty():
-        data = printable_lines(data.decode(errors="replace")).encode()
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with suppress(OSError):  # nobody is left to be told
+        sys.stderr.write(printable_lines(text) + "\n")
 
 
 def result_console() -> Console:
@@ -90,6 +84,8 @@ def _plain_console() -> type[Any]:
     return PlainConsole
 
 
+PIPE = "-"
+
 # The warnings of the running command, for those who also print them as JSON.
 heard: ContextVar[list[str]] = ContextVar("heard")
 
@@ -125,13 +121,54 @@ class Output:
             return
         console = result_console()
         for part in shown:
-            is_table = isinstance(part, TextTable)
-            console.print("\n".join(part.lines(console.width)) if is_table else str(part))
+            console.print(_text(part, console.width))
 
-    def summarise(self, data: Mapping[str, Any], *shown: Any) -> None:
-        """What is said about a result that went into a file; nothing if quiet was asked for."""
-        if self.json or not self.quiet:
-            self.show(data, *shown)
+    def summarise(self, place: Path, data: Mapping[str, Any], *shown: Any) -> None:
+        """What is said about a result that went elsewhere; nothing if quiet was asked for.
+
+        A result that went to standard output leaves standard error to say so.
+        """
+        if place == STANDARD_OUTPUT:
+            width = error_console().width
+            self.say("\n".join(_text(part, width) for part in shown))
+        elif self.json or not self.quiet:
+            self.show({**data, "written": str(place)}, *shown)
+
+    def place(
+        self,
+        path: str,
+        *inputs: Any,
+        flag: str = "--output",
+        is_text: bool = True,
+        is_file: bool = True,
+    ) -> Path:
+        """Where a result goes. What cannot be written to is refused before the work, not after it.
+
+        `inputs` are the files, folders and patterns that the command reads: none of them is where
+        it writes to. `is_text` says whether a terminal can show the result, `is_file` that a
+        folder will not do.
+        """
+        if path in (PIPE, str(STANDARD_OUTPUT)):
+            if self.json:
+                raise typer.BadParameter(
+                    f"{flag} - and --json both want standard output; choose one of them."
+                )
+            if not is_text and sys.stdout.isatty():
+                raise GecasmoError(f"{flag} -: that is no text for a terminal; name a file.")
+            target = STANDARD_OUTPUT
+        else:
+            target = Path(os.path.expanduser(path))
+            if is_file and os.path.isdir(target):
+                raise GecasmoError(f"{flag} {path}: that is a folder; name a file.")
+            if not is_stream(target):
+                _check_folder(target, f"{flag} {path}")
+        for given in inputs:
+            if given is not None and _is_among(target, _files(str(given))):
+                raise GecasmoError(
+                    f"{flag} {path}: that is what {given} names, which is read here; it would be "
+                    "lost. Name another file."
+                )
+        return target
 
     @contextmanager
     def working(self, words: str) -> Iterator[Callable[[str], None]]:
@@ -146,6 +183,59 @@ class Output:
         with Progress(*columns, console=error_console(), transient=True) as progress:
             task = progress.add_task(words, total=None)
             yield lambda words: progress.update(task, description=words)
+
+
+def place_name(place: Path) -> str:
+    """A place in words."""
+    return "standard output" if place == STANDARD_OUTPUT else str(place)
+
+
+def _text(part: Any, width: int) -> str:
+    return "\n".join(part.lines(width)) if isinstance(part, TextTable) else str(part)
+
+
+def _check_folder(target: Path, what: str) -> None:
+    """Refuse a place whose folder is not there, or takes no file of that name."""
+    folder = os.path.dirname(os.path.realpath(target))
+    if not os.path.isdir(folder):
+        raise GecasmoError(f"{what}: there is no folder {target.parent}.")
+    # Permissions do not tell of disks that are read-only, so a file is really made.
+    trial = Path(folder, f".gecasmo-{uuid.uuid4().hex}")
+    try:
+        with suppress(FileNotFoundError):
+            target.with_name(f"{target.name}.part").lstat()  # a name that is too long
+        trial.touch()
+        trial.unlink()
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        if problem.errno == errno.ENAMETOOLONG:
+            raise GecasmoError(f"{what}: {reason.lower()}; choose a shorter one.") from None
+        raise GecasmoError(
+            f"{what}: the folder {target.parent} cannot be written to: {reason}."
+        ) from None
+
+
+def _files(given: str) -> Iterator[str]:
+    """What an argument names: a file, files of a pattern or in a folder, my_models.py:Model."""
+    if given == PIPE:
+        yield "/dev/stdin"
+        return
+    for text in (given, given.rpartition(":")[0]):
+        path = os.path.expanduser(text)
+        is_one = os.path.exists(path) or not glob.has_magic(path)
+        for name in [path] if is_one else glob.glob(path, recursive=True):
+            yield name
+            for folder, _, files in os.walk(name):
+                yield from (os.path.join(folder, file) for file in files)
+
+
+def _is_among(target: Path, files: Iterable[str]) -> bool:
+    """Whether a file is one of these, by any name or link."""
+    if not target.exists():
+        return os.path.realpath(target) in map(os.path.realpath, files)
+    if not (target.is_file() or target.is_dir()):
+        return False  # nothing is lost in a device or a pipe
+    return any(os.path.exists(file) and target.samefile(file) for file in files)
 
 
 def as_json(data: Any) -> str:
@@ -183,76 +273,30 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-PIPE = "-"
 TABLE_FORMATS = ("csv", "tsv", "json", "ndjson", "parquet")
 
 
-def check_target(path: str | None, flag: str = "--output") -> None:
-    """Refuse a place that cannot be written to before the work, not after it."""
-    if path is None or path == PIPE:
-        return
-    target = Path(path).expanduser()
-    if target.is_dir():
-        raise GecasmoError(f"{flag} {path}: that is a folder; name a file.")
-    check_parent(target, path, flag)
-
-
-def check_parent(target: Path, path: str, flag: str = "--output") -> None:
-    """Refuse a place whose folder is not there, or takes no files."""
-    folder = target.absolute().parent
-    if not folder.is_dir():
-        raise GecasmoError(f"{flag} {path}: there is no folder {target.parent}.")
-    # Permissions do not tell of disks that are read-only, so a file is really made.
-    trial = folder / f".gecasmo-{uuid.uuid4().hex}"
-    try:
-        trial.touch()
-        trial.unlink()
-    except OSError as problem:
-        raise GecasmoError(
-            f"{flag} {path}: the folder {target.parent} cannot be written to: "
-            f"{problem.strerror or problem}."
-        ) from None
-
-
-def check_pipe(path: str | None, output: Output) -> None:
-    """Two results cannot both have standard output."""
-    if path == PIPE and output.json:
-        raise typer.BadParameter(
-            "--output - and --json both want standard output; choose one of them."
-        )
-
-
-def table_format(path: str, flag: str = "--output", formats: Iterable[str] = TABLE_FORMATS) -> str:
-    """The format that a file's name tells; CSV on standard output."""
-    if path == PIPE:
-        return "csv"
+def table_format(path: str | Path, flag: str = "--output") -> str:
+    """The format that a file's name tells; CSV for standard output, pipes and devices."""
     kind = Path(path).suffix.lower().removeprefix(".")
-    if kind not in formats:
-        endings = ", ".join(f".{name}" for name in formats)
-        raise GecasmoError(f"{flag} {path}: the name has to end in one of {endings}.")
-    return kind
+    if kind in TABLE_FORMATS:
+        return kind
+    if str(path) == PIPE or is_stream(path):
+        return "csv"
+    endings = ", ".join(f".{name}" for name in TABLE_FORMATS)
+    raise GecasmoError(f"{flag} {path}: the name has to end in one of {endings}.")
 
 
-def write_table(frame: pl.DataFrame, path: str, kind: str | None = None) -> None:
-    """Write a frame; `kind` is one of `TABLE_FORMATS`, by default as the name ends."""
-    from gecasmo.files import whole_file
-
-    kind = table_format(path) if kind is None else kind
-    if path == PIPE:
-        write_data(_bytes(frame, kind))
-        return
-    with whole_file(path) as temporary:
-        temporary.write_bytes(_bytes(frame, kind))
-
-
-def _bytes(frame: pl.DataFrame, kind: str) -> bytes:
-    if kind == "json":
-        return (as_json(frame) + "\n").encode()
-    buffer = io.BytesIO()
-    if kind == "parquet":
-        frame.write_parquet(buffer)
-    elif kind == "ndjson":
-        frame.write_ndjson(buffer)
-    else:
-        frame.write_csv(buffer, separator="\t" if kind == "tsv" else ",")
-    return buffer.getvalue()
+def write_table(frame: pl.DataFrame, path: str | Path, data: Any = None) -> None:
+    """Write a frame as the name of the file tells; as JSON `data` instead, if there is any."""
+    kind = table_format(path)
+    with whole_file(path) as file:
+        if kind == "json":
+            content = as_json(frame if data is None else data)
+            file.write_text(f"{content}\n", encoding="utf-8")
+        elif kind == "parquet":
+            frame.write_parquet(file)
+        elif kind == "ndjson":
+            frame.write_ndjson(file)
+        else:
+            frame.write_csv(file, separator="\t" if kind == "tsv" else ",")

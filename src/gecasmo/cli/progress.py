@@ -1,4 +1,4 @@
-"""The progress bar of a fit: iteration, objective, time gone and time left.
+"""Progress bars. That of a fit: iteration, objective, time gone and time left.
 
 How long a fit still takes is told from how its gains shrink.
 """
@@ -83,6 +83,8 @@ class Pace:
 
 
 Tell = Callable[[str, int, int], None]  # words, steps done, steps in all
+IngestTell = Callable[[str, int, int | None], None]
+_STAGES = {"reading": "Reading rows", "writing": "Writing partitions"}
 
 
 @dataclass(frozen=True)
@@ -147,25 +149,28 @@ def left_words(seconds: float, is_most: bool) -> str:
 
 
 @contextmanager
-def fit_bar(output: Output, name: str, tol: float) -> Iterator[FitBar | None]:
-    """A bar on standard error, if somebody is there to look at it."""
+def _bars(output: Output, *columns: str, width: int | None = 40) -> Iterator[Bars | None]:
+    """Lines that move on standard error, if somebody is there to look at them."""
     if not output.has_progress:
         yield None
         return
-    with _bars() as bars:
-        yield FitBar(bars, f"Fitting {name}", tol)
+    from rich import progress
+
+    shown = [getattr(progress, name)() for name in columns]
+    words = progress.TextColumn("{task.description}", markup=False)
+    state = progress.TextColumn("{task.fields[state]}", markup=False)
+    bar = progress.BarColumn(bar_width=width)
+    with progress.Progress(
+        words, bar, *shown, state, console=error_console(), transient=True
+    ) as bars:
+        yield bars
 
 
-def _bars() -> Bars:
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=10),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[state]}", markup=False),
-    )
-    return Progress(*columns, console=error_console(), transient=True)
+@contextmanager
+def fit_bar(output: Output, name: str, tol: float) -> Iterator[FitBar | None]:
+    """A line that follows a fit."""
+    with _bars(output, "TimeElapsedColumn", width=10) as bars:
+        yield None if bars is None else FitBar(bars, f"Fitting {name}", tol)
 
 
 @contextmanager
@@ -174,17 +179,32 @@ def comparing_bar(output: Output, tol: float) -> Iterator[tuple[Tell | None, Pro
 
     Yields what is told of the steps, and what is told of iterations.
     """
-    if not output.has_progress:
-        yield None, None
-        return
-    with _bars() as bars:
+    with _bars(output, "TimeElapsedColumn", width=10) as bars:
+        if bars is None:
+            yield None, None
+            return
         steps = bars.add_task("Comparing", total=None, state="")
         line = FitBar(bars, "", tol)
 
         def tell(words: str, done: int, total: int) -> None:
-            bars.update(
-                steps, completed=done, total=total, state=f"step {min(done + 1, total)} of {total}"
-            )
+            state = f"step {min(done + 1, total)} of {total}"
+            bars.update(steps, completed=done, total=total, state=state)
             line.begin(words)
 
         yield tell, line.show
+
+
+@contextmanager
+def ingest_bar(output: Output) -> Iterator[IngestTell | None]:
+    """A line for each stage of an ingest."""
+    columns = ("MofNCompleteColumn", "TimeElapsedColumn", "TimeRemainingColumn")
+    with _bars(output, *columns) as bars:
+        lines: dict[str, Any] = {}
+
+        def tell(stage: str, done: int, total: int | None) -> None:
+            if bars is not None and stage not in lines:
+                lines[stage] = bars.add_task(_STAGES[stage], total=total, state="")
+            if bars is not None:
+                bars.update(lines[stage], completed=done, total=total)
+
+        yield None if bars is None else tell

@@ -19,9 +19,10 @@ from gecasmo.encoding.arrays import (
     numbers_of_clicks,
 )
 from gecasmo.encoding.features import usable
-from gecasmo.errors import ClickLogError, either
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.roles import search_column
 
 # What turns integers into the values they stand for, a column for each key.
 Values = Callable[[NDArray[Any]], list[pl.Series]]
@@ -90,9 +91,14 @@ def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
             ", ".join(f'{coin}=Table(key="{example}")' for coin in coins),
             " ".join(f"--key {coin}={example}" for coin in coins),
         )
+        named = ""
+        queries = search_column(log.to_frame().schema)
+        if name == "query" and queries is not None:
+            such = option("query", queries)
+            named = f"  Perhaps it is to be read with {such}; else all queries share a row.\n"
         raise ClickLogError(
             f"{subject} a row per '{name}', and the log has no such column.\n"
-            f"  It has: {', '.join(log.columns)}.\n"
+            f"  It has: {', '.join(log.columns)}.\n{named}"
             f"  Perhaps another key: {advice}"
         )
 

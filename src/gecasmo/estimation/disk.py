@@ -8,35 +8,29 @@ repeated.
 from __future__ import annotations
 
 import hashlib
-import io
-import json
 import shutil
-import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from gecasmo.errors import CheckpointError
-from gecasmo.estimation.coins import Lengths
+from gecasmo.estimation.packets import write_packet
 from gecasmo.estimation.part import Part, Point, Points
 from gecasmo.estimation.part_files import (
     Blueprint,
     PartFiles,
-    read_numbers,
+    read_kept,
     set_up,
     telling_damage,
     telling_full_disk_of_fit,
-    write_file,
-    write_numbers,
 )
 from gecasmo.estimation.passes import run_pass
-from gecasmo.estimation.tasks import Answer, SharedCounts, Task, combined
-from gecasmo.files import to_disk
+from gecasmo.estimation.tasks import Answer, Task, combined
+from gecasmo.files import synced
 from gecasmo.forms.priors import Priors
 from gecasmo.kernels.threads import default_threads
 
@@ -72,9 +66,7 @@ class DiskParts:
         self.n_rows, self.threads, self.is_kept = n_rows, threads, is_kept
         self.files = PartFiles(folder / "parts", is_kept)
         self._kept: dict[int, Part] = {}
-        # What this process has written, or has looked at, is what it was.
-        self._known_parts: set[int] = set()
-        self._known_points: set[tuple[str, int]] = set()
+        self._known: set[int] = set()  # parts whose checksums this process has looked at
         self._is_small = self.files.n_bytes() <= _KEPT_BYTES
         self.journal = Journal(folder / "journal", is_kept) if is_noted else None
         self.n_passes = 0
@@ -98,8 +90,8 @@ class DiskParts:
                     self._point(task.name).mkdir(parents=True, exist_ok=True)
                 answer = combined(self._all_parts(task))
                 if task.name and self.is_kept:
-                    to_disk(self._point(task.name))
-                    to_disk(self.folder / "points")
+                    synced(self._point(task.name))
+                    synced(self.folder / "points")
                 self.journal.write(task, answer)
         self.n_passes += 1
         return answer
@@ -108,13 +100,13 @@ class DiskParts:
         """One part in memory; it is in the hands of one thread at a time."""
         part = self._kept.get(number)
         if part is None:
-            is_known = number in self._known_parts
+            is_known = number in self._known
             stored = self.files.read(number, is_known)
             with telling_damage(self.files.folder / f"{number:05d}"):
                 part = set_up(stored, self.blueprint, self.n_rows, threads, is_known)
                 if part.number != number:
                     raise ValueError("it is another part")
-            self._known_parts.add(number)
+            self._known.add(number)
             if self._is_small:
                 self._kept[number] = part
         return part
@@ -123,14 +115,10 @@ class DiskParts:
         """Some points of one part."""
         found = {}
         for name in names:
-            path = self._point(name) / f"{part.number:05d}.numbers"
-            is_known = (name, part.number) in self._known_points
-            arrays = read_numbers(path, is_known)
+            path = self._point(name) / f"{part.number:05d}.packet"
             with telling_damage(path):
-                found[name] = Point.from_arrays(arrays)
-                if not is_known:
-                    found[name].check({n: len(part.coins[n].rows) for n in part.local})
-            self._known_points.add((name, part.number))
+                found[name] = Point.from_arrays(read_kept(path))
+                found[name].check({n: len(part.coins[n].rows) for n in part.local})
         return found
 
     def _all_parts(self, task: Task) -> Iterator[Answer]:
@@ -159,9 +147,8 @@ class DiskParts:
         part = self.part(number, threads)
         points, answer = run_pass(part, self.points(part, names), task)
         if task.name:
-            path = self._point(task.name) / f"{number:05d}.numbers"
-            write_numbers(path, points[task.name].arrays(), self.is_kept)
-            self._known_points.add((task.name, number))
+            path = self._point(task.name) / f"{number:05d}.packet"
+            write_packet(path, points[task.name].arrays(), self.is_kept)
         return answer
 
     def _point(self, name: str) -> Path:
@@ -180,58 +167,28 @@ class Journal:
 
     def read(self, number: int, task: Task) -> Answer:
         """The answer to a task that was asked before."""
+        answer: Answer
         with telling_damage(self._path(number)):
-            data = self._path(number).read_bytes()
-            if zlib.crc32(data[8:]) != int.from_bytes(data[:8], "little"):
-                raise ValueError("its checksum differs")
-            with np.load(io.BytesIO(data[8:]), allow_pickle=False) as arrays:
-                words = json.loads(bytes(arrays["words"]))
-                counts = {
-                    int(coin): SharedCounts(arrays[f"counts{coin}"], size)
-                    for coin, size in words["counts"].items()
-                }
-                extra = {name: arrays[f"extra.{name}"] for name in words["extra"]}
-            if words["task"] != digest(task):
-                raise CheckpointError(
-                    f"{self.folder.parent} holds a fit that went another way at pass {number}: "
-                    "another version of gecasmo or of a library may have made it. Remove it, and "
-                    "fit again."
-                )
-            sums = words["sums"]
-            return Answer(
-                sums[0], words["n_impossible"], sums[1], counts, sums[2], Lengths(*sums[3:]), extra
+            asked, answer = read_kept(self._path(number))
+        if asked != digest(task) or not isinstance(answer, Answer):
+            raise CheckpointError(
+                f"{self.folder.parent} holds a fit that went another way at pass {number}: another "
+                "version of gecasmo or of a library may have made it. Remove it, and fit again."
             )
+        return answer
 
     def write(self, task: Task, answer: Answer) -> None:
         """Note the answer to the next task."""
-        words = {
-            "task": digest(task),
-            "sums": [
-                answer.log_likelihood,
-                answer.penalty,
-                answer.squared_distance,
-                *answer.lengths,
-            ],
-            "n_impossible": answer.n_impossible,
-            "counts": {str(coin): own.n_rows for coin, own in answer.counts.items()},
-            "extra": list(answer.extra),
-        }
-        arrays: dict[str, Any] = {"words": np.frombuffer(json.dumps(words).encode(), np.uint8)}
-        arrays |= {f"counts{coin}": own.table for coin, own in answer.counts.items()}
-        arrays |= {f"extra.{name}": np.asarray(v) for name, v in answer.extra.items()}
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
         path = self._path(self.n_written)
         temporary = path.with_suffix(".part")
-        data = buffer.getbuffer()
-        write_file(temporary, zlib.crc32(data).to_bytes(8, "little"), data, sync=self.is_kept)
+        write_packet(temporary, (digest(task), answer), self.is_kept)
         temporary.replace(path)
         if self.is_kept:
-            to_disk(self.folder)
+            synced(self.folder)
         self.n_written += 1
 
     def _path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.npz"
+        return self.folder / f"{number:06d}.packet"
 
 
 def digest(task: Task) -> str:

@@ -11,7 +11,6 @@ numbers are held against what they index, since kernels do not look.
 
 from __future__ import annotations
 
-import json
 import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +19,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import polars as pl
@@ -30,13 +28,14 @@ from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.errors import CheckpointError
 from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.expectation import Expectation
+from gecasmo.estimation.packets import read_packet, write_packet
 from gecasmo.estimation.part import Part
-from gecasmo.files import checked_json, json_with_checksum, to_disk
+from gecasmo.files import checked_json, json_with_checksum, synced
 from gecasmo.forms import Form, TableState
 from gecasmo.kernels.library import Library
 from gecasmo.kernels.plan import CoinPlan, Plan, Scope
 from gecasmo.language.parameter import HISTORY_KEYS
-from gecasmo.logs.store.disk import arrow_bytes, telling_full_disk
+from gecasmo.logs.store.disk import telling_full_disk
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -265,15 +264,14 @@ class PartFiles:
         own = self.folder / f"{stored.words['number']:05d}"
         with telling_full_disk_of_fit(own):
             own.mkdir(parents=True, exist_ok=True)
-            checksums, n_bytes = {}, 0
+            n_bytes = 0
             for number, _, _ in stored.words["begin"]:
-                data = arrow_bytes(stored.rows(number))
-                path = own / f"rows{number}.arrow"
-                checksums[str(number)] = write_file(path, data, sync=self.is_kept)
-                n_bytes += len(data)
-            words = {**stored.words, "rows": checksums}
-            n_bytes += write_arrays(own, stored.arrays, words, self.is_kept)
-            to_disk(self.folder)
+                path = own / f"rows{number}.packet"
+                write_packet(path, stored.rows(number), self.is_kept)
+                n_bytes += path.stat().st_size
+            n_bytes += write_arrays(own, stored.arrays, stored.words, self.is_kept)
+            if self.is_kept:
+                synced(self.folder)
             return n_bytes
 
     def n_bytes(self) -> int:
@@ -286,34 +284,32 @@ class PartFiles:
         arrays, words = read_arrays(own, is_known)
 
         def rows(coin: int) -> pl.DataFrame:
-            path = own / f"rows{coin}.arrow"
+            path = own / f"rows{coin}.packet"
             with telling_damage(path):
-                return read_rows(path, words["rows"][str(coin)], words["n_rows"][coin])
+                frame: pl.DataFrame = read_kept(path)
+                if not isinstance(frame, pl.DataFrame) or frame.height != words["n_rows"][coin]:
+                    raise ValueError("it has other rows")
+            return frame
 
         return PartArrays(words, arrays, rows)
 
 
-def read_rows(path: Path, checksum: int, n_rows: int) -> pl.DataFrame:
-    """So many rows of a file that has this checksum; anything else is a ValueError."""
-    data = path.read_bytes()
-    if zlib.crc32(data) != checksum:
-        raise ValueError("its checksum differs")
-    frame = pl.read_ipc(data)
-    if frame.height != n_rows:
-        raise ValueError("it has another number of rows")
-    return frame
+def read_kept(path: Path) -> Any:
+    """What a packet in the folder of a fit holds."""
+    with telling_damage(path):
+        return read_packet(path)
 
 
 @contextmanager
 def telling_damage(path: Path) -> Iterator[None]:
     """Within this block, what does not fit together is told as damage of a file."""
     odd = (OSError, ValueError, LookupError, TypeError, AttributeError, MemoryError, OverflowError)
-    damaged = (*odd, EOFError, BadZipFile, StopIteration, pl.exceptions.PolarsError)
+    damaged = (*odd, StopIteration, pl.exceptions.PolarsError, pl.exceptions.PanicException)
     try:
         yield
     except CheckpointError:
         raise
-    except (*damaged, pl.exceptions.PanicException) as problem:
+    except damaged as problem:
         raise CheckpointError(
             f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
         ) from None
@@ -342,29 +338,28 @@ def write_arrays(
         short = _in_few_numbers(array)
         if short is None:
             plain = np.ascontiguousarray(array)
-            checksum = write_file(folder / f"{name}.array", plain.data, sync=sync)
+            checksum = _write_file(folder / f"{name}.array", plain.data, sync)
             n_bytes += plain.nbytes
             short = {"type": array.dtype.str, "shape": array.shape}
             short |= {"bytes": plain.nbytes, "crc32": checksum}
         described[name] = short
     text = json_with_checksum({"words": words, "arrays": described})
     temporary = folder / "words.json.part"
-    write_file(temporary, text, sync=sync)
+    _write_file(temporary, text, sync)
     temporary.replace(folder / "words.json")
     if sync:
-        to_disk(folder)
+        synced(folder)
     return n_bytes + len(text)
 
 
-def write_file(path: Path, *pieces: bytes | memoryview, sync: bool) -> int:
-    """Write a file, and push it to the disk if `sync` says so; the checksum of its last piece."""
+def _write_file(path: Path, data: bytes | memoryview, sync: bool) -> int:
+    """Write a file, and push it to the disk if `sync` says so; its checksum."""
     with open(path, "wb") as file:
-        for piece in pieces:
-            file.write(piece)
+        file.write(data)
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    return zlib.crc32(pieces[-1])
+    return zlib.crc32(data)
 
 
 def read_arrays(folder: Path, is_known: bool = False) -> tuple[dict[str, NDArray[Any]], Any]:
@@ -379,41 +374,6 @@ def read_arrays(folder: Path, is_known: bool = False) -> tuple[dict[str, NDArray
             for name, short in described["arrays"].items()
         }
         return arrays, described["words"]
-
-
-def write_numbers(path: Path, arrays: Mapping[str, NDArray[np.float64]], sync: bool) -> None:
-    """Write arrays of numbers into one file, and on the disk if `sync` says so.
-
-    First a checksum of the rest, 8 bytes; then how long the header is, a header, and the numbers.
-    """
-    header = json.dumps({name: len(array) for name, array in arrays.items()}).encode()
-    header += b" " * (-(len(header) + 16) % 64)
-    pieces: list[bytes | memoryview] = [len(header).to_bytes(8, "little") + header]
-    pieces += [np.ascontiguousarray(array, np.float64).data for array in arrays.values()]
-    checksum = 0
-    for piece in pieces:
-        checksum = zlib.crc32(piece, checksum)
-    write_file(path, checksum.to_bytes(8, "little"), *pieces, sync=sync)
-
-
-def read_numbers(path: Path, is_known: bool = False) -> dict[str, NDArray[np.float64]]:
-    """The arrays of such a file, whose checksum is looked at unless it is known."""
-    with telling_damage(path):
-        content = np.fromfile(path, np.uint8)
-        if not is_known and zlib.crc32(content[8:].data) != int(content[:8].view(np.uint64)[0]):
-            raise ValueError("its checksum differs")
-        start = 16 + int(content[8:16].view(np.uint64)[0])
-        lengths = json.loads(content[16:start].tobytes())
-        if min(lengths.values(), default=0) < 0:
-            raise ValueError("it has an odd header")
-        if len(content) != start + 8 * sum(lengths.values()):
-            raise ValueError("it does not have the length that it says")
-        numbers = content[start:].view(np.float64)
-        cuts = np.cumsum([0, *lengths.values()])
-        return {
-            name: numbers[first:last]
-            for name, first, last in zip(lengths, cuts[:-1], cuts[1:], strict=True)
-        }
 
 
 def _read(path: Path, short: Mapping[str, Any], is_known: bool) -> NDArray[Any]:

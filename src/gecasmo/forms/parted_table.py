@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -95,10 +94,8 @@ def _write_frame(folder: Any, name: str, frame: pl.DataFrame) -> tuple[str, int]
         raise SavedModelError(
             f"{target.parent} cannot be made: {problem.strerror or problem}."
         ) from problem
-    with whole_file(target, SavedModelError) as temporary, open(temporary, "xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with whole_file(target, SavedModelError) as temporary:
+        temporary.write_bytes(content)
     return hashlib.sha256(content).hexdigest(), len(content)
 
 

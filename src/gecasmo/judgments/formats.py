@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import polars as pl
 
 from gecasmo.errors import either, option
-from gecasmo.files import scratch_folder, whole_file
+from gecasmo.files import is_stream, scratch_folder, whole_file
 from gecasmo.judgments.files import (
     JudgmentFormat,
     WriteOptions,
@@ -323,6 +323,8 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
     for suffix, format in sorted(suffixes, key=lambda known: -len(known[0])):
         if end.endswith(suffix):
             return format
+    if is_stream(path):
+        return CSV  # names of pipes and devices tell nothing
     such = either('.write(path, format="quepid")', "--format quepid")
     raise JudgmentsError(
         f"{path}: the end of the name does not tell a format. Choose one of {', '.join(FORMATS)}, "

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning, option
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, option, without
 from gecasmo.files import whole_file
 from gecasmo.forms import beta_draws
 from gecasmo.judgments.grades import JudgmentsError
@@ -148,8 +148,7 @@ def _simulated_errors(
             coin: truth.forms[coin].drawn(state, rng) for coin, state in believed.items()
         }
         clicks = truth.simulate(some, seed=int(rng.integers(2**31)))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # of fits that nobody looks at
+        with without(ConvergenceWarning):  # of fits that nobody looks at
             fit.fit(clicks, progress=False, impossible="floor")
         fitted, true = (examined(m, required.relevance, some, ranks) for m in (fit, truth))
         errors[number] = np.log(np.maximum(fitted, _LEAST)) - np.log(np.maximum(true, _LEAST))

@@ -30,7 +30,7 @@ from gecasmo.logs.pages import (
     shown,
     unroll,
 )
-from gecasmo.logs.roles import Roles, extra_columns
+from gecasmo.logs.roles import SYNONYMS, TIMES, Roles, extra_columns, plain, quoted
 from gecasmo.logs.values import (
     LARGEST_RANK,
     Bools,
@@ -164,8 +164,7 @@ class RoleReader:
         advice = ""
         if role == "query":
             names = [*self.roles.columns["session"], *self.roles.columns["query"]]
-            quoted = ", ".join(f'"{name}"' for name in names)
-            such = option("session", names, shown=f"[{quoted}]")
+            such = option("session", names, shown=quoted(names))
             advice = f"; if a session covers several searches, try {such}"
         self.faults.add(
             f"{self.roles.title(role)}: {counted(len(np.unique(page[differing])), 'page')} with "
@@ -310,7 +309,7 @@ class _Assembly(RoleReader):
         rank = np.where(sound, numbers, 1).astype(np.int32)
         title = self.roles.title("rank")
         order, repeats = _check_shared_ranks(
-            rank, page, doc, placed & sound, sessions, title, self.faults
+            rank, page, doc, placed & sound, sessions, title, self.faults, self._told_apart
         )
         if len(rank) and rank.min() == 0:
             firsts = int((rank == 0).sum())
@@ -318,6 +317,22 @@ class _Assembly(RoleReader):
             what = f"{title}: ranks start at 0 here; they were shifted to start at 1."
             self.notebook.tell("ranks from 0", firsts, what)
         return rank, order, repeats
+
+    def _told_apart(self, one: int, other: int) -> str:
+        """Say how two results on one place can be of two pages: by an id, or the time of these."""
+        if self.unrolled is not None:
+            return ""
+        names = self.roles.columns["session"]
+        usual = {plain(name) for name in f"{SYNONYMS['session']} query_id {TIMES}".split()}
+        for name in self.table.columns:
+            column = self.table[name]
+            if plain(name) in usual and name not in names and column[one] != column[other]:
+                such = option("session", [*names, name], shown=quoted([*names, name]))
+                return f"; if these are two pages, such as one query asked twice, try {such}"
+        return (
+            f"; if these are two pages, such as one query asked twice, {option('session')} needs "
+            "what tells them apart, such as the id of the page or the time"
+        )
 
     def _clicks(self) -> Bools:
         read = self.read("click", check_clicks)
@@ -407,6 +422,7 @@ def _check_shared_ranks(
     sessions: pl.Series,
     title: str,
     faults: Faults,
+    advice: Callable[[int, int], str],
 ) -> tuple[Rows, Repeats | None]:
     """Note results that share a rank with another result of their page, and find repeated ones.
 
@@ -445,5 +461,6 @@ def _check_shared_ranks(
         f"{title}: {counted(places, 'place')} with more than one result, first: session "
         f"{shown(sessions, chained_page[starts[at]])} has two results on rank "
         f"{chained_rank[starts[at]]} ({faults.row(firsts[at])} and {faults.row(other)})"
+        f"{advice(int(firsts[at]), other)}"
     )
     return order, None

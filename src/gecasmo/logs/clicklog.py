@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import (
+    Page,
     chain_order,
     first_rows,
     is_chain,
@@ -123,6 +125,26 @@ class ClickLog:
 
     def __len__(self) -> int:
         return self.n_sessions
+
+    def __getitem__(self, which: int) -> Page:
+        """Return one page to look at, by its number among the sessions; -1 is the last."""
+        number = operator.index(which)
+        if not -self.n_sessions <= number < self.n_sessions:
+            raise IndexError(f"there is no page {number}; the log has {self.n_sessions:,}.")
+        number %= self.n_sessions
+        results = self._frame[self.order[self.starts[number] : self.starts[number + 1]]]
+        query = results["query"].first() if self.has_query else None
+        if self._pages is not None and "query" in self._pages.columns:
+            query = self._pages["query"][number]
+        roles = ("session", "query", "rank", "doc", "click")
+        results = results.select(
+            "rank", "doc", "click", *(n for n in self.columns if n not in roles)
+        )
+        return Page(self.sessions[number], query, float(self.weight[number]), results)
+
+    def head(self, pages: int = 5) -> ClickLog:
+        """Return the log of the first sessions, for a look."""
+        return self.take(np.arange(self.n_sessions) < pages)
 
     is_folded = False  # whether a weight says how many equal pages a page stands for
 
@@ -348,9 +370,11 @@ class ClickLog:
         seed
             Seed of the random choice. The order of the rows plays no part in it.
         time
-            A column with one value a page. The latest sessions by this column are then the test
-            part. Sessions as late as the last training session stay with it, so the test part can
-            be smaller than asked for, and is later than all of the training part.
+            A column with one value a page: numbers, times, or texts that are numbers or dates,
+            all written in one form; where these can be read in several ways, with the form, such
+            as "day:%d/%m/%Y". The latest sessions by this column are then the test part. Sessions
+            as late as the last training session stay with it, so the test part can be smaller than
+            asked for, and is later than all of the training part.
 
         Returns
         -------

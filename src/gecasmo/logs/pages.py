@@ -1,10 +1,11 @@
-"""Pages and their results: index arithmetic on them, and lists of results laid out as rows."""
+"""Pages and their results: one to look at, index arithmetic, and lists of results as rows."""
 
 from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from gecasmo.logs.notes import Faults
 from gecasmo.logs.roles import Roles, is_list
-from gecasmo.report import counted
+from gecasmo.report import TextTable, counted
 
 PageOf = NDArray[np.uint32]
 Ranks = NDArray[np.int32]
@@ -21,6 +22,46 @@ Rows = NDArray[np.int64]
 _BLOCK = 1 << 18
 _WORTH_THREADS = 5
 _N_THREADS = min(4, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Page:
+    """One page of a log, to look at.
+
+    Attributes
+    ----------
+    session, query
+        Its id, and what was searched for; None where the log has no queries.
+    weight
+        How often it counts.
+    results
+        Its results by rank: "rank", "doc", "click", and the other columns of the log.
+    """
+
+    session: Any
+    query: Any
+    weight: float
+    results: pl.DataFrame
+
+    def __len__(self) -> int:
+        return self.results.height
+
+    def _table(self) -> TextTable:
+        title = f"Page {self.session!r}"
+        if self.query is not None:
+            title += f" of the query {self.query!r}"
+        if self.weight != 1:
+            title += f", which counts {self.weight:g} times"
+        clicks = int(self.results["click"].sum())
+        return TextTable.of(
+            self.results, f"{title}: {counted(len(self), 'result')}, {clicks} clicked"
+        )
+
+    def __repr__(self) -> str:
+        return str(self._table())
+
+    def _repr_html_(self) -> str:
+        return self._table().html()
 
 
 def number_by_first_appearance(values: pl.Series) -> tuple[PageOf, Rows]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, option
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
@@ -36,6 +37,9 @@ def read_log(
     A session is one result page shown to one user. A log has either one row a result, or one row a
     page with lists of results; the data type of the click (or document) column tells which.
 
+    Where no column is called as a role is, one that goes by a usual name is taken, such as "url"
+    for the document, and a note tells.
+
     Parameters
     ----------
     source
@@ -46,7 +50,7 @@ def read_log(
         The column that says which page a result is on, or a list of columns that do so together.
         Not needed for nested logs, whose pages are then numbered 0, 1, 2, ...
     query
-        The query of the page. Without a column called "query" the log has no queries.
+        The query of the page. It may also be one of several columns that make the session.
     doc
         The document, or a list of columns that identify it together.
     rank
@@ -85,6 +89,7 @@ def read_log(
     >>> len(log), log.n_results
     (1, 2)
     """
+    refuse_lost_fork()
     roles = Roles(
         {
             "session": session,
@@ -110,7 +115,7 @@ def read_log(
 def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tuple[Any, Format]:
     """Open the source, and find its format: the one of that name, or by its beginning.
 
-    A source whose columns are named in the roles is a table.
+    A source whose columns are named in the roles is a table; what is not named is guessed.
     """
     if name is not None:
         format_named(name)
@@ -119,12 +124,15 @@ def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tupl
     if name is None:
         is_table = roles is not None and roles.name_a_table and not is_pair(source)
         name = "table" if is_table else detect_format(source)
+    if roles is not None and name == "table" and not isinstance(source, ClickLog):
+        roles.guess(*columns_of(source))
     return source, format_named(name)
 
 
 def read_as(found: Format, source: Any, roles: Roles, max_line: int, label: str) -> ClickLog:
     """Read an opened source of a known format, and check it; `label` is its name in messages."""
     notebook = Notebook()
+    roles.note_guesses(notebook)
     table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
     if found.name != "table":
         # Leave out what a reader made for a role when the user chose another of its columns.
@@ -149,11 +157,14 @@ class Peek:
         The name of its format.
     columns
         The names of its columns, for a table; empty for the other formats, whose readers know.
+    lists
+        Which of them hold lists; None where nobody knows.
     """
 
     source: Any
     format: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    lists: set[str] | None = None
 
 
 def peek(source: Any, format: str | None = None) -> Peek:
@@ -176,5 +187,4 @@ def peek(source: Any, format: str | None = None) -> Peek:
         When there is no such file or format.
     """
     source, found = recognise(source, format)
-    columns = columns_of(source) if found.name == "table" else ()
-    return Peek(source, found.name, columns)
+    return Peek(source, found.name, *(columns_of(source) if found.name == "table" else ()))

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import polars as pl
 
 from gecasmo.errors import ClickLogError, either, option
-from gecasmo.logs.notes import Faults
+from gecasmo.logs.notes import Faults, Notebook
 
 DEFAULTS: dict[str, str | None] = {
     "session": "session",
@@ -27,17 +27,22 @@ SEVERAL_COLUMNS = ("session", "doc")
 SYNONYMS = {
     "session": (
         "session_id sid impression impression_id serp serp_id page_id page_view_id search_id "
-        "request_id"
+        "request_id visit_id"
     ),
-    "query": "query_id qid q search_term search_query term keyword keywords query_text",
+    "query": "user_query query_id qid q search_term search_query term keyword keywords query_text",
     "doc": (
         "url document document_id doc_id docid docno item item_id product product_id result "
-        "result_id docs urls documents doc_ids document_ids item_ids product_ids"
+        "result_id object_id sku asin docs urls documents doc_ids document_ids item_ids product_ids"
     ),
     "rank": "position pos rnk result_rank result_position slot",
-    "click": "clicked is_click is_clicked clicks was_clicked has_click",
+    "click": "clicked is_click is_clicked clicks click_count was_clicked has_click",
     "weight": "weights count n frequency",
 }
+# Columns that tell pages of one visit apart, beside those that a page may be called by.
+TIMES = "timestamp time datetime date_time event_time search_time created_at ts starttime"
+# Words in the names of columns that say what was searched for.
+_SEARCH = ("query", "search", "keyword", "phrase")
+GUESSED = "columns guessed"  # a kind of note
 # What such columns hold when they hold lists; with one row a result they would be numbers.
 LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
 
@@ -56,12 +61,28 @@ class Roles:
 
     def __init__(self, given: Mapping[str, Given]) -> None:
         self.given = dict(given)
+        self.guessed: dict[str, str] = {}
         self.columns = {role: _names(role, value) for role, value in given.items()}
         if not self.columns["doc"]:
             raise ClickLogError(
                 f"{option('doc', None, of='read_log')}: every result needs a document; name a "
                 "column."
             )
+
+    def guess(self, columns: Iterable[str], lists: Collection[str] | None = None) -> None:
+        """Take columns by their names for the roles that nobody named and no column is called."""
+        named = {role: given for role, given in self.given.items() if self._is_named(role)}
+        found = guess_roles(columns, named, lists)
+        self.guessed |= found
+        self.given |= found
+        self.columns |= {role: (name,) for role, name in found.items()}
+
+    def note_guesses(self, notebook: Notebook) -> None:
+        """Note which arguments would do what was guessed."""
+        if self.guessed:
+            said = (option(role, name, shown=quoted(name)) for role, name in self.guessed.items())
+            what = f"columns guessed by their names: {', '.join(said)}."
+            notebook.tell(GUESSED, len(self.guessed), what)
 
     @property
     def id_columns(self) -> list[str]:
@@ -166,7 +187,7 @@ class Roles:
         if unknown and taken:
             # Not what was said on purpose alone: the command line guesses, and passes it on.
             said = ", ".join(
-                option(role, value, shown=_quoted(value)) for role, value in taken.items()
+                option(role, value, shown=quoted(value)) for role, value in taken.items()
             )
             lines.append(f"Taken: {said}.")
         call = {
@@ -179,7 +200,7 @@ class Roles:
             call["query"] = query
         if meant:
             call = {role: call[role] for role in DEFAULTS if role in call}
-            named = [option(role, value, shown=_quoted(value)) for role, value in call.items()]
+            named = [option(role, value, shown=quoted(value)) for role, value in call.items()]
             first = "data" if label.startswith("the ") else f'"{label}"'
             python = f"read_log({', '.join([first, *named])})"
             lines.append(f"Perhaps: {either(python, ' '.join(named))}")
@@ -228,12 +249,13 @@ def _replaced(value: Given, meant: Mapping[str, str]) -> Given:
     return [meant.get(name, name) for name in value]
 
 
-def _quoted(value: Given) -> str:
+def quoted(value: Given) -> str:
+    """Write columns as they would stand in a call."""
     if value is None:
         return "None"
     if isinstance(value, str):
         return f'"{value}"'
-    return f"[{', '.join(map(_quoted, value))}]"
+    return f"[{', '.join(map(quoted, value))}]"
 
 
 def extra_columns(columns: Sequence[str], roles: Roles) -> tuple[list[str], list[str]]:
@@ -259,7 +281,8 @@ def extra_columns(columns: Sequence[str], roles: Roles) -> tuple[list[str], list
     return kept, notes
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Write a name without what different spellings differ in."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -268,14 +291,27 @@ def synonym(role: str, columns: Iterable[str], lists: Collection[str] = ()) -> s
 
     `columns` are those that nothing else uses, and `lists` those of them that may hold lists.
     """
-    by_plain = {_plain(column): column for column in reversed(list(columns))}
+    by_plain = {plain(column): column for column in reversed(list(columns))}
     for name in (role, *SYNONYMS[role].split()):
-        if _plain(name) in by_plain:
-            return by_plain[_plain(name)]
+        if plain(name) in by_plain:
+            return by_plain[plain(name)]
     for name in LISTS.get(role, "").split():
         if by_plain.get(name) in lists:
             return by_plain[name]
     return None
+
+
+def search_column(schema: Mapping[str, pl.DataType]) -> str | None:
+    """Find a column that seems to say what was searched for, in a log that has no query."""
+    others = {plain(name) for name in f"{SYNONYMS['session']} {TIMES}".split()}
+    spelt = (
+        name
+        for name, dtype in schema.items()
+        if dtype == pl.String
+        and plain(name) not in others
+        and any(word in plain(name) for word in _SEARCH)
+    )
+    return synonym("query", schema) or next(spelt, None)
 
 
 def guess(
@@ -283,12 +319,12 @@ def guess(
 ) -> str | None:
     """Find the column that was probably meant by `wanted`, a name that is not there."""
     names = list(columns)
-    lookalike = {_plain(name): name for name in reversed(names)}
-    exact = lookalike.get(_plain(wanted))
+    lookalike = {plain(name): name for name in reversed(names)}
+    exact = lookalike.get(plain(wanted))
     if exact is not None:
         return exact
     # A name the user chose says more than the role does, so spelling comes before synonyms there.
-    close = difflib.get_close_matches(_plain(wanted), lookalike, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(plain(wanted), lookalike, n=1, cutoff=0.75)
     if wanted != role and close:
         return lookalike[close[0]]
     found = synonym(role, names, lists)
@@ -297,13 +333,22 @@ def guess(
     return found
 
 
-def guess_roles(columns: Iterable[str]) -> dict[str, str]:
+def guess_roles(
+    columns: Iterable[str],
+    named: Mapping[str, Given] | None = None,
+    lists: Collection[str] | None = None,
+) -> dict[str, str]:
     """Guess the column of each role whose own name is not among the columns.
 
     Parameters
     ----------
     columns
         The columns of a table.
+    named
+        Roles whose columns are known, which are not guessed; these columns are taken. Only the
+        query may be one of several that make the id of a page.
+    lists
+        The columns that hold lists, where that is known.
 
     Returns
     -------
@@ -311,23 +356,33 @@ def guess_roles(columns: Iterable[str]) -> dict[str, str]:
         Roles to columns. Roles that have a column of their name, or that no column looks like, are
         not in it. No column has two roles. A weight is never guessed: a column called "count" or
         "n" is too often something else, and would change every estimate. "results", "items",
-        "products" and "hits" are documents only where no column is a rank: beside one they are
-        rather numbers than lists.
+        "products" and "hits" are documents only where they hold lists; where nobody knows, where
+        no column is a rank: beside one they are rather numbers.
 
     Examples
     --------
     >>> guess_roles(["sid", "query", "url", "position", "clicked", "price"])
     {'session': 'sid', 'doc': 'url', 'rank': 'position', 'click': 'clicked'}
     """
+    named = named or {}
     names = list(columns)
     roles = [role for role in SYNONYMS if role != "weight"]
-    free = [name for name in names if name not in roles]
-    has_ranks = "rank" in names or synonym("rank", free) is not None
-    lists = [] if has_ranks else free
+    taken = {name for role in named for name in _names(role, named[role])}
+    free = [name for name in names if name not in roles and name not in taken]
+    parts = [] if isinstance(named.get("session"), str) else _names("session", named.get("session"))
+    if lists is None:
+        has_ranks = "rank" in {*names, *named} or synonym("rank", free) is not None
+        lists = [] if has_ranks else free
     guessed = {}
     for role in roles:
-        found = None if role in names else synonym(role, free, lists)
+        if role in named or role in names:
+            continue
+        found = synonym(role, free, lists)
+        if found is None and role == "query":
+            # Where a visit has several searches, they make pages together.
+            found = synonym(role, parts)
+        elif found is not None:
+            free.remove(found)
         if found is not None:
             guessed[role] = found
-            free.remove(found)
     return guessed

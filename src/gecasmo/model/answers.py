@@ -25,7 +25,14 @@ from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
-from gecasmo.model.log_parts import Answer, Partitioned, over_parts, routed, whole_view
+from gecasmo.model.log_parts import (
+    Answer,
+    AskedElsewhere,
+    Partitioned,
+    over_parts,
+    routed,
+    whole_view,
+)
 from gecasmo.model.page_run import (
     Filtered,
     PageRun,
@@ -398,6 +405,11 @@ def predict_to(
     """See `Model.predict`."""
     if kind not in KINDS:
         raise ModelError(f"kind={kind!r}: choose {' or '.join(map(repr, KINDS))}.")
+    if isinstance(log, AskedElsewhere):
+        raise ModelError(
+            "Predictions on a cluster stay there: gecasmo.spark.predict(model, dataframe).write"
+            ".parquet(...)"
+        )
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)

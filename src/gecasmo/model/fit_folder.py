@@ -22,18 +22,18 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
 from gecasmo.errors import CheckpointError, ModelError, option
-from gecasmo.estimation.part_files import read_rows, telling_damage, write_file
+from gecasmo.estimation.packets import write_packet
+from gecasmo.estimation.part_files import read_kept, telling_damage, telling_full_disk_of_fit
 from gecasmo.files import (
     checked_json,
     json_with_checksum,
     link_in,
     locked_file,
-    to_disk,
+    synced,
     whole_file,
 )
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
-from gecasmo.logs.store.disk import arrow_bytes, telling_full_disk
 from gecasmo.logs.store.stored_log import StoredLog
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ class FitFolder:
     def push(self, name: str) -> None:
         """Push a folder in it to the disk, lest a power cut take what is noted as done."""
         for path in (self.path / name, *(self.path / name).rglob("*")):
-            to_disk(path)
+            synced(path)
 
     def clear(self, *names: str) -> None:
         """Remove what is no longer needed."""
@@ -286,28 +286,17 @@ def _temporary_folder(log: Path) -> Path:
 def write_shared_rows(folder: FitFolder, number: int, rows: Rows) -> None:
     """Keep the rows of a global coin, for a fit that is resumed."""
     own = folder.path / "shared"
-    columns = [] if not rows.keys else rows.frame.get_columns()
-    columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
-    advice = "make room and fit again with the same checkpoint folder."
-    checksum = 0
-    with telling_full_disk(own, CheckpointError, CheckpointError, advice):
+    with telling_full_disk_of_fit(own):
         own.mkdir(exist_ok=True)
-        if columns:
-            checksum = write_file(
-                own / f"{number}.arrow", arrow_bytes(pl.DataFrame(columns)), sync=True
-            )
-        to_disk(own)
-    about = [list(rows.keys), len(rows), list(rows.attached), checksum]
-    folder.note(**{f"rows{number}": about})
+        write_packet(own / f"{number}.packet", rows, folder.is_kept)
+        synced(own)
 
 
 def read_shared_rows(folder: FitFolder, number: int) -> Rows:
     """The rows of a global coin, as they were kept."""
-    path = folder.path / "shared" / f"{number}.arrow"
+    path = folder.path / "shared" / f"{number}.packet"
     with telling_damage(path):
-        keys, n_rows, attached, checksum = folder.words[f"rows{number}"]
-        if not keys and not attached:
-            return Rows((), (), n_rows)
-        frame = read_rows(path, checksum, n_rows)
-        features = {name: frame[f"*{name}*"].alias(name) for name in attached}
-        return Rows(keys, [frame[key] for key in keys], n_rows, features)
+        rows = read_kept(path)
+        if not isinstance(rows, Rows):
+            raise ValueError("it has no rows")
+    return rows

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from gecasmo.errors import GecasmoError
-from gecasmo.files import scratch_folder, whole_file
+from gecasmo.files import is_stream, scratch_folder, whole_file
 from gecasmo.logs.formats.table import SEPARATORS, kind_of_name
 from gecasmo.logs.formats.writer import packed
 
@@ -32,10 +32,12 @@ _PIECE = re.compile(r"part-[0-9]{5,}\.parquet")
 def table_kind(path: Path, what: str) -> str | None:
     """The kind of table that a name tells: "parquet", "csv", "tsv" or "json"; else None.
 
-    A name that promises a table of another kind is refused; `what` says in the message what was to
-    be written.
+    Pipes and devices, whose names tell nothing, are given CSV. A name that promises a table of
+    another kind is refused; `what` says in the message what was to be written.
     """
     kind = kind_of_name(path.name)
+    if kind is None and is_stream(path):
+        return "csv"
     if kind is None and path.suffix.lower() in _OTHER_TABLES:
         raise GecasmoError(f"{path}: {what} are written to names that end in {KINDS}.")
     return kind

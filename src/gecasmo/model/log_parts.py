@@ -41,6 +41,18 @@ class Partitioned(Protocol):
     def partition(self, number: int) -> ClickLog: ...
 
 
+@runtime_checkable
+class AskedElsewhere(Protocol):
+    """A log whose parts are on other machines and are asked there, such as a `FrameLog` of Spark.
+
+    What is asked must be a pure function, and answer with data.
+    """
+
+    def over_parts(
+        self, model: Model, ask: Callable[[Model, ClickLog], Answer]
+    ) -> Iterator[Answer]: ...
+
+
 def is_stored(log: Any) -> TypeGuard[Partitioned]:
     """Whether a log comes partition by partition."""
     return not isinstance(log, ClickLog) and isinstance(log, Partitioned)
@@ -136,10 +148,16 @@ def _has_pages(found: tuple[int, ClickLog]) -> bool:
 
 
 def over_parts(
-    model: Model, log: ClickLog | Partitioned, ask: Callable[[Model, ClickLog], Answer]
+    model: Model,
+    log: ClickLog | Partitioned | AskedElsewhere,
+    ask: Callable[[Model, ClickLog], Answer],
 ) -> Iterator[Answer]:
     """What is said of each part of a log. One in memory is one part; of a stored log those that
-    are not empty, large ones in pieces, each with the rows of the model that it can meet."""
+    are not empty, large ones in pieces, each with the rows of the model that it can meet; a log of
+    Spark asks its executors."""
+    if isinstance(log, AskedElsewhere):
+        yield from log.over_parts(model, ask)
+        return
     if not is_stored(log):
         yield ask(model, in_memory(log))
         return

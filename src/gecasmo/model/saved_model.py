@@ -17,8 +17,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
-import uuid
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.estimation import Record
-from gecasmo.files import put_in_place, whole_file
+from gecasmo.files import beside, put_in_place, refused, whole_file
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, form_named
 from gecasmo.forms import saved as saved_forms
 from gecasmo.forms.parted_table import (
@@ -75,6 +76,7 @@ def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
         By coin, the `torch.nn.Module` whose weights the file holds. Only needed for networks that
         are not a row of well-known layers, since a file never contains code.
     """
+    refuse_lost_fork()
     saved = open_saved(Path(path).expanduser())
     try:
         data = json.loads(saved.small["model.json"])
@@ -353,7 +355,7 @@ def as_json(data: Any) -> bytes:
 def write_zip(members: Members, path: Any) -> None:
     """Write one file, whole or not at all; parts are copied one at a time."""
     with whole_file(path, SavedModelError) as temporary:
-        with open(temporary, "xb") as file, zipfile.ZipFile(file, "w") as archive:
+        with open(temporary, "wb") as file, zipfile.ZipFile(file, "w") as archive:
             _write(archive, MANIFEST, members.manifest())
             for name, data in members.small.items():
                 _write(archive, name, data)
@@ -376,7 +378,7 @@ def write_folder(members: Members, path: Any) -> None:
 
     Parts that are in this folder already stay as they are.
     """
-    target = Path(path).expanduser()
+    target = Path(os.path.realpath(os.path.expanduser(path)))
     try:
         if all(_is_there(target, name, *part) for name, part in members.parts.items()) and (
             members.parts
@@ -385,7 +387,7 @@ def write_folder(members: Members, path: Any) -> None:
             _fill(target, members, with_parts=False)
             return
         _check_replaceable(target)
-        fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+        fresh = beside(target, "part")
         try:
             fresh.mkdir()
             _fill(fresh, members, with_parts=True)
@@ -394,9 +396,7 @@ def write_folder(members: Members, path: Any) -> None:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
     except OSError as problem:
-        raise SavedModelError(
-            f"{target} cannot be written: {problem.strerror or problem}."
-        ) from problem
+        raise SavedModelError(refused(target, problem)) from problem
 
 
 def _is_there(target: Path, name: str, source: RowFiles, file: PartFile) -> bool:

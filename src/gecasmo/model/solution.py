@@ -5,13 +5,10 @@ The progress bar that shows how it goes is here as well.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell, without
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import Evaluated, States
 from gecasmo.estimation.posteriors.learner import Posteriors
@@ -83,15 +80,6 @@ def _interrupted(solution: Solution, when: str, method: Any) -> None:
     )
 
 
-@contextmanager
-def _quiet(is_quiet: bool) -> Iterator[None]:
-    """Of a rough climb nobody wants to hear that it is rough."""
-    with warnings.catch_warnings():
-        if is_quiet:
-            warnings.simplefilter("ignore", ConvergenceWarning)
-        yield
-
-
 class _Rounds:
     """Climbs, with priors learned in between."""
 
@@ -103,8 +91,10 @@ class _Rounds:
 
     def run(self) -> Solution:
         is_rough = self.learns and 0 < self.method.tol < _ROUGH
+        # Of a rough climb nobody wants to hear that it is rough.
+        rough = (ConvergenceWarning,) if is_rough else ()
         method = replace(self.method, tol=_ROUGH) if is_rough else self.method
-        with _quiet(is_rough):
+        with without(*rough):
             solution: Solution = method.solve(self.problem, self.show)
         if is_rough and not solution.converged:
             self.method.report(solution, self.problem)
@@ -128,7 +118,7 @@ class _Rounds:
                     ConvergenceWarning,
                 )
                 break
-            with _quiet(is_rough):
+            with without(*rough):
                 solution = self._again(method, states, solution)
         if is_rough and is_held and not solution.interrupted:
             solution = self._again(self.method, solution.best.states, solution)

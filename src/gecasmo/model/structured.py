@@ -17,6 +17,7 @@ from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
 from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.errors import ModelError, NotFittedError
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.kernels.library import Library, Structure
@@ -184,6 +185,7 @@ class StructuredModel:
         **options: Any,
     ) -> EncodedLog:
         """The log as the arrays that a kernel of this model reads."""
+        refuse_lost_fork()
         log = in_memory(log)
         if augmentation not in ("minimal", "full"):
             raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
@@ -205,6 +207,7 @@ class StructuredModel:
 
         Tables whose rows are in files are read into memory, unless `whole=False`.
         """
+        refuse_lost_fork()
         if self.states_ is None:
             raise NotFittedError(
                 f"This {self.name} has no probabilities yet: fit it with .fit(log), or give them "

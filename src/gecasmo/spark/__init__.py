@@ -4,7 +4,8 @@ Needs the extra `gecasmo[spark]` and Java 17; docs/scale.md says how to run it o
 """
 
 from gecasmo.spark.answers import evaluate, judgments, predict
+from gecasmo.spark.frame_log import open_log
 from gecasmo.spark.session import SparkError, start
 from gecasmo.spark.spark_fit import fit
 
-__all__ = ["SparkError", "evaluate", "fit", "judgments", "predict", "start"]
+__all__ = ["SparkError", "evaluate", "fit", "judgments", "open_log", "predict", "start"]

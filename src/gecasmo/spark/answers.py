@@ -9,28 +9,20 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import polars as pl
 
 from gecasmo.errors import ModelError
-from gecasmo.evaluation import Evaluation, EvaluationSums, finished
-from gecasmo.evaluation.metrics import CalibrationSums, PerplexitySums
+from gecasmo.evaluation import Evaluation
 from gecasmo.judgments import FIXED_CUTS, PairParts, Question, judge, relevance_frame
 from gecasmo.kernels.threads import using_threads
-from gecasmo.logs import ClickLog
-from gecasmo.logs.notes import Note
-from gecasmo.logs.roles import Given
-from gecasmo.model.answers import conditional_frame, marginal_frame
+from gecasmo.model.answers import KINDS, conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.log_parts import part_view
-from gecasmo.model.page_run import Filtered, Tally
-from gecasmo.spark.messages import ask_parts, pack, telling, unpack
-from gecasmo.spark.runner import tell_notes
+from gecasmo.model.page_run import Filtered
+from gecasmo.spark.frame_log import FrameLog, open_log
+from gecasmo.spark.messages import ask_parts, telling
 from gecasmo.spark.session import quiet, require_frame, require_spark
 from gecasmo.spark.shipped_model import ShippedModel
-from gecasmo.spark.source import FrameReading, FrameSource, open_source
-
-ROLES = ("session", "query", "doc", "rank", "click", "weight")
 
 
 def evaluate(
@@ -49,27 +41,14 @@ def evaluate(
 ) -> Evaluation:
     """Log-likelihood and perplexities of a fitted model on a Spark data frame.
 
-    Columns and partitions are told as for `fit`; the answer is that of `model.evaluate`. A model
-    whose rows are in files has to be in a folder that all executors reach; each reads only the
-    rows that it needs.
+    Columns and partitions are told as for `fit`; the answer is that of `model.evaluate`, which
+    takes `open_log(dataframe)`, too. A model whose rows are in files has to be in a folder that
+    all executors reach; each reads only the rows that it needs.
     """
     _check(model, dataframe, impossible)
-    roles = roles_of(session, query, doc, rank, click, weight)
-    source = open_source(dataframe, roles, model, partitions, check=check)
-    shipped, reading = ShippedModel.of(model), source.reading
-
-    def sums(number: int, table: pl.DataFrame) -> bytes:
-        view, log = viewed(shipped, reading, number, table)
-        with using_threads(1):
-            return pack((EvaluationSums.of(view, log, impossible), log.notes))
-
-    kinds = (EvaluationSums, Tally, PerplexitySums, CalibrationSums, Note)
-    heard = [unpack(answer, *kinds) for answer in source.ask(sums).values()]
-    tell_notes([notes for _, notes in heard])
-    total: EvaluationSums = heard[0][0]
-    for more, _ in heard[1:]:
-        total = total + more
-    return finished(total, model.name, impossible)
+    columns: Any = {"session": session, "query": query, "doc": doc, "rank": rank, "click": click}
+    log: Any = open_log(dataframe, **columns, weight=weight, partitions=partitions, check=check)
+    return model.evaluate(log, impossible=impossible)
 
 
 def predict(
@@ -104,86 +83,57 @@ def predict(
     never fitted) and `probability`. It is worked out when it is asked for, by `.write` for example.
     """
     _check(model, dataframe, impossible)
-    if kind not in ("conditional", "marginal"):
+    if kind not in KINDS:
         raise ModelError(f"kind={kind!r}: choose 'conditional' or 'marginal'.")
-    roles = roles_of(session, query, doc, rank, click, weight)
-    source = open_source(dataframe, roles, model, partitions, check=check)
-    shipped, reading = ShippedModel.of(model), source.reading
-    schema = answer_schema(source)
+    columns: Any = {"session": session, "query": query, "doc": doc, "rank": rank, "click": click}
+    log = open_log(dataframe, **columns, weight=weight, partitions=partitions, check=check)
+    shipped, reading = ShippedModel.of(model), log.reading
+    schema = _answer_schema(log)
     with quiet():
-        types = _as_arrow(dataframe.sparkSession, schema)
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        # Texts are of the kind that the session is set to.
+        large = dataframe.sparkSession.conf.get(
+            "spark.sql.execution.arrow.useLargeVarTypes", "false"
+        )
+        types = to_arrow_schema(schema, prefers_large_types=large == "true")
 
     def predictions(number: int, table: pl.DataFrame) -> Any:
-        found = viewed(shipped, reading, number, table)
-        return _arrow(_predictions(*found, kind, impossible)).cast(types)
+        view, pages = reading.part(shipped, number, table)
+        with using_threads(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            if kind == "conditional":
+                filtered = Filtered(view, pages, impossible, warn=False)
+                return _arrow(conditional_frame(view, pages, filtered)).cast(types)
+            return _arrow(marginal_frame(view, pages)).cast(types)
 
-    return source.by_part(predictions, schema)
-
-
-def roles_of(
-    session: Given, query: Given, doc: Given, rank: Given, click: Given, weight: Given
-) -> dict[str, Given]:
-    """The columns by role, as `read_log` has them."""
-    given = (session, query, doc, rank, click, weight)
-    return dict(zip(ROLES, given, strict=True))
+    return log.by_part(model, predictions, schema)
 
 
-def viewed(
-    shipped: ShippedModel, reading: FrameReading, number: int, table: pl.DataFrame
-) -> tuple[Model, ClickLog]:
-    """A partition of the log, and the model as far as it matters there."""
-    view = part_view(shipped.model(), number, reading.n_parts)
-    return view, reading.log(table, number)
-
-
-def _predictions(view: Model, log: ClickLog, kind: str, impossible: Impossible) -> pl.DataFrame:
-    with using_threads(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if kind == "conditional":
-            return conditional_frame(view, log, Filtered(view, log, impossible, warn=False))
-        return marginal_frame(view, log)
-
-
-def answer_schema(source: FrameSource) -> Any:
-    """The columns of predictions, with the types that ids have in the source."""
+def _answer_schema(log: FrameLog) -> Any:
+    """The columns of predictions, with the types that ids have in the data frame."""
     from pyspark.sql import types as T
 
-    given = {field.name: field.dataType for field in source.frame.schema.fields}
+    given = {field.name: field.dataType for field in log.frame.schema.fields}
 
     def kind(role: str) -> Any:
-        names = source.columns[role]
+        names = log.columns[role]
         if not names:
             return T.LongType()  # sessions that were numbered
-        found = [_element(given[name]) for name in names]
-        if isinstance(source.reading.roles[role], str):
+        found = [getattr(given[name], "elementType", given[name]) for name in names]
+        if isinstance(log.reading.roles[role], str):
             return found[0]
         return T.StructType([T.StructField(n, k) for n, k in zip(names, found, strict=True)])
 
-    fields = [("session", kind("session"))]
-    if source.has_query:
-        fields.append(("query", kind("query")))
-    fields += [
-        ("doc", kind("doc")),
+    roles = ("session", "query", "doc") if log.columns["query"] else ("session", "doc")
+    fields = [
+        *((role, kind(role)) for role in roles),
         ("rank", T.IntegerType()),
         ("click", T.BooleanType()),
         ("unseen", T.ArrayType(T.StringType())),
         ("probability", T.DoubleType()),
     ]
     return T.StructType([T.StructField(name, dtype) for name, dtype in fields])
-
-
-def _as_arrow(session: Any, schema: Any) -> Any:
-    """The types as Arrow has them; texts are of the kind that the session is set to."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    large = session.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")
-    return to_arrow_schema(schema, prefers_large_types=large == "true")
-
-
-def _element(kind: Any) -> Any:
-    from pyspark.sql.types import ArrayType
-
-    return kind.elementType if isinstance(kind, ArrayType) else kind
 
 
 def _check(model: Any, dataframe: Any, impossible: str) -> None:
@@ -251,51 +201,43 @@ def _by_executors(
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     shipped = ShippedModel.of(model)
-    if question.rule in FIXED_CUTS:
-        cuts = question.cuts([])
-    else:
-        heard = ask_parts(
-            spark,
-            range(n_parts),
-            lambda number: pack(seen(part_view(shipped.model(), number, n_parts), question)),
-        )
-        cuts = question.cuts(map(unpack, heard.values()))
+
+    def pairs(number: int) -> pl.DataFrame | None:
+        """The pairs of a part, if it has any."""
+        view = part_view(shipped.model(), number, n_parts)
+        tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
+        if not any(len(table.rows) for table in tables if "query" in table.rows.keys):
+            return None
+        with using_threads(1):
+            return relevance_frame(view, None, question.level)
+
+    def seen(number: int) -> Any:
+        """What cut points are found by."""
+        frame = pairs(number)
+        return None if frame is None else question.seen(frame)
+
+    has_cuts = question.rule in FIXED_CUTS
+    heard = {} if has_cuts else ask_parts(spark, range(n_parts), seen)
+    cuts = question.cuts(some for some in heard.values() if some is not None)
     with quiet():
         schema = from_arrow_schema(_arrow(like).schema)
         as_asked = to_arrow_schema(schema)
 
+    @telling
+    def graded(number: int) -> list[Any]:
+        frame = pairs(number)
+        if frame is None:
+            return []
+        with using_threads(1):
+            return list(_arrow(question.graded(frame, cuts).frame).cast(as_asked).to_batches())
+
     def grade(batches: Any) -> Iterator[Any]:
         for batch in batches:
             for number in batch["id"].to_pylist():
-                own = part_view(shipped.model(), number, n_parts)
-                if has_pairs(own):
-                    table = _arrow(telling(graded)(own, question, cuts))
-                    yield from table.cast(as_asked).to_batches()
+                yield from graded(number)
 
     with quiet():
         return spark.range(0, n_parts, 1, n_parts).mapInArrow(grade, schema)
-
-
-def has_pairs(view: Model) -> bool:
-    """Whether a part has rows to be judged."""
-    tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
-    return any(len(table.rows) for table in tables if "query" in table.rows.keys)
-
-
-def seen(view: Model, question: Question) -> Any:
-    """What cut points are found by, of the pairs of a part."""
-    if not has_pairs(view):
-        return np.zeros((2, 0), np.int64) if question.rule == "informative" else np.zeros(0)
-    with using_threads(1):
-        frame = relevance_frame(view, None, question.level)
-    return question.seen(frame)
-
-
-def graded(view: Model, question: Question, cuts: Any) -> pl.DataFrame:
-    """The judgments of the pairs of a part."""
-    with using_threads(1):
-        frame = relevance_frame(view, None, question.level)
-    return question.graded(frame, cuts).frame
 
 
 def _arrow(frame: pl.DataFrame) -> Any:

@@ -7,7 +7,9 @@ that it can be run again by another executor with the same outcome.
 
 from __future__ import annotations
 
+import importlib
 import tempfile
+import uuid
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +18,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
-from gecasmo.encoding.match import match
 from gecasmo.errors import NothingLeftError
+from gecasmo.estimation.packets import pack
 from gecasmo.estimation.part import Part, Point, Points
 from gecasmo.estimation.part_files import PartArrays, set_up, take_down
 from gecasmo.estimation.passes import finished, run_pass
@@ -34,13 +35,10 @@ from gecasmo.logs import Note
 from gecasmo.model.base import Impossible
 from gecasmo.model.log_parts import part_view
 from gecasmo.model.part_builder import Settings, blueprint_of, build_part
-from gecasmo.spark.messages import pack, unpack
+from gecasmo.spark.frame_log import FrameReading
+from gecasmo.spark.messages import unpacked
 from gecasmo.spark.session import SparkError
-from gecasmo.spark.shared_folder import SharedFolder
 from gecasmo.spark.shipped_model import ShippedModel, plain_rows
-from gecasmo.spark.source import FrameReading
-
-Integers = NDArray[np.int64]
 
 # Parts that a worker keeps decoded from one task to the next, by number and by bytes.
 _MOST_PARTS = 4
@@ -52,6 +50,66 @@ _RESULTS_ON_A_PAGE = 10
 
 # What was written of a coin in one part: the file, and its content unless it is in a folder.
 Written = Mapping[int, tuple[PartFile, bytes]]
+
+
+class SharedFolder:
+    """The folder that executors have in common, named by a path, or by an address such as
+    s3://bucket/folder; the driver only knows its name. What is in it are packets.
+
+    A file is there as a whole or not at all, and may be written again with the same content: Spark
+    runs a task again whose executor was lost, and sometimes two at once.
+    """
+
+    def __init__(self, address: str) -> None:
+        files: Any = importlib.import_module("pyarrow.fs")
+        self.address = address
+        try:
+            self._files, self._root = files.FileSystem.from_uri(address)
+        except (ValueError, OSError) as problem:
+            raise SparkError(
+                f"scratch={address!r} is neither the full path of a folder nor an address that "
+                f"PyArrow knows: {problem}"
+            ) from None
+
+    def write(self, name: str, value: Any) -> None:
+        """Write a value into a file; the folders above it are made."""
+        path = f"{self._root}/{name}"
+        own = f"{path}-{uuid.uuid4().hex}"
+        try:
+            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            with self._files.open_output_stream(own) as file:
+                file.write(pack(value))
+            self._files.move(own, path)
+        except OSError as problem:
+            raise SparkError(f"{self.address}/{name} cannot be written: {problem}") from None
+
+    def read(self, name: str) -> Any:
+        """Read the value of a file; arrays may be written to."""
+        try:
+            with self._files.open_input_file(f"{self._root}/{name}") as file:
+                data = bytearray(file.size())
+                n_bytes = file.readinto(data)
+        except FileNotFoundError:
+            raise SparkError(
+                f"An executor does not find {self.address}/{name}, which another one has written. "
+                "The state of a fit has to be in a folder that all executors have in common: name "
+                "one with scratch=."
+            ) from None
+        except OSError as problem:
+            raise SparkError(f"{self.address}/{name} cannot be read: {problem}") from None
+        if n_bytes != len(data):
+            raise SparkError(f"{self.address}/{name} was cut short while it was read.")
+        return unpacked(data, f"{self.address}/{name}")
+
+    def remove(self, name: str = "") -> None:
+        """Remove a file, or without a name the folder, if it is there."""
+        try:
+            if name:
+                self._files.delete_file(f"{self._root}/{name}")
+            else:
+                self._files.delete_dir(self._root)
+        except FileNotFoundError:
+            pass
 
 
 @dataclass(frozen=True)
@@ -102,30 +160,6 @@ class MadePart:
     notes: tuple[Note, ...]
 
 
-@dataclass(frozen=True)
-class Placement:
-    """All rows of the coins that parts share, so that each part finds its own among them.
-
-    Results are counted in each part anew; of coins that have a row for each, `first` says by
-    coin and part where those of the part begin.
-    """
-
-    rows: Mapping[int, Rows]
-    first: Mapping[int, Mapping[int, int]]
-
-    def index(self, number: int, own: Mapping[int, Rows]) -> dict[int, Integers]:
-        """For each global coin the places of the rows of a part."""
-        found = {}
-        for coin, rows in own.items():
-            if coin in self.first:
-                found[coin] = self.first[coin][number] + np.arange(len(rows))
-            elif rows.keys:
-                found[coin] = match(rows.frame, self.rows[coin].frame, rows.keys)
-            else:
-                found[coin] = np.arange(len(rows))
-        return found
-
-
 # -- making parts ------------------------------------------------------------------------------
 def make_part(job: Job, number: int, table: pl.DataFrame) -> MadePart:
     """Encode a partition of the log for a model."""
@@ -156,11 +190,10 @@ def make_part(job: Job, number: int, table: pl.DataFrame) -> MadePart:
         return replace(made, shared={})
     stored = take_down(built.part)
     folder = SharedFolder(job.folder)
-    folder.write(f"{number}/first", pack(first_pages(job.reading, table, _FIRST_PAGES)))
-    folder.write(f"{number}/shared", pack(made.shared))
+    folder.write(f"{number}/first", first_pages(job.reading, table, _FIRST_PAGES))
     for coin in job.local:
-        folder.write(f"{number}/rows{coin}", pack(stored.rows(coin)))
-    folder.write(f"{number}/part", pack((stored.words, stored.arrays)))
+        folder.write(f"{number}/rows{coin}", stored.rows(coin))
+    folder.write(f"{number}/part", (stored.words, stored.arrays))
     return made
 
 
@@ -176,11 +209,11 @@ def first_pages(reading: FrameReading, table: pl.DataFrame, most: int) -> pl.Dat
     return table.select(pl.all().gather(pl.Series(order)))
 
 
-def place_part(job: Job, number: int, placement: Placement) -> None:
-    """Note where the rows of a part are among all rows of the coins that parts share."""
-    folder = SharedFolder(job.folder)
-    own = unpack(folder.read(f"{number}/shared"))
-    folder.write(f"{number}/index", pack(placement.index(number, own)))
+def in_short(places: Any) -> Any:
+    """Where rows are among all: the first place, if they stand there one after the other."""
+    if not len(places):
+        return 0
+    return int(places[0]) if (np.diff(places) == 1).all() else places
 
 
 def check_probe(probe: str | None) -> None:
@@ -202,14 +235,14 @@ def pass_over(job: Job, number: int, task: Task) -> Answer:
     with using_threads(job.threads):
         after, answer = run_pass(part, points, task)
     if task.name:
-        folder.write(_point(number, task.name), pack(after[task.name].arrays()))
+        folder.write(_point(number, task.name), after[task.name].arrays())
     return answer
 
 
 def points_of(folder: SharedFolder, number: int, recipe: Recipe) -> Points:
     """The points of a part that a recipe asks for."""
     names = {name for name in (recipe.of, recipe.start) if name}
-    return {name: Point.from_arrays(unpack(folder.read(_point(number, name)))) for name in names}
+    return {name: Point.from_arrays(folder.read(_point(number, name))) for name in names}
 
 
 def _point(number: int, name: str) -> str:
@@ -223,10 +256,13 @@ def decoded(job: Job, number: int) -> Part:
         _parts.move_to_end(place)
         return _parts[place][0]
     folder = SharedFolder(job.folder)
-    words, arrays = unpack(folder.read(f"{number}/part"))
-    arrays |= {f"index.{n}": index for n, index in unpack(folder.read(f"{number}/index")).items()}
+    words, arrays = folder.read(f"{number}/part")
+    for coin, places in folder.read(f"{number}/index").items():
+        if isinstance(places, int):
+            places = places + np.arange(words["n_rows"][coin])
+        arrays[f"index.{coin}"] = places
     # Most passes do without the keys of rows.
-    stored = PartArrays(words, arrays, lambda coin: unpack(folder.read(f"{number}/rows{coin}")))
+    stored = PartArrays(words, arrays, lambda coin: folder.read(f"{number}/rows{coin}"))
     blueprint = blueprint_of(job.model.model(), job.method.augmentation)
     part = set_up(stored, blueprint, job.n_rows, job.threads)
     _parts[place] = part, stored.n_bytes

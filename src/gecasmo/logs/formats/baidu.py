@@ -14,8 +14,14 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
-from gecasmo.logs.formats.columns import PAGE_NUMBER, nested, note_shown_twice
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.format import (
+    PAGE_NUMBER,
+    Format,
+    Head,
+    ReadOptions,
+    nested,
+    note_shown_twice,
+)
 from gecasmo.logs.formats.writer import ROLES, LogWriter
 from gecasmo.logs.inputs import Opened, first_line, open_inputs
 from gecasmo.logs.notes import Notebook

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.logs.formats.columns import (
+from gecasmo.logs.formats.format import (
+    Format,
+    Head,
     PagesOfLines,
+    ReadOptions,
     click_counts,
     column_of,
     flat,
@@ -24,7 +27,6 @@ from gecasmo.logs.formats.columns import (
     page_ids,
     with_exact_ids,
 )
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import Lines, open_inputs, read_lines, whole_json
 from gecasmo.logs.notes import Notebook

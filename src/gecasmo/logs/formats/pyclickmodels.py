@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.logs.formats.columns import (
+from gecasmo.logs.formats.format import (
+    Format,
+    Head,
     PagesOfLines,
+    ReadOptions,
     as_text,
     click_counts,
     column_of,
@@ -23,7 +26,6 @@ from gecasmo.logs.formats.columns import (
     nested,
     note_shown_twice,
 )
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import Lines, open_inputs, read_lines
 from gecasmo.logs.notes import Notebook

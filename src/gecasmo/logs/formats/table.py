@@ -17,9 +17,8 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
-from gecasmo.files import whole_file
-from gecasmo.logs.formats.columns import PAGE_NUMBER, nested
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.files import is_stream, whole_file
+from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
 from gecasmo.logs.formats.writer import packed
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
@@ -31,6 +30,7 @@ from gecasmo.logs.inputs import (
     open_inputs,
 )
 from gecasmo.logs.notes import Notebook
+from gecasmo.logs.roles import lists_of
 from gecasmo.logs.values import integers_where_exact
 from gecasmo.report import shortened
 
@@ -97,30 +97,38 @@ def source_label(source: object) -> str:
     return "the dict" if isinstance(source, Mapping) else "the data frame"
 
 
-def columns_of(source: Any) -> tuple[str, ...]:
-    """Name the columns of a table without reading it; none where reading it will tell why."""
-    if isinstance(source, pl.LazyFrame):
-        return tuple(source.collect_schema())
+def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
+    """Name the columns of a table without reading it, and those that hold lists, if one can tell.
+
+    There are none where reading the table will tell why.
+    """
     if isinstance(source, Mapping):
-        return tuple(map(str, source))
+        lists = {str(n) for n, v in source.items() if len(v) and isinstance(v[0], list | tuple)}
+        return tuple(map(str, source)), lists
+    if isinstance(source, pl.DataFrame | pl.LazyFrame):
+        known = source.collect_schema()
+        return tuple(known), lists_of(known)
     columns = getattr(source, "columns", None)
     if columns is not None:
-        return tuple(map(str, getattr(source, "column_names", columns)))
+        return tuple(map(str, getattr(source, "column_names", columns))), None
+    if not isinstance(source, Opened):
+        return (), None
     try:
-        return _columns_of_file(source[0])
-    except (pl.exceptions.PolarsError, OSError, IndexError, TypeError):
-        return ()
+        schema = _schema_of_file(source[0])
+        return tuple(schema), lists_of(schema)
+    except (pl.exceptions.PolarsError, OSError, IndexError):
+        return (), None
 
 
-def _columns_of_file(file: Input) -> tuple[str, ...]:
+def _schema_of_file(file: Input) -> Mapping[str, pl.DataType]:
     kind = kind_of_file(file)
     if kind == "parquet":
-        return tuple(file.parquet_schema())
+        return file.parquet_schema()
     head = file.head[: file.head.rfind(b"\n") + 1] or file.head
     if kind == "json":
-        return tuple(pl.read_ndjson(head, infer_schema_length=None).columns)
+        return pl.read_ndjson(head, infer_schema_length=None).schema
     separator = separator_of(file, kind or "csv") or SEPARATORS["csv"]
-    return tuple(pl.read_csv(head, separator=separator, n_rows=0).columns)
+    return pl.read_csv(head, separator=separator, n_rows=0).schema
 
 
 def _has_pyarrow() -> bool:
@@ -347,7 +355,7 @@ def _read_separated(
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log as a table; `ClickLog.write` explains the kinds."""
-    kind = kind_of_name(path.name)
+    kind = kind_of_name(path.name) or ("csv" if is_stream(path) else None)
     if kind is None:
         raise ClickLogError(
             f"{path}: write to a name that ends in .parquet, .csv, .tsv or .jsonl (text also .gz "

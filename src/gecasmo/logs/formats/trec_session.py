@@ -14,8 +14,14 @@ from xml.etree import ElementTree
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
-from gecasmo.logs.formats.columns import nested, note_repeated_queries, with_exact_ids
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.format import (
+    Format,
+    Head,
+    ReadOptions,
+    nested,
+    note_repeated_queries,
+    with_exact_ids,
+)
 from gecasmo.logs.inputs import Input, open_inputs
 from gecasmo.logs.notes import Notebook
 

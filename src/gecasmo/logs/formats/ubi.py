@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, option
-from gecasmo.logs.formats.columns import (
+from gecasmo.logs.formats.format import (
+    Format,
+    Head,
+    ReadOptions,
     code_of,
     nested,
     note_repeated_queries,
     note_shown_twice,
     with_exact_ids,
 )
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.ubi_records import Records, is_bulk_line, source_of
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import open_inputs

@@ -188,7 +188,7 @@ def write_lines(path: Path) -> Iterator[Callable[[str], None]]:
 def packed(temporary: Path, path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that packs what is written, if `path` ends in .gz or .zst."""
     suffix = path.suffix.lower()
-    with temporary.open("xb") as file:
+    with temporary.open("wb") as file:
         if suffix == ".gz":
             # Without the name and the time, the same log makes the same file.
             with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as zipped:

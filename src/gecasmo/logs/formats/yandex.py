@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
-from gecasmo.logs.formats.columns import (
+from gecasmo.logs.formats.format import (
+    Format,
+    Head,
+    ReadOptions,
     first_on_page,
     nested,
     note_repeated_queries,
@@ -22,7 +25,6 @@ from gecasmo.logs.formats.columns import (
     page_ids,
     with_exact_ids,
 )
-from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import Lines, open_inputs, read_lines
 from gecasmo.logs.notes import Notebook

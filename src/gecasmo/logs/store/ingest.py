@@ -18,7 +18,8 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
-from gecasmo.files import to_disk
+from gecasmo.files import synced
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Note, in_one_message
 from gecasmo.logs.store.builder import PartitionBuilder
@@ -125,6 +126,7 @@ def ingest(
     ClickLogWarning
         Once, with the notes on all that was met and changed; `StoredLog.notes` keeps them.
     """
+    refuse_lost_fork()
     given = {
         "session": session,
         "query": query,
@@ -300,5 +302,5 @@ class PartitionWriter:
                 "partitions": entries,
             },
         )
-        to_disk(self.journal.log)
+        synced(self.journal.log)
         return met

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from gecasmo.logs.formats.table import kind_of_files
 from gecasmo.logs.inputs import Opened
 from gecasmo.logs.notes import Faults, Notebook
 from gecasmo.logs.reader import recognise
-from gecasmo.logs.roles import Roles
+from gecasmo.logs.roles import Roles, lists_of
 from gecasmo.logs.store.disk import DiskFullError, check_disk, disk_need
 from gecasmo.logs.store.journal import IngestJournal, signature
 from gecasmo.logs.store.manifest import merged_notes, notes_as_json, notes_from_json
@@ -54,16 +55,18 @@ Progress = Callable[[str, int, int | None], None]
 Types = dict[str, str]
 
 
-def open_source(source: Any, wishes: Wishes) -> tuple[BatchSource, list[Path]]:
+def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource, list[Path]]:
     """Open what `ClickLog.ingest` takes, and find its format; also its files, if there are any."""
-    roles = Roles(wishes.given)
     source, found = recognise(source, wishes.format, roles)
     files = source if isinstance(source, Opened) else ()
     paths = [file.path for file in files if file.path is not None]
     if found.name != "table":
         return FormatFiles(source, found, wishes), paths
     if not files:
-        return Frames(source), paths
+        opened = Frames(source)
+        if (schema := opened.schema()) is not None:
+            roles.guess(schema, lists_of(schema))
+        return opened, paths
     kind = kind_of_files(source)
     if kind == "parquet":
         return ParquetFiles(source), paths
@@ -78,8 +81,13 @@ class Intake:
     """
 
     def __init__(self, source: Any, wishes: Wishes, journal: IngestJournal, tell: Progress) -> None:
-        self.wishes, self.journal, self.tell = wishes, journal, tell
-        self.source, self._paths = open_source(source, wishes)
+        self.journal, self.tell = journal, tell
+        roles = Roles(wishes.given)
+        self.source, self._paths = open_source(source, wishes, roles)
+        self.wishes = replace(wishes, given=roles.given)
+        notebook = Notebook(list(self.source.notes))
+        roles.note_guesses(notebook)
+        self.source.notes = notebook.notes
 
     def begin(self, resume: bool) -> None:
         """Go on with what another process has left, if it was the same ingest."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError, either, option
-from gecasmo.files import link_in, locked_file, to_disk
+from gecasmo.files import link_in, locked_file, synced
 from gecasmo.logs.store.disk import telling_full_disk, write_json
 
 VERSION = 2
@@ -112,7 +112,7 @@ class IngestJournal:
                 shutil.rmtree(old, ignore_errors=True)
                 self.target.replace(old)
             self.log.replace(self.target)
-            to_disk(self.target.parent)
+            synced(self.target.parent)
         shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -18,7 +18,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
-from gecasmo.files import to_disk
+from gecasmo.files import synced
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.inputs import first_line
 from gecasmo.logs.notes import Note
@@ -167,10 +167,10 @@ def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[st
             about = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             files[f"{name}.arrow"] = about
     with telling_full_disk(folder):
-        to_disk(temporary)
+        synced(temporary)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.replace(folder)
-        to_disk(folder.parent)
+        synced(folder.parent)
     return {**stored_facts(pages, has_query), "files": files}
 
 

@@ -22,7 +22,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
-from gecasmo.files import to_disk
+from gecasmo.files import synced
 from gecasmo.logs.runs import Bools, Integers, offsets
 from gecasmo.logs.store.disk import telling_full_disk, write_json
 from gecasmo.logs.store.page_runs import LENGTH, ROW, PageRuns, hash_ids, joined_runs
@@ -70,7 +70,7 @@ class Shuffle:
         """Remove all batches; whenever this is cut short, those that are left are whole."""
         for path in sorted(self.folder.glob("batch-*.json"), reverse=True):
             path.unlink()
-        to_disk(self.folder)
+        synced(self.folder)
         for path in self.folder.glob("batch-*"):
             path.unlink()
         self.said, self._batches = [], []

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.pages import Page
 from gecasmo.logs.store.disk import in_bytes
 from gecasmo.logs.store.manifest import notes_from_json, read_manifest
 from gecasmo.logs.store.partition import Decoder, folder_of, read_frames
@@ -116,6 +118,17 @@ class StoredLog:
 
     def __len__(self) -> int:
         return self.n_sessions
+
+    __iter__ = None  # a partition would be read for each page; `partitions` reads each once
+
+    def __getitem__(self, which: int) -> Page:
+        """Return one page to look at, by its number among those that are stored."""
+        if not 0 <= which < self.n_pages:
+            raise IndexError(f"there is no page {which}; {self.n_pages:,} are stored.")
+        ends = np.cumsum(self.partition_pages)
+        number = int(np.searchsorted(ends, which, side="right"))
+        first = which - int(ends[number]) + int(self.partition_pages[number])
+        return self._decoder(number).log(first, first + 1)[0]
 
     @property
     def n_partitions(self) -> int:
@@ -235,6 +248,7 @@ class StoredLog:
         return log
 
     def _decoder(self, number: int) -> Decoder:
+        refuse_lost_fork()
         entry = self._entry(number)
         frames = read_frames(folder_of(self.path, number), entry, self.dtypes)
         return Decoder(frames, number, entry, self.columns, self.notes)
@@ -306,6 +320,7 @@ def open_log(path: str | Path) -> StoredLog:
     ClickLogError
         When there is no stored log, or its manifest is damaged.
     """
+    refuse_lost_fork()
     return StoredLog(path)
 
 

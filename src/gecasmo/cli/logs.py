@@ -1,37 +1,86 @@
-"""`gecasmo ingest LOG -o FOLDER`: store a log of any size on disk, with bounded memory."""
+"""Before a fit: look a log over, and store one that is larger than memory.
+
+`gecasmo check LOG` says what is wrong with a log, and what it can tell; `gecasmo ingest LOG -o
+FOLDER` stores a log of any size on disk, with bounded memory.
+"""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.flags import LogArgument, bundled
-from gecasmo.cli.guard import INTERRUPTED
-from gecasmo.cli.log_flags import LogFlags, is_stored_log, tell_guesses
-from gecasmo.cli.output import PIPE, Output, check_parent, write_remark
+from gecasmo.cli.flags import (
+    AnyLogArgument,
+    LogArgument,
+    LogFlags,
+    ModelFlag,
+    Plotting,
+    bundled,
+    in_memory_sample,
+    is_stored_log,
+    output_flag,
+    tell_guesses,
+)
+from gecasmo.cli.guard import FAULTY_LOG, resumable
+from gecasmo.cli.output import PIPE, Output
+from gecasmo.errors import ClickLogWarning, GecasmoError
+from gecasmo.files import is_stream
 
 if TYPE_CHECKING:
+    from gecasmo.cli.progress import IngestTell
     from gecasmo.logs.store import StoredLog
 
-Tell = Callable[[str, int, int | None], None]
-_WORDS = {"reading": "Reading rows", "writing": "Writing partitions"}
+
+@bundled
+def check(
+    log: AnyLogArgument,
+    reading: LogFlags,
+    output: Output,
+    plotting: Plotting,
+    model: ModelFlag = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Also end with code 3 if there are warnings.")
+    ] = False,
+) -> None:
+    """Look a log over before fitting: faults, click rates, what can be learned.
+
+    [bold]Examples[/bold]
+
+    [cyan]gecasmo check clicks.parquet[/cyan]
+
+    [cyan]gecasmo check 'logs/*.csv.gz' --doc url --click clicked --model DBN[/cyan]
+
+    [cyan]gecasmo check clicks.parquet --quiet --json | jq .findings[/cyan]
+
+    Ends with code 3 if something is wrong that has to be mended first.
+    """
+    from gecasmo.checks import check as look_over
+    from gecasmo.cli.lookup import find_model
+    from gecasmo.plots import log_charts
+
+    plotting.check()
+    chosen = None if model is None else find_model(model)
+    read = reading.read_any(log, output, notes=False)  # they are findings
+    with output.working("Checking") as tell:
+        found = look_over(read.log, chosen, tell=tell)
+    drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
+    data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
+    output.show(data, found)
+    if drawn:
+        output.say(f"Charts: {', '.join(drawn)}.")
+    bad = ("error", "warning") if strict else ("error",)
+    if any(finding.severity in bad for finding in found.findings):
+        raise typer.Exit(FAULTY_LOG)
 
 
 @bundled
 def ingest(
     log: LogArgument,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="FOLDER", help="Where the stored log goes: big.gclog."
-        ),
-    ],
+    target: Annotated[str, output_flag("Where the stored log goes: big.gclog.", "FOLDER")],
     reading: LogFlags,
     output: Output,
     memory: Annotated[
@@ -55,8 +104,7 @@ def ingest(
         ),
     ] = None,
     partitions: Annotated[
-        int | None,
-        typer.Option(min=1, help="A power of two; by default what memory needs."),
+        int | None, typer.Option(min=1, help="A power of two; by default what memory needs.")
     ] = None,
     resume: Annotated[
         bool,
@@ -79,20 +127,26 @@ def ingest(
     Interrupted, or killed? The same command goes on where it was; --memory may be another one, but
     partitions stay as many as the first planned.
     """
-    from gecasmo.errors import ClickLogWarning, GecasmoError
+    from gecasmo.cli.progress import ingest_bar
     from gecasmo.logs.store.ingest import ingest as store
     from gecasmo.logs.store.journal import IngestJournal
 
     if is_stored_log(log):
         raise GecasmoError(f"{log} is a stored log already, which other commands take as it is.")
-    place = Path(target).expanduser()
-    check_parent(place, target)
+    place = output.place(target, log, is_file=False)
+    if is_stream(place):
+        raise GecasmoError(f"--output {target}: a stored log is a folder; name one: big.gclog.")
     seen, roles, guessed = reading.look(log)
     tell_guesses(log, guessed, output)
     goes_on = resume and log != PIPE and IngestJournal(place).is_begun
     began = time.perf_counter()
+    begun = place.with_name(f"{place.name}.part")
+    how = (
+        f"The same command{'' if resume else ' without --no-resume'} goes on where it was; what is "
+        f"done so far is in {begun}. To give up, remove that folder."
+    )
     with (
-        _saying_how_to_go_on(place, log, resume),
+        resumable(None if log == PIPE else begun, how),
         ingest_bar(output) as tell,
         warnings.catch_warnings(),
     ):
@@ -100,7 +154,7 @@ def ingest(
         warnings.simplefilter("ignore", ClickLogWarning)
         stored = store(
             seen.source,
-            target,
+            place,
             **{**guessed, **roles},
             keep=[name.strip() for each in keep or () for name in each.split(",") if name.strip()],
             memory=memory,
@@ -118,11 +172,11 @@ def ingest(
             output.say(note.what)
         else:
             warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
-    facts = {**_facts(stored), "seconds": seconds, "written": target}
-    output.summarise(facts, f"{stored!r}\nWritten to {target} in {seconds:.1f} seconds.")
+    facts = {**_facts(stored), "seconds": seconds}
+    output.summarise(place, facts, f"{stored!r}\nWritten to {target} in {seconds:.1f} seconds.")
 
 
-def _saying_that_it_goes_on(target: Path, output: Output, tell: Tell | None) -> Tell:
+def _saying_that_it_goes_on(target: Path, output: Output, tell: IngestTell | None) -> IngestTell:
     """Say so when something is done, since what began can still be refused before."""
     is_said = False
 
@@ -135,23 +189,6 @@ def _saying_that_it_goes_on(target: Path, output: Output, tell: Tell | None) -> 
             tell(stage, done, total)
 
     return told
-
-
-@contextmanager
-def _saying_how_to_go_on(target: Path, log: str, resume: bool) -> Iterator[None]:
-    """Say what an interrupted ingest leaves, and what to do with it."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        begun = target.with_name(f"{target.name}.part")
-        if not begun.is_dir() or log == PIPE:
-            raise
-        how = "The same command" if resume else "The same command without --no-resume"
-        write_remark(
-            f"Interrupted. {how} goes on where it was; what is done so far is in {begun}. To give "
-            "up, remove that folder."
-        )
-        raise typer.Exit(INTERRUPTED) from None
 
 
 def _facts(log: StoredLog) -> dict[str, Any]:
@@ -171,38 +208,3 @@ def _facts(log: StoredLog) -> dict[str, Any]:
         "bytes": log.bytes,
         "notes": log.notes,
     }
-
-
-@contextmanager
-def ingest_bar(output: Output) -> Iterator[Tell | None]:
-    """A bar on standard error, if somebody is there to look at it."""
-    if not output.has_progress:
-        yield None
-        return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    from gecasmo.cli.output import error_console
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=error_console(), transient=True) as bars:
-        lines: dict[str, Any] = {}
-
-        def tell(stage: str, done: int, total: int | None) -> None:
-            if stage not in lines:
-                lines[stage] = bars.add_task(_WORDS[stage], total=total)
-            bars.update(lines[stage], completed=done, total=total)
-
-        yield tell
