@@ -52,9 +52,10 @@ format: $(VENV)/dev ## let ruff tidy up
 
 soak: $(VENV)/dev ## the long versions of the property tests
 	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers tests/unit/test_kernel_cache.py
+	NUMBA_BOUNDSCHECK=1 GECASMO_EXAMPLES=5 $(BIN)/python -m pytest tests/store/test_store_crafted.py tests/parts/test_damaged_fits.py
 
 kills: $(VENV)/dev ## kill fits and ingests at random moments, hundreds of times
-	GECASMO_EXAMPLES=40 GECASMO_KILLS=40 $(BIN)/python -m pytest tests/parts/test_killed_fits.py tests/store -k kill
+	GECASMO_EXAMPLES=40 GECASMO_KILLS=200 $(BIN)/python -m pytest tests/parts/test_killed_fits.py tests/store -k kill
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks

@@ -49,5 +49,15 @@ def plain_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture
+def checked_kernels() -> Iterator[None]:
+    """Kernels that tell where they leave an array: plain ones, or compiled with such checks."""
+    if "NUMBA_BOUNDSCHECK" in os.environ:
+        yield
+    else:
+        with plain_python():
+            yield
+
+
+@pytest.fixture
 def compiled() -> None:
     """Ask for compiled kernels."""
