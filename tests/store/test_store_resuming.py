@@ -167,6 +167,27 @@ def test_killed_while_batches_of_narrow_types_are_removed(
     assert files_of(stored) == files_of(expected)
 
 
+@pytest.mark.parametrize("harm", ["flipped", "cut", "lost"])
+def test_damaged_batches_are_read_again(
+    harm: str, parquet: str, tmp_path: Path, small_steps: Callable[..., None]
+) -> None:
+    small_steps(rows=40)
+    expected = ClickLog.ingest(parquet, tmp_path / "expected", partitions=4)
+    interrupted(parquet, tmp_path / "log", ("writing", 1), partitions=4)
+    batch = tmp_path / "log.part" / "spill" / "batch-000001.spill"
+    data = bytearray(batch.read_bytes())
+    data[len(data) // 2] ^= 4
+    batch.write_bytes(bytes(data if harm == "flipped" else data[:-20]))
+    if harm == "lost":
+        batch.unlink()
+    told: list[str] = []
+    stored = ClickLog.ingest(
+        parquet, tmp_path / "log", partitions=4, progress=lambda stage, *_: told.append(stage)
+    )
+    assert "reading" in told
+    assert files_of(stored) == files_of(expected)
+
+
 def test_batches_of_other_types_are_read_again(
     late_text: Path,
     tmp_path: Path,

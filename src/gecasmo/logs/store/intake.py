@@ -113,8 +113,10 @@ class Intake:
             self.layout = self._layout()
             plan = self.journal.content.get("plan") or self._plan()
             shuffle = Shuffle(self.journal.spill, plan["buckets"], self.layout.key)
-            if self.journal.content.get("spilled"):
-                return shuffle
+            if spilled := self.journal.content.get("spilled"):
+                if spilled["batches"] == len(shuffle):
+                    return shuffle
+                self.journal.save(spilled=None)  # some were damaged meanwhile
             schema = self.source.schema()
             types = None
             if schema is not None:
@@ -253,6 +255,7 @@ def _totals(said: list[dict[str, Any]], source: BatchSource) -> dict[str, Any]:
     notes = list(source.notes)
     notes += [note for each in said for note in notes_from_json(each["notes"])]
     return {
+        "batches": len(said),
         "results": sum(each["results"] for each in said),
         "bytes": sum(each["bytes"] for each in said),
         "from_0": any(each["from_0"] for each in said),

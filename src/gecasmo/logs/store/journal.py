@@ -13,7 +13,7 @@ from gecasmo.errors import ClickLogError, either, option
 from gecasmo.files import link_in, locked_file, synced
 from gecasmo.logs.store.disk import telling_full_disk, write_json
 
-VERSION = 2
+VERSION = 3
 _NAME = "ingest.json"
 
 

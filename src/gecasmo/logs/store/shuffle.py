@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ class Shuffle:
         while (note := self._path("json")).exists() and (spill := self._path("spill")).exists():
             said = json.loads(note.read_text())
             index = np.array(said.pop("index"), np.int64)
-            if spill.stat().st_size < index[-1, 1]:
+            if _checksum(spill) != said["crc32"]:
                 break
             self._batches.append(_BatchFile(spill, index))
             self.said.append(said)
@@ -108,14 +109,16 @@ class Shuffle:
 
         index = np.zeros((self.n_buckets, 3), np.int64)
         index[:, 2] = np.diff(at_row)
-        path = self._path("spill")
+        path, checksum = self._path("spill"), 0
         with telling_full_disk(path), path.open("wb") as file:
             for bucket, blobs in enumerate(workers.map(packed, range(self.n_buckets))):
                 for which, blob in enumerate(blobs):
                     file.write(blob)
+                    checksum = zlib.crc32(blob, checksum)
                     index[bucket, which] = file.tell()
             file.flush()
             os.fsync(file.fileno())
+        said = {**said, "crc32": checksum}
         write_json(self._path("json"), {**said, "index": index.tolist()})
         self.said.append(said)
         self._batches.append(_BatchFile(path, index))
@@ -216,6 +219,14 @@ class _BatchFile:
                 results = pl.DataFrame() if only_heads else pl.read_ipc_stream(data[middle:end])
                 yield PageRuns(pl.read_ipc_stream(data[place:middle]), results)
             place = end
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            found = zlib.crc32(data, found)
+    return found
 
 
 def _stream(frame: pl.DataFrame) -> bytes:
