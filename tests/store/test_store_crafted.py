@@ -207,6 +207,18 @@ def test_odd_words_are_refused(changes: Any, sound: StoredLog, tmp_path: Path) -
         open_log(tmp_path / "odd.gclog")
 
 
+@pytest.mark.usefixtures("checked_kernels")
+def test_a_rank_that_no_memory_has_room_for(tmp_path: Path) -> None:
+    """It may be, and fits take it; but there are as many click histories as ranks."""
+    rank = [1, 2**31 - 1, 1, 2]
+    rows = {"session": [1, 1, 2, 2], "query": ["a"] * 4, "doc": ["x", "y"] * 2, "rank": rank}
+    frame = pl.DataFrame({**rows, "click": [1, 0, 0, 1]})
+    log = ClickLog.ingest(frame, tmp_path / "log.gclog", fold=False)
+    model = UBM().fit(log, EM(max_iter=1, tol=0))
+    with pytest.raises(ClickLogError, match=r"rows, one for each click history .* 2,147,483,647"):
+        model.predict_clicks(log.partition(0))
+
+
 def use(log: StoredLog) -> None:
     """All that kernels read of a log, in all the ways in which they do."""
     method = EM(max_iter=1, tol=0)
