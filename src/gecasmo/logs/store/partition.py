@@ -210,11 +210,11 @@ def read_frames(
             frames[name.removesuffix(".arrow")] = pl.read_ipc(data)
         except (*UNREADABLE, ValueError) as problem:
             raise _damaged(folder / name, f"cannot be read: {first_line(problem)}") from None
-    _Checker(folder, frames, entry, types).check()
+    _PartitionCheck(folder, frames, entry, types).check()
     return frames
 
 
-class _Checker:
+class _PartitionCheck:
     """Refuses frames that do not fit together.
 
     Checksums tell damage; whoever makes files on purpose makes checksums, too. What is read here is
