@@ -127,7 +127,7 @@ def test_another_log_is_refused(log: Any, tmp_path: Path, monkeypatch: pytest.Mo
         model().fit(open_log(tmp_path / "log.gclog"), METHOD, checkpoint=tmp_path / "fit")
 
 
-_ARRAYS = (".array", ".packet")
+_ARRAYS = (".packet",)
 
 
 @pytest.mark.parametrize("folder", ["parts", "points", "journal"])
@@ -411,9 +411,9 @@ def test_arrays_of_parts_have_no_header_to_be_parsed_as_python(
         "none": np.zeros((2, 0), np.float32),
         "even": np.arange(5, 500, dtype=np.int32),
     }
-    part_files.write_arrays(tmp_path / "part", given, {"of": "a test"})
+    part_files.write_pages(tmp_path / "part", {"of": "a test"}, given)
     monkeypatch.setattr(ast, "literal_eval", lambda *_: pytest.fail("parsed as Python"))
-    found, words = part_files.read_arrays(tmp_path / "part")
+    words, found = part_files.read_pages(tmp_path / "part")
     assert words == {"of": "a test"}
     for name, array in given.items():
         assert found[name].dtype == array.dtype

@@ -1,18 +1,15 @@
 """A part as plain arrays, to be kept in files or sent to another machine, and back again.
 
-An array is a file with its numbers and nothing else, of which nothing is read before it is needed;
-type and shape are in the folder's `words.json`. (Not NumPy's own format: its header is parsed as
-Python, which several threads of CPython 3.11 cannot do at once.) Arrays whose values follow from a
-few numbers (all the same, or rising in even steps) take no file: `words.json` says what they are.
+In files they are packets, of which nothing is read before it is needed. (Not NumPy's own format:
+its header is parsed as Python, which several threads of CPython 3.11 cannot do at once.) Arrays
+whose values follow from a few numbers (all the same, or rising in even steps) are told by these.
 
-Every file has a checksum, which is looked at when a process reads it first: damage is told. Then
-numbers are held against what they index, since kernels do not look.
+Checksums are looked at when a process reads a file first: damage is told. Then numbers are held
+against what they index, since kernels do not look.
 """
 
 from __future__ import annotations
 
-import os
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
@@ -30,7 +27,7 @@ from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.packets import read_packet, write_packet
 from gecasmo.estimation.part import Part
-from gecasmo.files import checked_json, json_with_checksum, synced
+from gecasmo.files import synced
 from gecasmo.forms import Form, TableState
 from gecasmo.kernels.library import Library
 from gecasmo.kernels.plan import CoinPlan, Plan, Scope
@@ -253,6 +250,9 @@ class _KeptRows(Rows):
 
 
 # -- files ---------------------------------------------------------------------------------------
+_PAGES = "pages.packet"
+
+
 class PartFiles:
     """The folder with the parts of a fit."""
 
@@ -264,24 +264,23 @@ class PartFiles:
         own = self.folder / f"{stored.words['number']:05d}"
         with telling_full_disk_of_fit(own):
             own.mkdir(parents=True, exist_ok=True)
-            n_bytes = 0
             for number, _, _ in stored.words["begin"]:
-                path = own / f"rows{number}.packet"
-                write_packet(path, stored.rows(number), self.is_kept)
-                n_bytes += path.stat().st_size
-            n_bytes += write_arrays(own, stored.arrays, stored.words, self.is_kept)
+                write_packet(own / f"rows{number}.packet", stored.rows(number), self.is_kept)
+            write_pages(own / _PAGES, stored.words, stored.arrays, self.is_kept)
             if self.is_kept:
+                synced(own)
                 synced(self.folder)
-            return n_bytes
+            return sum(path.stat().st_size for path in own.iterdir())
 
     def n_bytes(self) -> int:
-        """What all parts take."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*.array"))
+        """What the pages of all parts take."""
+        return sum(path.stat().st_size for path in self.folder.rglob(_PAGES))
 
     def read(self, number: int, is_known: bool = False) -> PartArrays:
         """A part; most of it is not read yet if it `is_known`, as checksums were looked at."""
         own = self.folder / f"{number:05d}"
-        arrays, words = read_arrays(own, is_known)
+        with telling_damage(own / _PAGES):
+            words, arrays = read_pages(own / _PAGES, is_known)
 
         def rows(coin: int) -> pl.DataFrame:
             path = own / f"rows{coin}.packet"
@@ -321,82 +320,23 @@ def telling_full_disk_of_fit(folder: Path) -> AbstractContextManager[None]:
     return telling_full_disk(folder, CheckpointError, None, advice)
 
 
+def write_pages(path: Path, words: Any, arrays: Arrays, sync: bool = False) -> None:
+    """Write words and arrays into one file."""
+    short = {name: _in_few_numbers(array) for name, array in arrays.items()}
+    long = {name: array for name, array in arrays.items() if short[name] is None}
+    write_packet(path, (words, {n: few for n, few in short.items() if few}, long), sync)
+
+
+def read_pages(path: Path, is_known: bool = False) -> tuple[dict[str, Any], Arrays]:
+    """The words and arrays of such a file."""
+    words, short, long = read_packet(path, is_mapped=True, is_known=is_known)
+    arrays = {**long, **{name: _spelt_out(few) for name, few in short.items()}}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("an array of it is none")
+    return words, arrays
+
+
 _WORTH_A_LOOK = 64
-
-
-def write_arrays(
-    folder: Path, arrays: Mapping[str, NDArray[Any]], words: Any = None, sync: bool = True
-) -> int:
-    """Write arrays into a folder, and its words last: a folder with words is a whole one.
-
-    How many bytes that took; they are on the disk if `sync` says so.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    described: dict[str, Any] = {}
-    n_bytes = 0
-    for name, array in arrays.items():
-        short = _in_few_numbers(array)
-        if short is None:
-            plain = np.ascontiguousarray(array)
-            checksum = _write_file(folder / f"{name}.array", plain.data, sync)
-            n_bytes += plain.nbytes
-            short = {"type": array.dtype.str, "shape": array.shape}
-            short |= {"bytes": plain.nbytes, "crc32": checksum}
-        described[name] = short
-    text = json_with_checksum({"words": words, "arrays": described})
-    temporary = folder / "words.json.part"
-    _write_file(temporary, text, sync)
-    temporary.replace(folder / "words.json")
-    if sync:
-        synced(folder)
-    return n_bytes + len(text)
-
-
-def _write_file(path: Path, data: bytes | memoryview, sync: bool) -> int:
-    """Write a file, and push it to the disk if `sync` says so; its checksum."""
-    with open(path, "wb") as file:
-        file.write(data)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    return zlib.crc32(data)
-
-
-def read_arrays(folder: Path, is_known: bool = False) -> tuple[dict[str, NDArray[Any]], Any]:
-    """The arrays of a folder, and its words.
-
-    Arrays that are known are not read yet, as far as possible; of others the checksum is.
-    """
-    with telling_damage(folder):
-        described = checked_json((folder / "words.json").read_bytes())
-        arrays = {
-            name: _read(folder / f"{name}.array", short, is_known)
-            for name, short in described["arrays"].items()
-        }
-        return arrays, described["words"]
-
-
-def _read(path: Path, short: Mapping[str, Any], is_known: bool) -> NDArray[Any]:
-    if "step" in short:
-        return _spelt_out(short)
-    size = path.stat().st_size if path.exists() else -1
-    if size != short["bytes"]:
-        found = "is missing" if size < 0 else f"has {size:,} bytes instead of {short['bytes']:,}"
-        raise CheckpointError(f"{path} {found}. Remove the folder of this fit, and fit again.")
-    kind, shape = np.dtype(short["type"]), tuple(short["shape"])
-    if kind.kind not in "biuf":
-        raise ValueError("an array of it is not made of numbers")
-    if size <= 4096:
-        array: NDArray[Any] = np.fromfile(path, kind).reshape(shape)
-    else:
-        # Copy on write, because kernels are compiled for arrays that may be written to.
-        array = np.asarray(np.memmap(path, kind, "c", shape=shape))
-    if not is_known and (array.nbytes != size or zlib.crc32(array.data) != short["crc32"]):
-        raise CheckpointError(
-            f"{path} was changed since it was written: its checksum differs. Remove the folder of "
-            "this fit, and fit again."
-        )
-    return array
 
 
 def _in_few_numbers(array: NDArray[Any]) -> dict[str, Any] | None:
