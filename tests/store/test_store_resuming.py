@@ -385,13 +385,3 @@ def test_faults_leave_nothing_behind(frame: pl.DataFrame, tmp_path: Path) -> Non
     with pytest.raises(ClickLogError, match="with more than one result"):
         ClickLog.ingest(frame.with_columns(rank=1), tmp_path / "log")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_damaged_spill_is_noticed(
-    parquet: str, tmp_path: Path, small_steps: Callable[..., None]
-) -> None:
-    interrupted(parquet, tmp_path / "log", ("writing", 1), partitions=8)
-    for path in (tmp_path / "log.part" / "spill").glob("*.spill"):
-        path.write_bytes(path.read_bytes()[:50])
-    with pytest.raises(ClickLogError, match="is shorter than it was"):
-        ClickLog.ingest(parquet, tmp_path / "log", partitions=8)

@@ -207,11 +207,6 @@ class _BatchFile:
         with self.path.open("rb") as file:
             file.seek(before)
             data = file.read(size)
-        if len(data) < size:
-            raise ClickLogError(
-                f"{self.path} is shorter than it was; remove {self.path.parent.parent} and start "
-                "again."
-            )
         place = 0
         for bucket in range(first, last):
             middle, end = (int(each) - before for each in self.ends[bucket])
