@@ -17,6 +17,7 @@ NEEDS = {
     "forms.md": ("sklearn", "torch"),
     "paper.md": (),
     "readers.md": (),
+    "scikit-learn.md": ("sklearn",),
     "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
     "uncertainty.md": (),
     "updates.md": (),

@@ -24,12 +24,19 @@ _LATER = {
     "compare": "gecasmo.evaluation",
     "open_log": "gecasmo.logs.store",
 }
+_MODULES = ("judgments", "models", "plots", "simulation", "spark", "testing", "torch")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"gecasmo.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'gecasmo' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_MODULES, "__version__"])
 
 
 try:

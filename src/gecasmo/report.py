@@ -281,7 +281,7 @@ def cell(value: Any, name: str = "") -> str:
 
 
 def _tags(tag: str, texts: Iterable[str]) -> str:
-    return "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in texts)
+    return "".join(f"<{tag}>{html.escape(printable(text))}</{tag}>" for text in texts)
 
 
 def _broken(name: str, cells: Sequence[str]) -> str:

@@ -170,6 +170,7 @@ def _is_sound(edge: Edge, automaton: Automaton) -> bool:
     return (
         edge.target in range(automaton.n_states)
         and set(edge.symbol) <= set(automaton.signals)
+        and not _repeats(edge.symbol)
         and {literal.parameter for literal in edge.literals} <= set(automaton.parameters)
         and all(literal.lag in (0, 1) for literal in edge.literals)
         and all(literal.row is None or 0 <= literal.row < MAX_ROWS for literal in edge.literals)

@@ -123,16 +123,18 @@ def split_by_guards(
     asked = next((guard for edge in edges for guard in edge.guards), None)
     if asked is None:
         return [((), edges)]
+    # By what an edge asks of it, with its place among all; None where it does not matter.
+    by_value: dict[Guard | AtPosition | None, list[tuple[int, Edge]]] = {None: []}
+    for place, edge in enumerate(edges):
+        value = next((guard for guard in edge.guards if _is_about(guard, asked)), None)
+        others = tuple(guard for guard in edge.guards if not _is_about(guard, asked))
+        by_value.setdefault(value, []).append((place, replace(edge, guards=others)))
     cases: list[tuple[Guards, list[Edge]]] = []
     for value in _values(asked, page_length):
-        possible = []
-        for edge in edges:
-            same = [guard for guard in edge.guards if _is_about(guard, asked)]
-            if not same or same[0] == value:
-                others = tuple(guard for guard in edge.guards if not _is_about(guard, asked))
-                possible.append(replace(edge, guards=others))
+        both = sorted([*by_value[None], *by_value.get(value, [])], key=lambda one: one[0])
+        possible = [edge for _, edge in both]
         if effort is not None:
-            effort.spend(len(edges) // 8 + len(possible))
+            effort.spend(len(possible) + 1)
         for guards, rest in split_by_guards(possible, page_length, effort):
             cases.append(((value, *guards), rest))
         if len(cases) > MAX_CASES:

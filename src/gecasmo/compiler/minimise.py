@@ -20,32 +20,70 @@ Partition = tuple[int, ...]  # the block of each state, blocks numbered by first
 
 PRIME = 2**61 - 1
 N_POINTS = 2
+_MOST_ROUNDS = 16  # that are kept, the last one among them
 
 
 def refine(automaton: Automaton) -> tuple[Partition, ...]:
-    """Every round of partition refinement, from one block to the stable partition.
+    """The first rounds of partition refinement, from one block on, and the stable partition.
 
-    Round r tells states apart that differ within the next r results; `close` needs them all.
+    Round r tells states apart that differ within the next r results; `close` needs a few of them.
+    A state is only looked at again when one that it leads to has left its block, so that automata
+    of thousands of rounds take no longer than others.
     """
-    by_source = automaton.by_source()
-    values = [[_value(edge, point) for point in range(N_POINTS)] for edge in automaton.edges]
-    value_of = {id(edge): value for edge, value in zip(automaton.edges, values, strict=True)}
+    ways, before = _ways(automaton)
+    blocks = [0] * automaton.n_states
+    members: list[set[int]] = [set(range(automaton.n_states))]
+    # The signature of all states of a block: those which nobody looks at again still have it.
+    known: list[tuple[object, ...]] = [()]
     rounds: list[Partition] = [(0,) * automaton.n_states]
+    n_rounds, restless = 1, list(range(automaton.n_states))
     while True:
-        blocks = rounds[-1]
-        signatures = []
-        for state, edges in enumerate(by_source):
-            sums: dict[tuple[tuple[str, ...], int], list[int]] = defaultdict(lambda: [0] * N_POINTS)
-            for edge in edges:
-                total = sums[edge.symbol, blocks[edge.target]]
-                for point in range(N_POINTS):
-                    total[point] = (total[point] + value_of[id(edge)][point]) % PRIME
-            seen = sorted((key, tuple(total)) for key, total in sums.items() if any(total))
-            signatures.append((blocks[state], tuple(seen)))
-        finer = _number(signatures)
-        if max(finer, default=0) == max(blocks, default=0):
-            return tuple(rounds)
-        rounds.append(finer)
+        groups: dict[int, dict[tuple[object, ...], list[int]]] = {}
+        for state in restless:
+            signature = _signature(ways[state], blocks)
+            groups.setdefault(blocks[state], {}).setdefault(signature, []).append(state)
+        moved: list[int] = []
+        for block, found in groups.items():
+            if len(members[block]) == sum(map(len, found.values())):
+                known[block] = max(found, key=lambda signature: len(found[signature]))
+            for signature, states in found.items():
+                if signature != known[block]:
+                    members[block].difference_update(states)
+                    for state in states:
+                        blocks[state] = len(members)
+                    members.append(set(states))
+                    known.append(signature)
+                    moved += states
+        if not moved:
+            return (*rounds[: n_rounds - 1], _number(blocks))
+        n_rounds += 1
+        if n_rounds < _MOST_ROUNDS:
+            rounds.append(_number(blocks))
+        restless = sorted({source for state in moved for source in before[state]})
+
+
+Way = tuple[tuple[str, ...], int, list[int]]  # symbol and target of an edge, and its values
+
+
+def _ways(automaton: Automaton) -> tuple[list[list[Way]], list[set[int]]]:
+    """The edges of each state, and the states that lead to it."""
+    ways: list[list[Way]] = [[] for _ in automaton.states]
+    before: list[set[int]] = [set() for _ in automaton.states]
+    for edge in automaton.edges:
+        values = [_value(edge, point) for point in range(N_POINTS)]
+        ways[edge.source].append((edge.symbol, edge.target, values))
+        before[edge.target].add(edge.source)
+    return ways, before
+
+
+def _signature(ways: list[Way], blocks: Sequence[int]) -> tuple[object, ...]:
+    """The total probability of a state's edges, by symbol and block of targets."""
+    sums: dict[tuple[tuple[str, ...], int], list[int]] = defaultdict(lambda: [0] * N_POINTS)
+    for symbol, target, values in ways:
+        total = sums[symbol, blocks[target]]
+        for point in range(N_POINTS):
+            total[point] = (total[point] + values[point]) % PRIME
+    return tuple(sorted((key, tuple(total)) for key, total in sums.items() if any(total)))
 
 
 def quotient(automaton: Automaton, blocks: Partition) -> Automaton:
@@ -79,9 +117,9 @@ def _first_members(blocks: Partition) -> list[int]:
     return [first[block] for block in range(len(first))]
 
 
-def _number(signatures: Sequence[tuple[object, ...]]) -> Partition:
-    numbers: dict[tuple[object, ...], int] = {}
-    return tuple(numbers.setdefault(signature, len(numbers)) for signature in signatures)
+def _number(blocks: Sequence[int]) -> Partition:
+    numbers: dict[int, int] = {}
+    return tuple(numbers.setdefault(block, len(numbers)) for block in blocks)
 
 
 def _value(edge: Edge, point: int) -> int:

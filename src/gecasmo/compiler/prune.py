@@ -50,13 +50,16 @@ def _reachable(automaton: Automaton) -> set[int]:
             frontier = {e.target for state in frontier for e in by_source[state]} - seen
             seen |= frontier
         return seen
+    # By state, and by position (None where an edge is there at any).
+    targets: list[dict[int | None, set[int]]] = [{} for _ in automaton.states]
+    for edge in automaton.edges:
+        at = next((g.position for g in edge.guards if isinstance(g, AtPosition)), None)
+        targets[edge.source].setdefault(at, set()).add(edge.target)
     seen = set(frontier)
     for position in range(1, automaton.page_length + 1):
-        frontier = {
-            edge.target
-            for state in frontier
-            for edge in by_source[state]
-            if all(g.position == position for g in edge.guards if isinstance(g, AtPosition))
-        }
+        reached = (targets[state].get(at, ()) for state in frontier for at in (position, None))
+        frontier = {target for found in reached for target in found}
         seen |= frontier
+        if not frontier:
+            break
     return seen

@@ -70,7 +70,8 @@ class Replay:
         if name is None:
             raise mistake(
                 f"flip() was given {parameter!r}, which is not a Parameter of this model.\n"
-                f"  Its parameters are: {', '.join(self._parameters) or 'none'}."
+                f"  Its parameters are: {', '.join(self._parameters) or 'none'}. Parameters are "
+                "attributes of the class, or in a list or dictionary that is one."
             )
         self._n_flips += 1
         if self._n_flips > MAX_FLIPS:

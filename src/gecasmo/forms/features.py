@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
 from gecasmo.forms.form import Floats
 
@@ -127,6 +127,9 @@ class FeatureCoding:
             name: parts[f"levels_{number}"]["level"]
             for number, name in enumerate(data["categorical"])
         }
+        used = [*data["numeric"], *data["categorical"]]
+        if sorted(used) != sorted(data["columns"]) or not set(data["constant"]) <= set(used):
+            raise SavedModelError("The columns of a form are not those that it turns into numbers.")
         shape, told = (len(data["numeric"]),), "The {} of a form's columns"
         return cls(
             tuple(data["columns"]),

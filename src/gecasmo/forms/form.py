@@ -147,6 +147,10 @@ class Form(ABC):
         """Tell which rows the fit has something to say about, beyond what it says of all."""
         return np.ones(len(rows), bool)
 
+    def is_same_everywhere(self, state: FormState) -> bool:
+        """Tell whether one number is meant for all rows there are, whatever their key."""
+        return False
+
     def penalty(self, state: FormState) -> float:
         """Tell what the form adds to the objective: the logarithm of its prior."""
         return 0.0

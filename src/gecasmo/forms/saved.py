@@ -79,6 +79,8 @@ def flags(frame: pl.DataFrame, name: str, part: str) -> NDArray[np.bool_]:
 
 def columns(frame: Any, names: Any, part: str) -> list[pl.Series]:
     """Take columns of any kind, by name."""
+    if len(set(names)) < len(names):
+        raise SavedModelError(f"{part[:1].upper()}{part[1:]} has a key twice.")
     return [_column(frame, name, part) for name in names]
 
 

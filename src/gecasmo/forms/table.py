@@ -217,6 +217,9 @@ class Table(Form):
         spread = np.sqrt(mean * (1 - mean) / (float(a) + float(b) + 1))
         return mean, spread, np.full(len(rows), "prior")
 
+    def is_same_everywhere(self, state: TableRows) -> bool:
+        return isinstance(state, TableState) and state.is_constant
+
     def summary(self, state: TableRows) -> str:
         return state.summary()
 

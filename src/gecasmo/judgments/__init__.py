@@ -26,3 +26,7 @@ __all__ = [
     "relevance_frame",
     "write_propensities",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

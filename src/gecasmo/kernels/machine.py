@@ -6,6 +6,7 @@ observed at a result (its signals, the case its guards put it in) becomes one sm
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -193,14 +194,17 @@ class _Lowering:
 
     def _edges(self, step: int) -> tuple[tuple[MachineEdge, ...], ...]:
         lists = []
+        here = [[item for item in own if item.step == step] for own in self.classes]
+        shown: dict[tuple[int, Symbol], list[_Tagged]] = {}
+        for case, items in enumerate(here):
+            for item in items:
+                shown.setdefault((case, item.edge.symbol), []).append(item)
         for case, symbol in self.observations:
-            here = [item for item in self.classes[case] if item.step == step]
             if symbol == MISSING:
-                found = self._unseen([item.edge for item in here])
+                found = self._unseen([item.edge for item in here[case]])
             else:
-                found = [
-                    self._edge(item.edge, item.place) for item in here if item.edge.symbol == symbol
-                ]
+                items = shown.get((case, symbol), [])
+                found = [self._edge(item.edge, item.place) for item in items]
             lists.append(tuple(sorted(found, key=lambda edge: (edge.source, edge.number))))
         return tuple(lists)
 
@@ -216,7 +220,7 @@ class _Lowering:
     def _body(self) -> Step:
         edges = self._edges(len(self.steps) - 1)
         n_states = self.automaton.n_states
-        silent = next((s for s in range(n_states) if self._is_silent(edges, s, s)), None)
+        silent = self._silent(edges, n_states, None)
         return Step(n_states, n_states, silent, silent, edges)
 
     def _closing(self, body_silent: int | None) -> tuple[Step, ...]:
@@ -228,24 +232,30 @@ class _Lowering:
             if number == len(self.steps) - 2:
                 silent = body_silent
             elif silent_target is not None:
-                states = range(step.n_sources)
-                silent = next((s for s in states if self._is_silent(edges, s, silent_target)), None)
+                silent = self._silent(edges, step.n_sources, silent_target)
             closing.append(Step(step.n_sources, step.n_targets, silent, silent_target, edges))
             silent_target = silent
         return tuple(closing)
 
-    def _is_silent(
-        self, edges: tuple[tuple[MachineEdge, ...], ...], state: int, target: int
-    ) -> bool:
-        """Whether this state only ever goes, for certain and without a flip, to `target`."""
-        for number, listed in enumerate(edges):
-            own = [edge for edge in listed if edge.source == state]
-            if number >= self.n_quiet:
-                if own:
-                    return False
-            elif [(e.target, e.literals, e.multiplicity) for e in own] != [(target, (), 1)]:
-                return False
-        return True
+    def _silent(
+        self, edges: tuple[tuple[MachineEdge, ...], ...], n_states: int, target: int | None
+    ) -> int | None:
+        """The first state that shows nothing and only ever goes, for certain and without a flip, to
+        `target`, or where that is None to itself."""
+        silent = set(range(n_states))
+        for listed in edges[self.n_quiet :]:
+            silent.difference_update(edge.source for edge in listed)
+        for listed in edges[: self.n_quiet]:
+            n_edges = Counter(edge.source for edge in listed)
+            certain = {
+                edge.source
+                for edge in listed
+                if not edge.literals
+                and edge.multiplicity == 1
+                and edge.target == (edge.source if target is None else target)
+            }
+            silent &= {state for state in certain if n_edges[state] == 1}
+        return min(silent, default=None)
 
     def _edge(self, edge: Edge, index: int) -> MachineEdge:
         literals = tuple(map(self._literal, edge.literals))

@@ -29,6 +29,7 @@ from gecasmo.model.log_parts import (
     Answer,
     AskedElsewhere,
     Partitioned,
+    as_log,
     over_parts,
     routed,
     whole_view,
@@ -85,7 +86,8 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
         )
     form, given = model.forms[coin], model.features_.get(coin)
     columns = form.columns
-    by_key = not columns or form.by_declared_key
+    state = model.states(whole=False)[coin]
+    by_key = not (columns or form.is_same_everywhere(state)) or form.by_declared_key
     keys = tuple(k for k in model.keys[coin] if by_key or k in frame.columns)
     elsewhere = () if given is None else tuple(given.columns)
     needed = (*keys, *(name for name in columns if name not in elsewhere))
@@ -113,7 +115,7 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             )
         attached |= looked_up(rows, coin, Wanted(absent, form.allows_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
-    return np.asarray(form.predict(model.states(whole=False)[coin], rows), dtype=np.float64)
+    return np.asarray(form.predict(state, rows), dtype=np.float64)
 
 
 def estimate_frame(
@@ -410,6 +412,7 @@ def predict_to(
             "Predictions on a cluster stay there: gecasmo.spark.predict(model, dataframe).write"
             ".parquet(...)"
         )
+    log = as_log(log)
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)

@@ -13,7 +13,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import answers, display, stories
 from gecasmo.model.fit import fit_model
-from gecasmo.model.log_parts import is_stored
+from gecasmo.model.log_parts import as_log, is_stored
 from gecasmo.model.structured import Augmentation as Augmentation
 from gecasmo.model.structured import StructuredModel, as_frame
 from gecasmo.model.update import update_model
@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 
 class Model(StructuredModel):
     """A click model: an automaton, a form per coin and, once fitted, their states.
+
+    Wherever a method takes a log, it also takes a data frame that `read_log` understands.
 
     Users meet it as `ClickModel` (a program), through `gecasmo.matrices` (the paper's matrices)
     or from `gecasmo.load` (a file); all of them answer the same questions.
@@ -61,8 +63,9 @@ class Model(StructuredModel):
 
         Parameters
         ----------
-        log : ClickLog or StoredLog
-            From `read_log`, or from `open_log` for a log that stays on disk.
+        log : ClickLog, StoredLog or data frame
+            From `read_log`, or from `open_log` for a log that stays on disk. A data frame is read
+            by `read_log`.
         method : EM or Gradient, optional
             How to estimate; `EM()` by default.
         start : Model, optional
@@ -208,6 +211,14 @@ class Model(StructuredModel):
         """P(click) of each shown result when no click is known, in the order of the rows."""
         return answers.marginal_clicks(self, log, frame)
 
+    def predict_proba(self, log: ClickLog | StoredLog) -> Floats:
+        """P(no click) and P(click) of each shown result when no click is known, in two columns.
+
+        This is `predict_clicks` for those who ask as they ask a classifier of scikit-learn.
+        """
+        clicks = self.predict_clicks(log)
+        return np.column_stack([1 - clicks, clicks])
+
     def predict(
         self,
         log: ClickLog | StoredLog,
@@ -254,15 +265,15 @@ class Model(StructuredModel):
         `<coin>_heads` that the coin was flipped, and came up heads, at least once there. Coins
         flipped before the first result appear as `start_<coin>_...`, the same all over the page.
         """
-        return stories.posterior_frame(self, log)
+        return stories.posterior_frame(self, as_log(log))
 
     def decode(self, log: ClickLog) -> pl.DataFrame:
         """The most likely story of each page: was a result reached, and how did the coins fall?"""
-        return stories.decoded_frame(self, log)
+        return stories.decoded_frame(self, as_log(log))
 
     def sample_stories(self, log: ClickLog, *, seed: int = 0) -> pl.DataFrame:
         """A random story of each page, drawn given everything seen on it; columns as `decode`."""
-        return stories.sampled_frame(self, log, seed)
+        return stories.sampled_frame(self, as_log(log), seed)
 
     def simulate(
         self,
@@ -296,7 +307,7 @@ class Model(StructuredModel):
         """Log-likelihood and perplexities of this model on a log; prints as a table."""
         from gecasmo.evaluation import evaluate
 
-        return evaluate(self, log, impossible)
+        return evaluate(self, as_log(log), impossible)
 
     @property
     def plot(self) -> Plots:

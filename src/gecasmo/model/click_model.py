@@ -6,9 +6,11 @@ of an `AutomatonModel` is given as an automaton: loaded from a file, or made of 
 
 from __future__ import annotations
 
+import ast
 import inspect
+import linecache
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from gecasmo.compiler import Automaton, trace
@@ -23,6 +25,8 @@ _RESULT_COLUMNS = ("session", "query", "doc", "rank", "click", "reached")
 
 
 _BEGINS, _ENDS = ("", "start_"), ("", "_flipped", "_heads")
+# Lists of lists of coins have an end.
+_DEEPEST = 4
 
 
 class ClickModel(Model):
@@ -47,6 +51,7 @@ class ClickModel(Model):
     def __init__(self, **forms: Form | float) -> None:
         cls = type(self)
         keys = {name: parameter.keys for name, parameter in cls._parameters().items()}
+        forms = cls._by_coin(forms)
         if cls.browse is ClickModel.browse:
             raise ModelError(
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
@@ -55,7 +60,9 @@ class ClickModel(Model):
         taken = [
             name
             for name in keys
-            if hasattr(ClickModel, name) or name in vars(self) or name in _RESULT_COLUMNS
+            if hasattr(ClickModel, (own := name.partition("[")[0]))
+            or own in vars(self)
+            or own in _RESULT_COLUMNS
         ]
         if taken:
             raise ModelError(
@@ -85,14 +92,37 @@ class ClickModel(Model):
 
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:
-        """The coins, in the order they are written, those of base classes first."""
+        """The coins, in the order they are written, those of base classes first.
+
+        Coins in a list or dictionary are called by their place there: `coins[0]`.
+        """
         found: dict[str, Parameter] = {}
         for owner in reversed(cls.__mro__):
             for name, value in vars(owner).items():
-                if isinstance(value, Parameter):
-                    found[name] = value
-                elif name in found:
-                    del found[name]  # a subclass put something else in its place
+                own = _coins_in(value, name)
+                for coin in [coin for coin in found if coin.partition("[")[0] == name]:
+                    if coin not in own:
+                        del found[coin]  # a subclass put something else in its place
+                found |= own
+        for name, parameter in found.items():
+            parameter.name = parameter.name or name
+        return found
+
+    @classmethod
+    def _by_coin(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is given for a list or dictionary of coins, coin by coin; one thing serves all."""
+        coins = cls._parameters()
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            several: Any = getattr(cls, name, None)
+            if name in coins or not _coins_in(several, name):
+                found[name] = value
+            elif isinstance(value, list) and len(value) == len(several):
+                found |= {f"{name}[{place}]": own for place, own in enumerate(value)}
+            elif isinstance(value, dict) and value.keys() == getattr(several, "keys", set)():
+                found |= {f"{name}[{place!r}]": own for place, own in value.items()}
+            else:
+                found |= dict.fromkeys(_coins_in(several, name), value)
         return found
 
     @property
@@ -108,19 +138,49 @@ class ClickModel(Model):
 
         Each coin gets a number, a dictionary by key (`{("q1", "d7"): 0.3}`; for a single key
         both `"q1"` and `("q1",)` name a row), a data frame with the key columns and
-        `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`.
+        `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`. A number
+        serves all rows, so a log need not have the key's columns.
         """
-        forms, plain = split_forms(cls.__name__, values, cls._parameters())
+        forms, plain = split_forms(cls.__name__, cls._by_coin(values), cls._parameters())
         model = cls(**{coin: forms.get(coin, Table()) for coin in plain})
         model.states_ = given_states(model.forms, model.declared_keys, plain)
         return model
 
 
-def _program_text(cls: type) -> str:
+def _coins_in(value: Any, name: str, depth: int = 0) -> dict[str, Parameter]:
+    """The coins of an attribute by name: itself, or those in a list, tuple or dictionary."""
+    if isinstance(value, Parameter):
+        return {name: value}
+    inside: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, (list, tuple)):
+        inside = enumerate(value)
+    elif isinstance(value, dict) and not name.startswith("__"):
+        inside = value.items()
+    found: dict[str, Parameter] = {}
+    for place, own in inside if depth < _DEEPEST else ():
+        found |= _coins_in(own, f"{name}[{place!r}]", depth + 1)
+    return found
+
+
+def _program_text(cls: type[ClickModel]) -> str:
     try:
         return textwrap.dedent(inspect.getsource(cls))
     except (OSError, TypeError):
-        return ""  # written in a shell: there is no file to read it from
+        pass
+    # The class of a notebook's cell has no file, but its functions know the cell.
+    code = getattr(cls.browse, "__code__", None)
+    lines = linecache.getlines(code.co_filename) if code is not None else []
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return ""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            last = node.end_lineno or node.lineno
+            if code is not None and first <= code.co_firstlineno <= last:
+                return textwrap.dedent("".join(lines[first - 1 : last]))
+    return ""  # written in a shell: there is nothing to read it from
 
 
 class AutomatonModel(Model):

@@ -9,6 +9,7 @@ from gecasmo.forms.table import NOT_IDENTIFIED, is_open
 from gecasmo.kernels.library import LIFTED_KERNELS, Library
 from gecasmo.kernels.plan import plan_of
 from gecasmo.language.parameter import PAGE_KEYS
+from gecasmo.report import Column, TextTable, printable, printable_lines
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Model
@@ -26,46 +27,36 @@ def as_text(model: Model) -> str:
         if len(program) > _MAX_PROGRAM_LINES:
             lines.append(f"  ... {len(program) - _MAX_PROGRAM_LINES} more lines")
         lines.append("")
-    lines += ["Coins"] + ["  " + line for line in _coins(model)] + [""]
+    coins = _coins(model)
+    width = max((len(coin) for coin, *_ in coins), default=0)
+    lines.append("Coins")
+    lines += [f"  {coin:<{width}}  by {by:<18}  {form}  {own}" for coin, by, form, own in coins]
+    lines.append("")
     automaton = str(model.automaton).splitlines()
     lines.append(f"Automaton: {automaton[0]}")
     lines += automaton[1 : _MAX_EDGES + 1]
     if len(automaton) > _MAX_EDGES + 1:
         lines.append(f"  ... {len(automaton) - _MAX_EDGES - 1} more edges")
-    return "\n".join(line.rstrip() for line in lines)
+    # Names and program may come from a file, which comes from anywhere.
+    return printable_lines("\n".join(line.rstrip() for line in lines))
 
 
 def _summary(model: Model) -> str:
-    report = model.report_
     if not model.is_fitted:
         return "not fitted"
-    if report is None:
-        return "with given values"
-    state = "converged" if report.converged else "not converged"
-    if report.interrupted:
-        state = "interrupted"
-    text = (
-        f"fitted to {report.n_sessions:,} sessions in {report.history[-1].iteration} iterations "
-        f"({state}), log-likelihood per session "
-        f"{report.log_likelihood / max(report.total_weight, 1e-300):.4f}"
-    )
-    if report.n_dropped:
-        text += f"; {report.n_dropped:,} impossible sessions left out"
-    if report.n_floored:
-        text += f"; {report.n_floored:,} impossible observations floored"
-    return text
+    return "with given values" if model.report_ is None else model.report_.summary
 
 
-def _coins(model: Model) -> list[str]:
-    width = max(map(len, model.forms), default=0)
-    lines = []
+def _coins(model: Model) -> list[tuple[str, str, str, str]]:
+    """Of each coin its name, what it is by, its form, and what was learned."""
+    coins = []
     for coin, form in model.forms.items():
         keys = ", ".join(model.keys[coin]) or "one for all"
-        line = f"{coin:<{width}}  by {keys:<18}  {form!r}"
+        own = ""
         if model.states_ is not None:
-            line += f"  {form.summary(model.states_[coin])}{_open_rows(model, coin)}"
-        lines.append(line.rstrip())
-    return lines
+            own = f"{form.summary(model.states_[coin])}{_open_rows(model, coin)}"
+        coins.append((coin, keys, repr(form), own))
+    return coins
 
 
 def _open_rows(model: Model, coin: str) -> str:
@@ -84,14 +75,16 @@ def _open_rows(model: Model, coin: str) -> str:
 
 
 def as_html(model: Model) -> str:
-    """The same for a notebook, with the program folded away."""
-    parts = [
-        f"<b>{html.escape(model.name)}</b>: {html.escape(_summary(model))}",
-        f"<pre>{html.escape(chr(10).join(_coins(model)))}</pre>",
-        f"<details><summary>program</summary><pre>{html.escape(model.program)}</pre></details>",
-        f"<details><summary>automaton</summary><pre>{html.escape(str(model.automaton))}</pre>"
-        "</details>",
-    ]
+    """The same for a notebook: a table of coins, with program and automaton folded away."""
+    heads = ("coin", "by", "form", "learned") if model.is_fitted else ("coin", "by", "form")
+    cells = zip(*_coins(model), strict=True)
+    columns = [Column(head, own, True) for head, own in zip(heads, cells, strict=False)]
+    told = html.escape(printable(_summary(model)))
+    parts = [f"<b>{html.escape(printable(model.name))}</b>: {told}", TextTable(columns).html()]
+    for title, text in (("program", model.program), ("automaton", str(model.automaton))):
+        if text:
+            shown = f"<pre>{html.escape(printable_lines(text))}</pre>"
+            parts.append(f"<details><summary>{title}</summary>{shown}</details>")
     return "".join(parts)
 
 

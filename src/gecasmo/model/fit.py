@@ -24,6 +24,7 @@ from gecasmo.forms import FormState
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.model.log_parts import as_log
 from gecasmo.model.page_run import check_impossible
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
 
 
-@dataclass
+@dataclass(repr=False)
 class FitReport:
-    """How a fit went."""
+    """How a fit went; prints as a few lines."""
 
     history: list[Record]
     converged: bool
@@ -48,6 +49,32 @@ class FitReport:
     log_likelihood: float
     counts: dict[str, NDArray[np.float64]]
     seconds: float | None = None  # of the whole fit, with encoding and learning of priors
+
+    @property
+    def summary(self) -> str:
+        """How the fit went, in a sentence."""
+        state = "converged" if self.converged else "not converged"
+        text = (
+            f"fitted to {self.n_sessions:,} sessions in {self.history[-1].iteration} iterations "
+            f"({'interrupted' if self.interrupted else state}), log-likelihood per session "
+            f"{self.log_likelihood / max(self.total_weight, 1e-300):.4f}"
+        )
+        if self.n_dropped:
+            text += f"; {self.n_dropped:,} impossible sessions left out"
+        if self.n_floored:
+            text += f"; {self.n_floored:,} impossible observations floored"
+        return text
+
+    def __repr__(self) -> str:
+        took = "" if self.seconds is None else f", {self.seconds:.1f} seconds"
+        lines = [
+            f"FitReport: {self.summary}",
+            f"  objective {self.objective:.6g}, {self.n_evaluations:,} evaluations{took}",
+        ]
+        for coin, sides in self.counts.items():
+            rows, flips = f"{sides.shape[1]:,} rows", f"{sides.sum():,.1f} expected flips"
+            lines.append(f"  {coin}: {rows}, {flips}, {sides[1].sum():,.1f} of them heads")
+        return "\n".join(lines)
 
 
 FitRows = dict[str, tuple[FormState, NDArray[np.float64] | None]]  # by coin: state and counts
@@ -123,12 +150,13 @@ def fit_model(
     checkpoint: Any = None,
 ) -> None:
     """Fit `model` in place; it keeps its old fit if anything goes wrong."""
+    log = as_log(log)
     settings = Settings(EM() if method is None else method, start, impossible)
     is_stored = isinstance(log, StoredLog)
     if not isinstance(log, ClickLog) and not is_stored:
         raise ClickLogError(
-            "fit() takes a ClickLog, which gecasmo.read_log(source) makes, or a StoredLog, which "
-            "gecasmo.open_log(path) opens."
+            "fit() takes a ClickLog, which gecasmo.read_log(source) makes, a data frame that it "
+            "reads, or a StoredLog, which gecasmo.open_log(path) opens."
         )
     if checkpoint is not None and not is_stored:
         raise ModelError(

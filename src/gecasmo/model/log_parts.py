@@ -7,7 +7,7 @@ in memory every answer is the ordinary one. This is the one place that brings th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ImpossibleSessionError
-from gecasmo.logs import ClickLog
+from gecasmo.logs import ClickLog, read_log
 from gecasmo.logs.clicklog import joined
 
 if TYPE_CHECKING:
@@ -58,8 +58,15 @@ def is_stored(log: Any) -> TypeGuard[Partitioned]:
     return not isinstance(log, ClickLog) and isinstance(log, Partitioned)
 
 
+def as_log(log: Any) -> Any:
+    """A log as it is; a data frame or a dictionary of columns is read as one."""
+    is_frame = isinstance(log, (Mapping, pl.LazyFrame)) or hasattr(log, "__arrow_c_stream__")
+    return read_log(log) if is_frame and not isinstance(log, ClickLog) else log
+
+
 def in_memory(log: Any) -> ClickLog:
     """The log, if it is one in memory."""
+    log = as_log(log)
     if isinstance(log, ClickLog):
         return log
     if is_stored(log):

@@ -104,13 +104,11 @@ class PageRun:
 
     def _weights(self) -> list[Floats]:
         weights = []
+        keys = self.model.answer_keys(self.log.columns)
+        is_lifted = self.kernel in LIFTED_KERNELS and self.log.n_results > 0
         for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
-            if (
-                self.kernel in LIFTED_KERNELS
-                and self.log.n_results
-                and history_of(self.model.keys[coin])
-            ):
-                weights.append(self._lifted_weights(coin, form, rows))
+            if is_lifted and history_of(keys[coin]):
+                weights.append(self._lifted_weights(coin, form, rows, keys[coin]))
             else:
                 weights.append(as_weights(self._predict(coin, form, rows)))
         return weights
@@ -118,14 +116,13 @@ class PageRun:
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
         return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
 
-    def _lifted_weights(self, coin: str, form: Form, rows: Rows) -> Floats:
+    def _lifted_weights(self, coin: str, form: Form, rows: Rows, keys: tuple[str, ...]) -> Floats:
         """The weights of every row under every click history it could meet."""
         sizes = {
             "last_click": self.rank_size,
             "distance": self.rank_size,
             "clicks_above": self.count_size,
         }
-        keys = self.model.keys[coin]
         n_lifted = max(len(rows), 1) * prod(sizes[key] for key in history_of(keys))
         if n_lifted > _MOST_LIFTED:
             raise ClickLogError(

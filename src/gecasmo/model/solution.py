@@ -5,13 +5,16 @@ The progress bar that shows how it goes is here as well.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell, without
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import Evaluated, States
 from gecasmo.estimation.posteriors.learner import Posteriors
+from gecasmo.report import bar
 
 # Rounds in which forms may find a better prior.
 MOST_ROUNDS = 20
@@ -172,17 +175,19 @@ def tell_untuned(problem: Problem, method: Any) -> None:
 
 
 class progress_bar:
-    """A progress bar, if one is wanted."""
+    """A progress bar, if one is wanted: by default in a terminal and in a notebook."""
 
     def __init__(self, name: str, wanted: bool | None) -> None:
-        import sys
-
         self.name = name
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+        self.is_notebook = "ipykernel" in sys.modules and not sys.stderr.isatty()
+        self.wanted = self.is_notebook or sys.stderr.isatty() if wanted is None else wanted
+        self.bar: Any = None
 
     def __enter__(self) -> Any:
         if not self.wanted:
             return None
+        if self.is_notebook and find_spec("ipywidgets") is None:
+            return self._show_text
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -203,6 +208,15 @@ class progress_bar:
 
         return show
 
+    def _show_text(self, iteration: int, most: int, objective: float) -> None:
+        """A line that is written again and again, for notebooks that have no widgets."""
+        share = bar(iteration / max(most, 1), 20, "utf-8")
+        told = f"Fitting {self.name} {share} iteration {iteration}/{most}"
+        sys.stderr.write(f"\r{told}, objective per page {objective:.6f}")
+        sys.stderr.flush()
+
     def __exit__(self, *_: object) -> None:
-        if self.wanted:
+        if self.bar is not None:
             self.bar.stop()
+        elif self.wanted:
+            sys.stderr.write("\n")

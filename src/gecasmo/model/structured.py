@@ -16,12 +16,13 @@ from gecasmo.compiler.hide import hide
 from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
 from gecasmo.encoding.observations import LAST_CLICK
-from gecasmo.errors import ModelError, NotFittedError
+from gecasmo.errors import ModelError, NotFittedError, extra
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
+from gecasmo.language import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.log_parts import in_memory
 
@@ -129,6 +130,16 @@ class StructuredModel:
         }
         return is_exchangeable(self.structure.traced, kinds)
 
+    def answer_keys(self, columns: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """The keys that answers need of a log with these columns: a coin that has one given number
+        for all rows does without those that are not there."""
+        found = {*columns, *POSITION_KEYS, *HISTORY_KEYS}
+        keys = self.keys
+        for coin, state in (self.states_ or {}).items():
+            if self.forms[coin].is_same_everywhere(state):
+                keys[coin] = tuple(key for key in keys[coin] if key in found)
+        return keys
+
     def wanted(self) -> dict[str, Wanted]:
         """The feature columns that forms read; coins that share a form share the entry."""
         by_form: dict[int, Wanted] = {}
@@ -195,7 +206,8 @@ class StructuredModel:
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
         machine = structure.machine(augmentation, with_missing)
-        return encode(log, structure.traced, machine, self.keys, wanted=self.wanted(), **options)
+        keys = self.keys if kernel.startswith("e_step") else self.answer_keys(log.columns)
+        return encode(log, structure.traced, machine, keys, wanted=self.wanted(), **options)
 
     # -- states ----------------------------------------------------------------------------------
     @property
@@ -241,11 +253,58 @@ class StructuredModel:
     def copy(self) -> Self:
         """An independent model with the same forms and the same fit."""
         twin = copying.copy(self)
+        twin._structures = self._structures
         twin.forms = dict(self.forms)
         twin.states_ = None if self.states_ is None else dict(self.states_)
         twin.features_ = dict(self.features_)
-        twin._libraries = {}
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Kernels are of this process; another one finds them in the cache, or makes its own.
+        return {**self.__dict__, "_structures": None, "_libraries": {}}
+
+    # -- as scikit-learn asks ------------------------------------------------------------------
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The form of each coin; with `deep` also the options of forms, as `coin__option`."""
+        params: dict[str, Any] = dict(self.forms)
+        for coin, form in self.forms.items() if deep else ():
+            params |= {f"{coin}__{name}": value for name, value in form.options().items()}
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Give coins other forms, or forms other options: `attraction__pseudo_counts=(1, 3)`.
+
+        The model is not fitted afterwards. Coins that share a form still do.
+        """
+        whole = {name: value for name, value in params.items() if name in self.forms}
+        forms = self._check_forms({**self.forms, **whole})
+        for name in params.keys() - whole.keys():
+            coin, _, option = name.partition("__")
+            self._check_names([coin])
+            before = forms[coin]
+            if option not in before.options():
+                raise ModelError(
+                    f"{self.name}: the form {before!r} of '{coin}' has no option '{option}'. It "
+                    f"has: {', '.join(before.options())}."
+                )
+            after = before.from_options({**before.options(), option: params[name]})
+            forms = {other: after if form is before else form for other, form in forms.items()}
+        self.forms, self.states_, self.report_ = forms, None, None
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        twin = self.copy()
+        twin.forms = copying.deepcopy(self.forms)  # at once: coins that share a form still do
+        twin.states_ = twin.report_ = twin.kept_ = None
+        return twin
+
+    def __sklearn_tags__(self) -> Any:
+        utils = extra("sklearn.utils", "This question")
+        return utils.Tags(
+            estimator_type=None,
+            target_tags=utils.TargetTags(required=False),
+            input_tags=utils.InputTags(two_d_array=False, string=True, allow_nan=True),
+        )
 
 
 def as_frame(given: Any, coin: str) -> pl.DataFrame:

@@ -23,7 +23,7 @@ from gecasmo.forms.memory import Memory
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.fit import FitReport, check_settings
-from gecasmo.model.log_parts import whole_view
+from gecasmo.model.log_parts import as_log, whole_view
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
 
@@ -43,6 +43,7 @@ def update_model(
     intervals: bool = True,
 ) -> None:
     """Update `model` in place; it stays as it is if anything goes wrong."""
+    log = as_log(log)
     method = _checked(model, log, decay, method, impossible, threads)
     began = time.perf_counter()
     memories = _memories(model, decay)

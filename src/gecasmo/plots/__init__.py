@@ -144,3 +144,7 @@ def comparison_charts(comparison: Any) -> dict[str, Chart]:
         "ctr_by_rank": ctr_by_rank(comparison),
         "calibration": calibration(comparison),
     }
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

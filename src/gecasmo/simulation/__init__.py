@@ -22,3 +22,7 @@ __all__ = [
     "paper_log",
     "random_pages",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

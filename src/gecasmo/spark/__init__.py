@@ -9,3 +9,7 @@ from gecasmo.spark.session import SparkError, start
 from gecasmo.spark.spark_fit import fit
 
 __all__ = ["SparkError", "evaluate", "fit", "judgments", "open_log", "predict", "start"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -13,3 +13,7 @@ __all__ = [
     "check_model",
     "plain_python",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
