@@ -51,7 +51,7 @@ format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff format .
 
 soak: $(VENV)/dev ## the long versions of the property tests
-	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers tests/unit/test_kernel_cache.py tests/unit/test_crafted_fits.py
+	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers tests/forms tests/unit/test_kernel_cache.py tests/unit/test_crafted_fits.py
 	NUMBA_BOUNDSCHECK=1 GECASMO_EXAMPLES=5 $(BIN)/python -m pytest tests/store/test_store_crafted.py tests/parts/test_damaged_fits.py
 
 kills: $(VENV)/dev ## kill fits and ingests at random moments, hundreds of times

@@ -15,8 +15,10 @@ from gecasmo.testing import plain_python
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
     "forms.md": ("sklearn", "torch"),
+    "language.md": (),
     "paper.md": (),
     "readers.md": (),
+    "coming-from.md": (),
     "scikit-learn.md": ("sklearn",),
     "consumers.md": ("lightgbm", "sklearn", "ir_measures"),
     "uncertainty.md": (),

@@ -9,6 +9,7 @@ with how to get them.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -132,16 +133,24 @@ def option(name: str, *value: Any, of: str = "", shown: str | None = None) -> st
     of : str
         The function whose parameter it is: `compare(level=2)`. Flags do without.
     shown : str, optional
-        How the value looks, by default its `repr`.
+        How the value looks in Python, by default its `repr`; in a shell only if there is no value.
     """
     text = shown
     if text is None:
         text = repr(value[0]) if value else ""
     if not _Reader.is_at_a_command_line:
         return f"{of}({name}={text or '...'})" if of else f"{name}={text}"
-    if value and isinstance(value[0], Sequence) and not isinstance(value[0], str):
-        text = ",".join(map(str, value[0]))
+    text = in_a_shell(value[0]) if value else text
     return f"--{name.replace('_', '-')} {text}".rstrip()
+
+
+def in_a_shell(value: Any) -> str:
+    """Write the value of a flag as a line of the shell needs it."""
+    if value is None:
+        return "none"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = ",".join(map(str, value))
+    return shlex.quote(str(value))
 
 
 def either(python: str, command_line: str) -> str:

@@ -167,7 +167,7 @@ def test_messages_name_parameters_in_python_and_flags_here() -> None:
     python = ["doc='url'", "max_line=100", "compare(level=2)", "max_width=", "keep=['a', 'b']"]
     assert said() == [*python, "ingest(keep=...)", "fit(log, start=model)"]
     with for_the_command_line():
-        flags = ["--doc 'url'", "--max-line 100", "--level 2", "--max-width", "--keep a,b"]
+        flags = ["--doc url", "--max-line 100", "--level 2", "--max-width", "--keep a,b"]
         assert said() == [*flags, "--keep", "--start FIT"]
     assert said()[:5] == python
 

@@ -749,38 +749,8 @@ def test_lightgbm_text_that_is_none() -> None:
     from gecasmo.forms.classifier_files import read_classifier
 
     described = {"format": "lightgbm", "options": {}, "is_fitted": True, "versions": {}}
-    with pytest.raises(SavedModelError, match="it does not say max_feature_idx"):
+    with pytest.raises(SavedModelError, match="does not begin with 'tree'"):
         read_classifier(described, b"no trees")
-
-
-@pytest.mark.parametrize(
-    ("field", "change", "message"),
-    [
-        ("split_feature", "99999", "asks for a feature that is not there"),
-        ("left_child", "99999", "leads out of itself or round in circles"),
-        ("left_child", "0", "leads out of itself or round in circles"),
-        ("right_child", "-99999", "leads to a leaf that is not there"),
-        ("threshold", "x", "cannot be read"),
-        ("leaf_value", "", "another number of leaves than it says"),
-    ],
-)
-def test_lightgbm_trees_that_lead_astray_are_refused(field: str, change: str, message: str) -> None:
-    """LightGBM itself would crash on them, or never end."""
-    lightgbm = pytest.importorskip("lightgbm")
-    from gecasmo.forms.classifier_files import check_lightgbm
-
-    rng = np.random.default_rng(1)
-    x = np.column_stack([rng.normal(size=400), rng.integers(0, 5, 400)])
-    y = (x[:, 0] + x[:, 1] + rng.normal(size=400)) > 2
-    classifier = lightgbm.LGBMClassifier(n_estimators=2, num_leaves=5, verbose=-1, n_jobs=1)
-    classifier.fit(x, y, categorical_feature=[1])
-    text = classifier.booster_.model_to_string()
-    check_lightgbm(text)
-    line = next(line for line in text.splitlines() if line.startswith(f"{field}="))
-    values = line.split("=")[1].split()
-    broken = " ".join([change, *values[1:]]).strip()
-    with pytest.raises(SavedModelError, match=message):
-        check_lightgbm(text.replace(line, f"{field}={broken}", 1))
 
 
 def test_classifiers_that_trust_their_arrays_are_refused() -> None:

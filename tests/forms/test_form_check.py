@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+import pickle
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,18 +78,42 @@ INEXACT = {
 }
 
 
+# One seed in the suite, many in a soak.
+SEEDS = range(10 * (int(os.environ.get("GECASMO_EXAMPLES", "1")) - 1) or 1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", OURS)
-def test_our_forms_pass(name: str) -> None:
+def test_our_forms_pass(name: str, seed: int) -> None:
     form = OURS[name]
     frame = SHOES if "brand" in form.columns else None
-    assert check_form(form, frame).passed
+    assert check_form(form, frame, seed=seed).passed
 
 
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", INEXACT)
-def test_our_forms_whose_steps_are_not_exact_pass(name: str) -> None:
+def test_our_forms_whose_steps_are_not_exact_pass(name: str, seed: int) -> None:
     form = INEXACT[name]
     frame = SHOES if "brand" in form.columns else None
-    assert check_form(form, frame, exact=False).passed
+    assert check_form(form, frame, exact=False, seed=seed).passed
+
+
+@pytest.mark.parametrize("name", [*OURS, *INEXACT])
+def test_forms_can_be_copied_sent_and_made_again(name: str) -> None:
+    form = (OURS | INEXACT)[name]
+    with_others = dict(form.options())
+    columns = with_others.pop("columns", ())
+    first = [with_others.pop(n) for n in ("module", "classifier") if n in with_others]
+    for twin in (
+        copy.copy(form),
+        copy.deepcopy(form),
+        pickle.loads(pickle.dumps(form)),
+        type(form)(*first, *columns, **with_others),
+    ):
+        assert twin is not form
+        assert repr(twin) == repr(form)
+        assert type(twin) is type(form)
+        assert (twin.key, twin.columns, twin.missing) == (form.key, form.columns, form.missing)
 
 
 def shop_log() -> ClickLog:

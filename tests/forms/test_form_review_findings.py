@@ -175,29 +175,59 @@ def test_descent_that_leads_nowhere_says_so(lr: float, log: ClickLog) -> None:
     assert np.isfinite(model.score(log))
 
 
+class Turning(Form):
+    """A form that answers as it should, until it is told otherwise."""
+
+    key = ()
+    answer = staticmethod(lambda n: np.full(n, 0.4))
+
+    def begin(self, rows, generator):
+        return "begun"
+
+    def fit(self, rows, heads, tails, previous):
+        return previous
+
+    def predict(self, state, rows):
+        return self.answer(len(rows))
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
         (lambda n: np.full(n + 1, 0.5), r"answers 1 rows with an array of shape \(2,\)"),
+        (lambda n: np.full(0, 0.5), r"answers 1 rows with an array of shape \(0,\)"),
+        (lambda n: np.full((n, 1), 0.5), r"with an array of shape \(1, 1\)"),
+        (lambda n: 0.5, r"with an array of shape \(\)"),
         (lambda n: np.full(n, 1.5), r"no probability \(first: 1.5\)"),
         (lambda n: np.full(n, np.nan), r"no probability \(first: nan\)"),
+        (lambda n: np.full(n, "0.5"), "answers with <U3; numbers from 0 to 1 are wanted"),
+        (lambda n: np.full(n, 0.5 + 1j), "answers with complex128"),
+        (lambda n: None, "answers with object"),
     ],
 )
 def test_wrong_answers_of_a_form_of_ones_own(answer, message: str, log: ClickLog) -> None:
-    class Odd(Form):
-        key = ()
-
-        def begin(self, rows, generator):
-            return None
-
-        def fit(self, rows, heads, tails, previous):
-            return None
-
-        def predict(self, state, rows):
-            return answer(len(rows))
-
-    with pytest.raises(ModelError, match=message):
-        DBN(attraction=Odd(), **SATISFIED).fit(log)
+    form = Turning()
+    form.answer = answer
+    with pytest.raises(ModelError, match=f"Turning.* of 'attraction' .*{message}"):
+        DBN(attraction=form, **SATISFIED).fit(log)
+    # Compiled code would read beyond a short answer, whoever asks.
+    form = Turning()
+    model = DBN(attraction=form, **SATISFIED).fit(log)
+    form.answer = answer
+    for ask in (
+        model.predict_clicks,
+        model.predict_conditional_clicks,
+        model.log_likelihood,
+        model.posterior,
+        model.decode,
+        model.expected_counts,
+        model.evaluate,
+        lambda log: model.simulate(log, seed=1),
+        lambda log: model.probability("attraction", pl.DataFrame({"doc": [1]})),
+        lambda log: DBN(attraction=Table(key=()), **SATISFIED).fit(log, start=model),
+    ):
+        with pytest.raises(ModelError, match=message):
+            ask(log)
 
 
 def test_rows_with_next_to_no_flips_send_no_coefficient_to_infinity() -> None:

@@ -6,11 +6,13 @@ import warnings
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from gecasmo import CM, DBN, DCTR, EM, PBM, Empirical, Estimator, Gradient, Table, read_log
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning
 from gecasmo.estimation.posteriors.learner import Posteriors
+from gecasmo.model.answers import beta_interval
 
 
 def log_of(clicks: list[list[int]], weight: list[float] | None = None) -> Any:
@@ -38,13 +40,35 @@ def only_by_em() -> Any:
 
 def test_one_click_is_no_certainty() -> None:
     model = DCTR(click_rate=Table(pseudo_counts=(0, 0))).fit(log_of([[1, 0]]))
+    assert model.parameters["click_rate"].sort("doc")["probability"].to_list() == [1.0, 0.0]
     frame = model.estimates("click_rate").sort("doc")
-    assert frame["probability"].to_list() == [1.0, 0.0]
+    # Half a flip a side is what intervals count, and then they are about that mean.
+    assert frame["probability"].to_list() == pytest.approx([0.75, 0.25], abs=1e-4)
     assert (frame["spread"] > 0.1).all()
     assert frame["low"][0] < 0.6
     assert frame["high"][1] > 0.4
     assert (frame["low"] <= frame["probability"]).all()
     assert (frame["probability"] <= frame["high"]).all()
+
+
+@pytest.mark.filterwarnings("ignore:The coin.*never flipped")
+@pytest.mark.parametrize("pseudo", [(1, 1), (0.2, 3), (0, 0)])
+def test_an_interval_is_about_what_is_answered(pseudo: tuple[float, float]) -> None:
+    """EM's estimate of a hidden coin is its most likely value; the interval was about its mean."""
+    model = DBN(
+        attraction=Table(pseudo_counts=pseudo),
+        satisfaction=Table(pseudo_counts=pseudo),
+        continuation=0.5,
+    ).fit(some_log(12))
+    for coin in ("attraction", "satisfaction"):
+        found = model.estimates(coin)
+        low, high = beta_interval(found["probability"], found["spread"], 0.9)
+        np.testing.assert_allclose(found["low"], np.minimum(low, found["probability"]))
+        np.testing.assert_allclose(found["high"], np.maximum(high, found["probability"]))
+        known = model.parameters[coin].filter(pl.col("heads") + pl.col("tails") > 0)
+        flips = known["heads"] + known["tails"] + sum(pseudo)
+        answer = (known["heads"] + pseudo[0]) / flips
+        np.testing.assert_allclose(known["probability"], answer, atol=1e-4)
 
 
 def test_shared_rows_that_were_never_flipped_have_no_spread() -> None:

@@ -57,7 +57,7 @@ def mount(size, again=False):
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)], check=True)
 
 def end():
-    subprocess.run(["umount", str(disk)], check=True)
+    subprocess.run(["umount", "--lazy", str(disk)], check=True)  # parts may still be mapped
 
 run = {"ingest": ingest, "fit": fit, "save": save}[work]
 page = os.sysconf("SC_PAGE_SIZE")

@@ -535,7 +535,7 @@ def test_scales_that_do_not_fit_their_columns_are_refused() -> None:
         ({"scale": [-1.0]}, "first: number 1 is -1"),
         ({"mean": [1.0, 2.0]}, r"mean of a form's columns: numbers of shape \(1,\) are wanted"),
         ({"shift": [np.nan]}, "shift of a form's columns has 1 of 1 numbers that are no finite"),
-        ({"numeric": []}, r"shape \(0,\) are wanted"),
+        ({"numeric": []}, "columns of a form are not those that it turns"),
     ):
         with pytest.raises(SavedModelError, match=told):
             FeatureCoding.from_data({**data, **wrong}, parts)

@@ -111,7 +111,7 @@ def predict(
 ) -> list[Floats]:
     """The probabilities of rows, per coin."""
     return [
-        np.ascontiguousarray(form.predict(states[coin], its), dtype=np.float64)
+        form.probabilities(states[coin], its, coin)
         for (coin, form), its in zip(model.forms.items(), rows, strict=True)
     ]
 

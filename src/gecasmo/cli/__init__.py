@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from gecasmo.cli.answers import evaluate, explain, predict, simulate
 from gecasmo.cli.compare import compare
+from gecasmo.cli.config import current, find_config
 from gecasmo.cli.fit import fit, update
+from gecasmo.cli.flags import LOG_FLAGS
 from gecasmo.cli.guard import EPILOG, Guarded, run
 from gecasmo.cli.judgments import judgments, propensities
 from gecasmo.cli.logs import check, ingest
@@ -45,6 +47,16 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def every_command(
+    context: typer.Context,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Flags that are said once; by default gecasmo.toml of this folder, if there is "
+            "one. 'none' does without.",
+        ),
+    ] = None,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks, and Python's own warnings.")
     ] = False,
@@ -62,6 +74,10 @@ def every_command(
 
     [cyan]gecasmo judgments dbn.fit -o judgments.csv[/cyan]
     """
+    commands: dict[str, Any] = context.command.commands  # type: ignore[attr-defined]
+    found = find_config(config, commands, LOG_FLAGS)
+    current.set(found)
+    context.default_map = None if found is None else found.defaults
 
 
 def main() -> None:

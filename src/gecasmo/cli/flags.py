@@ -10,6 +10,7 @@ command takes as a parameter; on the command line its fields are flags:
 from __future__ import annotations
 
 import inspect
+import shlex
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_type_hin
 
 import typer
 
+from gecasmo.cli.config import config_path, config_used, from_config
 from gecasmo.errors import ClickLogWarning, GecasmoError, extra
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _PANEL = "How to read the log"
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
+LOG_FLAGS = (*ROLES, "format", "max_line")  # what the table [log] of gecasmo.toml may have
 _OF_FILES = "Give it the files that were ingested, or some of them."
 
 
@@ -182,12 +185,12 @@ class LogFlags:
     session: Annotated[
         str | None, _column("Which page a result is on; several as a,b.", "--session")
     ] = None
-    query: Annotated[str | None, _column("The query of the page.", "--query")] = None
+    query: Annotated[str | None, _column("The query of the page, or none.", "--query")] = None
     doc: Annotated[str | None, _column("The document; several as a,b.", "--doc")] = None
     rank: Annotated[
         str | None, _column("The rank on the page; 'none' takes the order of the rows.", "--rank")
     ] = None
-    click: Annotated[str | None, _column("Whether it was clicked.", "--click")] = None
+    click: Annotated[str | None, _column("Whether it was clicked, or none.", "--click")] = None
     weight: Annotated[
         str | None, _column("How often the page counts; 'none' counts each once.", "--weight")
     ] = None
@@ -234,7 +237,7 @@ class LogFlags:
         if self.max_line is not None:
             options["max_line"] = self.max_line
         with output.working(f"Reading {source}"):
-            seen, roles, guessed = self.look(source)
+            seen, roles, guessed = self.look(source, output)
             # Clicks that are there are read all the same: others take their place.
             if not clicks and "click" not in {*roles, *guessed, *seen.columns}:
                 options["click"] = None
@@ -247,18 +250,30 @@ class LogFlags:
             warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
         return Read(log, {"format": seen.format, "guessed": guessed, "notes": log.notes})
 
-    def look(self, source: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
+    def look(self, source: str, output: Output) -> tuple[Any, dict[str, Any], dict[str, str]]:
         """Look at the beginning of a log: what it is, which columns were named, and guessed."""
         from gecasmo.logs import peek
 
-        roles = {
-            role: _names(role, value)
-            for role in ROLES
-            if (value := getattr(self, role)) is not None
-        }
+        named = self._named()
+        of_config = {role: named.pop(role) for role in ROLES if role in {*named} & from_config()}
         # Who names columns means a table; other formats have columns of their own.
-        seen = peek(source, self.format or ("table" if roles else None))
+        seen = peek(source, self.format or ("table" if named else None))
+        # A file speaks for many logs, among them such as gecasmo writes, with names of its own.
+        meant = {}
+        for role, names in of_config.items() if seen.format == "table" else ():
+            columns = [names] if isinstance(names, str) else names or ()
+            if role not in seen.columns or set(columns) <= set(seen.columns):
+                meant[role] = names
+        if meant:
+            flags = " ".join(_as_flag(role, getattr(self, role)) for role in meant)
+            output.say(f"{source}: columns named by {config_path()}: {flags}")
+        roles = {**meant, **named}
         return seen, roles, guess(seen, roles)
+
+    def _named(self) -> dict[str, Any]:
+        """The columns that somebody named, by role."""
+        given = {role: getattr(self, role) for role in ROLES}
+        return {role: _names(role, text) for role, text in given.items() if text is not None}
 
     def read_any(
         self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
@@ -268,7 +283,7 @@ class LogFlags:
             return self.read(source, output, clicks=clicks, notes=notes)
         from gecasmo.logs.store import open_log
 
-        named = [role for role in ROLES if getattr(self, role) is not None]
+        named = [role for role in self._named() if role not in from_config()]
         if named:
             raise GecasmoError(
                 f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
@@ -310,7 +325,7 @@ def guess(seen: Peek, roles: Mapping[str, Any]) -> dict[str, str]:
 def tell_guesses(source: str, guessed: Mapping[str, str], output: Output) -> None:
     """Say which flags would do what was guessed."""
     if guessed:
-        flags = " ".join(f"--{role} {column}" for role, column in guessed.items())
+        flags = " ".join(map(_as_flag, guessed, guessed.values()))
         output.say(f"{source}: columns guessed by their names: {flags}")
 
 
@@ -324,7 +339,7 @@ def _told(note: Note, source: str) -> str:
 
 def _names(role: str, text: str) -> str | list[str] | None:
     """A column, or several that mean something together."""
-    if role in ("rank", "weight") and text.lower() == "none":
+    if role != "doc" and text.lower() == "none":
         return None
     if role in ("session", "doc") and "," in text:
         return [name.strip() for name in text.split(",") if name.strip()]
@@ -359,20 +374,41 @@ def bundled(command: Command) -> Command:
                 parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)
             )
 
-    def run(**values: Any) -> None:
+    def run(context: typer.Context, **values: Any) -> None:
+        used = [name for name in values if _is_of_config(context, name)]
+        of_logs = ROLES if any(issubclass(kind, LogFlags) for kind in bundles.values()) else ()
+        said = {name: values[name] for name in used if name not in of_logs}
         for name, kind in bundles.items():
             mine = {field.name: values.pop(field.name) for field in fields(kind)}
             values[name] = kind(**mine)
-        command(**values)
+        with config_used(used) as path:
+            if said:
+                values["output"].say(f"{path}: {' '.join(map(_as_flag, said, said.values()))}")
+            command(**values)
 
     run.__name__, run.__doc__, run.__module__ = (
         command.__name__,
         command.__doc__,
         command.__module__,
     )
+    own = inspect.Parameter.KEYWORD_ONLY
+    parameters.append(inspect.Parameter("context", own, annotation=typer.Context))
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _is_of_config(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "DEFAULT_MAP"
+
+
+def _as_flag(name: str, value: Any) -> str:
+    flag = f"--{'output' if name == 'target' else name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return flag if value else f"--no-{flag[2:]}"
+    several = value if isinstance(value, list | tuple) else [value]
+    return " ".join(f"{flag} {shlex.quote(str(each))}" for each in several)
 
 
 def _flags(kind: type) -> list[inspect.Parameter]:

@@ -13,12 +13,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeGuard
 
 import typer
 from typer.core import TyperGroup
 
+from gecasmo.cli.config import config_path, current
 from gecasmo.cli.output import heard, write_remark
 from gecasmo.errors import GecasmoError, GecasmoWarning, for_the_command_line
 from gecasmo.report import printable_lines
@@ -89,15 +91,21 @@ class Guarded(TyperGroup):
     """All commands, with every way they can fail looked after."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # --debug belongs to all commands, and people add it at the end of a line that failed.
+        # These belong to all commands, and people add --debug at the end of a line that failed.
         end = args.index("--") if "--" in args else len(args)
-        if "--debug" in args[:end]:
-            args = ["--debug", *(a for a in args[:end] if a != "--debug"), *args[end:]]
+        first, others, rest = list[str](), list[str](), iter(args[:end])
+        for word in rest:
+            is_common = word == "--debug" or word.split("=")[0] == "--config"
+            (first if is_common else others).append(word)
+            if word == "--config":
+                first += list(islice(rest, 1))
+        args = [*first, *others, *args[end:]]
         with _harmless_usage_errors():
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         is_debugging = bool(ctx.params.get("debug"))
+        current.set(None)
         with for_the_command_line(), _one_line_warnings(is_debugging), _told(is_debugging):
             answer = super().invoke(ctx)
             sys.stdout.flush()  # a closed pipe shows itself here, not when Python ends
@@ -145,6 +153,10 @@ def _harmless_usage_errors() -> Iterator[None]:
     try:
         yield
     except _USAGE_ERROR as error:
+        name, context = getattr(getattr(error, "param", None), "name", None), error.ctx
+        source = context.get_parameter_source(name) if context and name else None
+        if source is not None and source.name == "DEFAULT_MAP":
+            error.message += f" (So says {config_path()}.)"
         error.message = printable_lines(error.message)
         raise
 

@@ -136,7 +136,7 @@ def ingest(
     place = output.place(target, log, is_file=False)
     if is_stream(place):
         raise GecasmoError(f"--output {target}: a stored log is a folder; name one: big.gclog.")
-    seen, roles, guessed = reading.look(log)
+    seen, roles, guessed = reading.look(log, output)
     tell_guesses(log, guessed, output)
     goes_on = resume and log != PIPE and IngestJournal(place).is_begun
     began = time.perf_counter()

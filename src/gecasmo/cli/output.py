@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gecasmo.cli.config import config_path, from_config
 from gecasmo.errors import GecasmoError
 from gecasmo.files import STANDARD_OUTPUT, is_stream, whole_file
 from gecasmo.report import TextTable, printable_lines
@@ -117,7 +118,8 @@ class Output:
     def show(self, data: Mapping[str, Any], *shown: Any) -> None:
         """A result: `data` as JSON if that was asked for, else what is there to be looked at."""
         if self.json:
-            write_result(as_json({**data, "warnings": heard.get([])}))
+            config = {"config": config_path()} if from_config() else {}
+            write_result(as_json({**data, **config, "warnings": heard.get([])}))
             return
         console = result_console()
         for part in shown:
@@ -162,7 +164,7 @@ class Output:
                 raise GecasmoError(f"{flag} {path}: that is a folder; name a file.")
             if not is_stream(target):
                 _check_folder(target, f"{flag} {path}")
-        for given in inputs:
+        for given in (*inputs, config_path()):
             if given is not None and _is_among(target, _files(str(given))):
                 raise GecasmoError(
                     f"{flag} {path}: that is what {given} names, which is read here; it would be "

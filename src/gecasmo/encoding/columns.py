@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,7 +90,7 @@ def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
             subject = f"The coins {_quoted(coins)} have"
         advice = either(
             ", ".join(f'{coin}=Table(key="{example}")' for coin in coins),
-            " ".join(f"--key {coin}={example}" for coin in coins),
+            " ".join(f"--key {shlex.quote(f'{coin}={example}')}" for coin in coins),
         )
         named = ""
         queries = search_column(log.to_frame().schema)

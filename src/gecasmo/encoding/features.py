@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.errors import ClickLogError, ModelError, either
 from gecasmo.language.parameter import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
 
@@ -63,7 +63,11 @@ def check_features(
                 raise ClickLogError(
                     f"The form of '{coin}' reads the column '{name}', and the log has no such "
                     f"column.\n  It has: {', '.join(log.columns)}.\n"
-                    f'  Perhaps a table of features: fit(log, features={{"{coin}": frame}})'
+                    + either(
+                        f'  Perhaps a table of features: fit(log, features={{"{coin}": frame}})',
+                        "  Perhaps another log, which has it; features of their own are taken in "
+                        "Python only.",
+                    )
                 )
         for key in keys[coin]:
             beside = () if need.frame is None else need.frame.columns

@@ -35,22 +35,8 @@ class Coin:
     rows: Rows
 
     def predict(self, state: FormState) -> Floats:
-        """The probabilities of its rows; what forms of other people answer is looked at."""
-        answer = np.asarray(self.form.predict(state, self.rows), dtype=np.float64)
-        if type(self.form).__module__.startswith("gecasmo."):
-            return answer
-        if answer.shape != (len(self.rows),):
-            raise ModelError(
-                f"The form {self.form!r} of '{self.name}' answers {len(self.rows):,} rows with an "
-                f"array of shape {answer.shape}."
-            )
-        wrong = ~((answer >= 0) & (answer <= 1))
-        if wrong.any():
-            raise ModelError(
-                f"The form {self.form!r} of '{self.name}' answers {int(wrong.sum()):,} rows with "
-                f"something that is no probability (first: {answer[wrong][0]:g})."
-            )
-        return answer
+        """The probabilities of its rows."""
+        return self.form.probabilities(state, self.rows, self.name)
 
 
 @dataclass(frozen=True)

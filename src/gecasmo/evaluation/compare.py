@@ -221,8 +221,8 @@ def train_and_test(
     if heldout is not None:
         if time is not None or by != "session":
             raise ClickLogError(
-                "compare(heldout=...): a held-out log is the test part as it is; leave out by= "
-                "and time=."
+                f"{option('heldout', of='compare')}: a held-out log is the test part as it is; "
+                f"leave out {option('by')} and {option('time')}."
             )
         _check_heldout(log, heldout, notes)
         return log, heldout, "tested on a log of its own"
@@ -230,17 +230,21 @@ def train_and_test(
         train, tested = log.split(test=test, by=by, seed=seed, time=time)
     except ClickLogError as problem:
         words = str(problem)
+        if words.startswith("--"):
+            raise
         if words.startswith("split("):
             raise ClickLogError(f"compare({words.removeprefix('split(')}") from problem
-        flag = f"by={by!r}" if time is None else f"time={time!r}"
-        raise ClickLogError(f"compare({flag}): {words}") from problem
+        name, value = ("by", by) if time is None else ("time", time)
+        raise ClickLogError(f"{option(name, value, of='compare')}: {words}") from problem
     how = f"split by {by}, seed {seed}" if time is None else f"trained on the past by {time!r}"
     return train, tested, how
 
 
 def _check_heldout(log: ClickLog, heldout: ClickLog, notes: list[str]) -> None:
     if log.has_query and not heldout.has_query:
-        raise ClickLogError("compare(heldout=...): the held-out log has no column 'query'.")
+        raise ClickLogError(
+            f"{option('heldout', of='compare')}: the held-out log has no column 'query'."
+        )
     both = set(log.sessions.to_list()) & set(heldout.sessions.to_list())
     if both:
         notes.append(

@@ -274,18 +274,12 @@ class Estimator(Form):
     # -- for people ----------------------------------------------------------------------------
     def to_frame(self, state: EstimatorState) -> pl.DataFrame:
         """Show importances or coefficients of what the classifier was given, if it has some."""
-        last = final_step(state.fitted)
-        importance = getattr(last, "feature_importances_", None)
-        if importance is not None:
-            terms = _terms(state, len(importance))
-            return pl.DataFrame({"term": terms, "importance": np.asarray(importance, float)})
-        coefficients = getattr(last, "coef_", None)
-        if coefficients is not None and np.shape(coefficients)[0] == 1:
-            dense = coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients
-            values = np.asarray(dense, float).ravel()
-            start = np.ravel(getattr(last, "intercept_", ())).astype(float)
-            terms = ["intercept"] * len(start) + _terms(state, len(values))
-            return pl.DataFrame({"term": terms, "coefficient": np.concatenate([start, values])})
+        try:
+            learned = _learned(state)
+        except Exception:  # a classifier that does not tell, or not as others do
+            learned = None
+        if learned is not None:
+            return learned
         constant = state.constant if state.fitted is None else None
         return pl.DataFrame(
             {"classifier": [self._name()], "constant": [constant]},
@@ -344,11 +338,17 @@ class Estimator(Form):
         return fresh
 
     def _ask(self, fitted: Any, features: Any) -> Floats:
-        with _threads(features.shape[0]):
-            answer = np.asarray(fitted.predict_proba(features), dtype=np.float64)
-        # Both classes were there in the fit, so there are two columns.
-        heads = answer[:, list(getattr(fitted, "classes_", (0, 1))).index(1)]
-        if not np.all(np.isfinite(heads)):
+        n_rows = features.shape[0]
+        try:
+            with _threads(n_rows):
+                answer = np.asarray(fitted.predict_proba(features), dtype=np.float64)
+            # Both classes were there in the fit, so there are two columns.
+            heads = answer[:, list(getattr(fitted, "classes_", (0, 1))).index(1)]
+        except Exception as error:  # it is the user's own, or comes from a file
+            raise ModelError(
+                f"{self._name()} cannot tell the probabilities of {n_rows:,} rows: {error}"
+            ) from error
+        if heads.shape != (n_rows,) or not np.all(np.isfinite(heads)):
             raise ModelError(f"{self._name()} answers with numbers that are no probabilities.")
         return np.clip(heads, NEAREST, 1 - NEAREST)
 
@@ -401,14 +401,30 @@ def _threads(n_rows: int) -> AbstractContextManager[Any]:
     return limits
 
 
+def _learned(state: EstimatorState) -> pl.DataFrame | None:
+    """Show importances or coefficients by name, as far as names can be known."""
+    last = final_step(state.fitted)
+    importance = getattr(last, "feature_importances_", None)
+    if importance is not None:
+        terms = _terms(state, len(importance))
+        return pl.DataFrame({"term": terms, "importance": np.asarray(importance, float)})
+    coefficients = getattr(last, "coef_", None)
+    if coefficients is None or np.shape(coefficients)[0] != 1:
+        return None
+    dense = coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients
+    values = np.asarray(dense, float).ravel()
+    start = np.ravel(getattr(last, "intercept_", ())).astype(float)
+    terms = ["intercept"] * len(start) + _terms(state, len(values))
+    return pl.DataFrame({"term": terms, "coefficient": np.concatenate([start, values])})
+
+
 def _terms(state: EstimatorState, n: int) -> list[str]:
-    """Name what the last step of a classifier reads, as far as that can be known."""
     names = state.inputs.terms()
     if hasattr(state.fitted, "steps") and len(state.fitted.steps) > 1:
         given = None if state.inputs.as_frame else names
         try:
             names = [str(it) for it in state.fitted[:-1].get_feature_names_out(given)]
-        except (AttributeError, ValueError):  # a step that does not tell
+        except Exception:  # a step that does not tell
             names = []
     return names if len(names) == n else [f"feature {number}" for number in range(n)]
 

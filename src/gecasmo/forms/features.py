@@ -123,10 +123,11 @@ class FeatureCoding:
     @classmethod
     def from_data(cls, data: dict[str, Any], parts: Any) -> FeatureCoding:
         """Make what `to_data` described."""
-        levels = {
-            name: parts[f"levels_{number}"]["level"]
-            for number, name in enumerate(data["categorical"])
-        }
+        levels = {}
+        for number, name in enumerate(data["categorical"]):
+            (levels[name],) = saved.columns(parts[f"levels_{number}"], ["level"], f"'{name}'")
+            if levels[name].is_duplicated().any():
+                raise SavedModelError(f"A level of '{name}' comes twice.")
         used = [*data["numeric"], *data["categorical"]]
         if sorted(used) != sorted(data["columns"]) or not set(data["constant"]) <= set(used):
             raise SavedModelError("The columns of a form are not those that it turns into numbers.")
@@ -180,7 +181,10 @@ def as_floats(column: pl.Series) -> Floats:
     """Turn numbers or truth values into floats of their own memory, missing ones into NaN."""
     if column.dtype in _TEXTUAL:
         raise ModelError(f"The column '{column.name}' was numeric in the fit and now holds texts.")
-    return np.array(column.cast(pl.Float64).to_numpy(), dtype=np.float64)
+    try:
+        return np.array(column.cast(pl.Float64).to_numpy(), dtype=np.float64)
+    except pl.exceptions.PolarsError:
+        raise ModelError(f"The column '{column.name}' holds {column.dtype}, no numbers.") from None
 
 
 def check_categorical(

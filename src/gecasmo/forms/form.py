@@ -143,6 +143,27 @@ class Form(ABC):
     def predict(self, state: FormState, rows: Rows) -> Floats:
         """Tell the probability of each row, also of rows never seen."""
 
+    def probabilities(self, state: FormState, rows: Rows, coin: str) -> Floats:
+        """Ask `predict`, and look at what a form from elsewhere answers before compiled code reads
+        it: a number from 0 to 1 for each row."""
+        answer = self.predict(state, rows)
+        if type(self).__module__.startswith("gecasmo."):
+            return np.ascontiguousarray(answer, dtype=np.float64)
+        told, n_rows = f"The form {self!r} of '{coin}' answers", len(rows)
+        found = np.asarray(answer)
+        if found.dtype.kind not in "fiub":
+            raise ModelError(f"{told} with {found.dtype}; numbers from 0 to 1 are wanted.")
+        if found.shape != (n_rows,):
+            raise ModelError(f"{told} {n_rows:,} rows with an array of shape {found.shape}.")
+        wrong = ~((found >= 0) & (found <= 1))
+        if wrong.any():
+            raise ModelError(
+                f"{told} {int(wrong.sum()):,} rows with something that is no probability (first: "
+                f"{found[wrong][0]:g})."
+            )
+        # A copy, which stays as it is whatever the form does with its own.
+        return np.array(found, dtype=np.float64)
+
     def known(self, state: FormState, rows: Rows) -> Bools:
         """Tell which rows the fit has something to say about, beyond what it says of all."""
         return np.ones(len(rows), bool)

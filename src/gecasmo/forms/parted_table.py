@@ -11,7 +11,7 @@ import io
 import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -71,9 +71,27 @@ class PartFile:
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> PartFile:
         """What `to_data` described."""
-        kinds = {"str": str, "int": int, "float": float}
+        name, sha256, told = data["name"], data["sha256"], "'{}' of a part file"
+        if not (isinstance(name, str) and isinstance(sha256, str)):
+            raise SavedModelError("The name and the sum of a part file are texts.")
+        n_rows = saved.whole_number(data["n_rows"], told.format("n_rows"))
+
+        def counted(field: str, most: float = 2.0**53) -> int:
+            return saved.whole_number(data[field], told.format(field), most)
+
+        def measured(field: str, most: float = 1.0) -> float:
+            return saved.number(data[field], told.format(field), least=0, most=most)
+
         return cls(
-            **{field.name: kinds[str(field.type)](data[field.name]) for field in fields(cls)}
+            name,
+            sha256,
+            counted("size"),
+            n_rows,
+            measured("total", n_rows),
+            measured("lowest"),
+            measured("highest"),
+            counted("n_given", n_rows),
+            counted("n_idle", n_rows),
         )
 
 

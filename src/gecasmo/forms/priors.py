@@ -165,9 +165,10 @@ class Unseen:
         elif "query" in rows.keys:
             known = pl.DataFrame([self.query.alias("query")])
             found = match(rows.frame.select("query"), known, ("query",))
-            pages = np.where(found >= 0, self.pages[found], 0.0)
+            # Queries that are not there read what is put last.
+            pages = np.append(self.pages, 0.0)[found]
             if len(self.place):
-                place = np.where(found >= 0, self.place[found], np.nan)
+                place = np.append(self.place, np.nan)[found]
         typical = {EXPOSURE: smoothed_share(0.0, pages), PAGES: pages}
         return typical | ({PLACE: place} if len(self.place) else {})
 

@@ -64,6 +64,13 @@ def number(value: Any, told: str, **bounds: Any) -> float:
     return float(numbers(value, told, (), **bounds))
 
 
+def whole_number(value: Any, told: str, most: float = 2.0**53) -> int:
+    """Take one whole number that is not negative."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise SavedModelError(f"{told} is {value!r}, which is no whole number up to {most:g}.")
+    return value
+
+
 def column(frame: pl.DataFrame, name: str, part: str, **bounds: Any) -> Floats:
     """Take a column of numbers, each finite and within bounds."""
     return numbers(_column(frame, name, part), f"The column '{name}' of {part}", **bounds)

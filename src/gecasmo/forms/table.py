@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.match import key_hashes, match, values_by_key
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms import saved
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
 from gecasmo.forms.priors import Empirical, Priors
@@ -24,6 +25,7 @@ from gecasmo.forms.table_state import (
     state_to_data,
 )
 from gecasmo.kernels.static import row_sweeps
+from gecasmo.kernels.static.row_steps import NEARLY_ONE
 
 if TYPE_CHECKING:
     from gecasmo.forms.memory import Memory
@@ -125,6 +127,9 @@ class Table(Form):
         a, b = previous.pseudo
         total = heads + tails + (a + b)
         probability = np.divide(heads + a, total, out=previous.probability.copy(), where=total > 0)
+        # No row is certain that has shown both sides, whatever is lost in adding up.
+        most = np.where(tails + b > 0, NEARLY_ONE, 1.0)
+        probability = np.where(total > 0, np.minimum(probability, most), probability)
         if previous.is_fixed is not None:
             probability = np.where(previous.is_fixed, previous.probability, probability)
         return self.moved_to(previous, probability)
@@ -183,6 +188,7 @@ class Table(Form):
 
     def with_posterior(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
         """Give the state posterior means and standard deviations of its rows."""
+        mean = np.clip(mean, 1e-300, NEARLY_ONE)  # by a prior nothing is certain
         if state.is_fixed is not None:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)
@@ -281,7 +287,10 @@ class Table(Form):
         form = cls(
             pseudo_counts=None if is_free else counts,
             start=data["start"],
-            fixed={tuple(key): value for key, value in data["fixed"]},
+            fixed={
+                tuple(key): saved.number(value, "A row that is given", least=0, most=1)
+                for key, value in data["fixed"]
+            },
             key=None if data["key"] is None else tuple(data["key"]),
             prior=None if prior is None else Empirical(None if prior == _EVERYTHING else prior),
         )
@@ -344,8 +353,9 @@ class Table(Form):
     def drawn(self, state: TableState, rng: np.random.Generator) -> TableState:
         if state.spread is None:
             return state
-        spread = np.nan_to_num(state.spread)
-        return replace(state, probability=beta_draws(state.probability, spread, rng))
+        mean = state.probability if state.centre is None else state.centre
+        drawn = beta_draws(mean, np.nan_to_num(state.spread), rng)
+        return replace(state, probability=drawn)
 
     def prior_strength(self, state: TableState) -> float:
         # A learned prior has its own for each row, all of about the same strength.

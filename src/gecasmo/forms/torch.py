@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError, extra
+from gecasmo.errors import ModelError, SavedModelError, either, extra
 from gecasmo.forms import saved
 from gecasmo.forms.features import (
     ByRows,
@@ -265,7 +265,10 @@ class Torch(Form):
         if module is None and data["module"] is None:
             raise SavedModelError(
                 f"Its network is a {data['class']}, of which a file can only hold the weights. "
-                "Give the module: gecasmo.load(path, modules={coin: module})."
+                + either(
+                    "Give the module: gecasmo.load(path, modules={coin: module}).",
+                    "It can be loaded in Python only, with its module.",
+                )
             )
         made = module
         if module is None:
@@ -277,7 +280,13 @@ class Torch(Form):
         network = make_network(form.module, coding, form.device)
         load_weights(network, parts["weights"], data["class"])
         lr = saved.number(data["now"], "The learning rate of a network", above=0)
-        return form, TorchState(coding, network, lr, None, int(data["round_number"]))
+        return form, TorchState(
+            coding,
+            network,
+            lr,
+            None,
+            saved.whole_number(data["round_number"], "The round of a network"),
+        )
 
     # -- training ------------------------------------------------------------------------------
     def _inputs(self, state: TorchState, rows: Rows) -> Inputs:
@@ -373,10 +382,10 @@ def rebuild(described: dict[str, Any]) -> nn.Module:
     torch = extra("torch", "A network", "gecasmo[torch]")
     if described["type"] not in _TYPES:
         raise SavedModelError(f"Weights of type {described['type']!r} are not known.")
-    # Made without memory first, so that no random start is drawn: weights come from the file.
+    # Without memory: no random start is drawn, and none is taken for sizes that a file only claims.
     with torch.device("meta"):
         network: nn.Module = _rebuild(described["network"])
-    return network.to(getattr(torch, described["type"])).to_empty(device="cpu")
+    return network.to(getattr(torch, described["type"]))
 
 
 def _rebuild(layer: dict[str, Any]) -> nn.Module:
@@ -418,7 +427,11 @@ def load_weights(network: nn.Module, data: bytes, name: str) -> None:
     floats = [value for value in weights.values() if value.is_floating_point()]
     if not all(bool(value.isfinite().all()) for value in floats):
         raise SavedModelError(f"The weights of its {name} are not all numbers.")
-    network.load_state_dict(weights)
+    if any(key.endswith("running_var") and bool((w < 0).any()) for key, w in weights.items()):
+        raise SavedModelError(f"A variance among the weights of its {name} is negative.")
+    has_memory = not any(value.is_meta for value in wanted.values())
+    own = weights if has_memory else {key: value.clone() for key, value in weights.items()}
+    network.load_state_dict(own, assign=not has_memory)
 
 
 def _kind(values: dict[str, torch.Tensor], key: str) -> str:

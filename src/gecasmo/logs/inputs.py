@@ -23,7 +23,7 @@ from typing import IO, Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError, option
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
@@ -338,7 +338,8 @@ def _matching_files(pattern: str, folders: bool) -> list[str]:
 def _folder(pattern: str, path: Path) -> ClickLogError:
     if (path / "manifest.json").is_file():
         return ClickLogError(
-            f"{pattern} is a stored log, not a file to be read; gecasmo.open_log opens it."
+            f"{pattern} is a stored log, not a file to be read"
+            + either("; gecasmo.open_log opens it.", ".")
         )
     # Formats are made of what is here, so their list can only be asked for when it is needed.
     from gecasmo.logs.formats import FORMATS
@@ -372,8 +373,8 @@ def _refuse_archive(file: Input) -> None:
             is_fit = False
     if is_fit:
         raise ClickLogError(
-            f"{file.name} is a fit that gecasmo saved, not a log. Give the log here; gecasmo.load "
-            "reads the fit."
+            f"{file.name} is a fit that gecasmo saved, not a log. Give the log here"
+            + either("; gecasmo.load reads the fit.", ".")
         )
     raise ClickLogError(
         f"{file.name} is a ZIP archive. Unpack it first; only .gz and .zst are read packed."

@@ -6,6 +6,7 @@ Columns that play none keep their own names.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -201,7 +202,7 @@ class Roles:
         if meant:
             call = {role: call[role] for role in DEFAULTS if role in call}
             named = [option(role, value, shown=quoted(value)) for role, value in call.items()]
-            first = "data" if label.startswith("the ") else f'"{label}"'
+            first = "data" if label.startswith("the ") else quoted(label)
             python = f"read_log({', '.join([first, *named])})"
             lines.append(f"Perhaps: {either(python, ' '.join(named))}")
         free = [name for name in free if name not in call.values()]
@@ -254,7 +255,7 @@ def quoted(value: Given) -> str:
     if value is None:
         return "None"
     if isinstance(value, str):
-        return f'"{value}"'
+        return json.dumps(value, ensure_ascii=False)
     return f"[{', '.join(map(quoted, value))}]"
 
 

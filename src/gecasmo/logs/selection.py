@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from gecasmo.errors import ClickLogError, option
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.pages import number_by_first_appearance
 from gecasmo.report import listed
 
@@ -91,11 +91,13 @@ def in_test_part(
 ) -> NDArray[np.bool_]:
     """Say which sessions go to the test part; `ClickLog.split` explains the arguments."""
     if not 0 < test < 1:
-        raise ClickLogError(f"split(test={test!r}): the share should be between 0 and 1.")
+        asked = option("test", test, of="split")
+        raise ClickLogError(f"{asked}: the share should be between 0 and 1.")
     if time is None:
         return _random_groups(log.session_column(by), test, by, seed)
     if by != "session":
-        raise ClickLogError(f"split(by={by!r}, time={time!r}): split by a column or by time.")
+        asked = either(f"split(by={by!r}, time={time!r})", "--by and --time")
+        raise ClickLogError(f"{asked}: split by a column or by time.")
     name, form = time, ""
     if time not in log.columns and ":" in time:
         name, form = time.split(":", 1)
@@ -111,7 +113,8 @@ def _random_groups(groups: pl.Series, test: float, by: str, seed: int) -> NDArra
     n_groups = len(firsts)
     if n_groups < 2:
         raise ClickLogError(
-            f"split(by={by!r}): needs at least two different values, and the log has {n_groups}."
+            f"{option('by', by, of='split')}: needs at least two different values, and the log "
+            f"has {n_groups}."
         )
     # Draw positions among the sorted values, so that the order of the rows plays no part.
     by_value = groups.gather(firsts).arg_sort().to_numpy()

@@ -115,7 +115,7 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
             )
         attached |= looked_up(rows, coin, Wanted(absent, form.allows_missing, given))
     rows = Rows(keys, key_columns, len(frame), attached)
-    return np.asarray(form.predict(state, rows), dtype=np.float64)
+    return form.probabilities(state, rows, coin)
 
 
 def estimate_frame(
@@ -146,9 +146,9 @@ def estimate_frame(
     found = form.posterior(state, asked, probability, counts)
     low, high = beta_interval(found.mean, found.spread, level)
     # Of a very lopsided belief both ends may lie on one side of its mean.
-    low, high = np.minimum(low, probability), np.maximum(high, probability)
+    low, high = np.minimum(low, found.mean), np.maximum(high, found.mean)
     numbers = {
-        "probability": probability,
+        "probability": found.mean,
         "spread": found.spread,
         "low": low,
         "high": high,
@@ -325,7 +325,7 @@ def expected_counts(
     encoded = model.encode(log, "e_step", augmentation)
     expectation = Expectation(encoded, model.library(encoded.plan, counting=True), augmentation)
     weights = [
-        as_weights(np.asarray(form.predict(states[coin], rows), dtype=np.float64))
+        as_weights(form.probabilities(states[coin], rows, coin))
         for (coin, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
     ]
     counts = expectation.run(weights)

@@ -114,7 +114,7 @@ class PageRun:
         return weights
 
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
-        return np.ascontiguousarray(form.predict(self.states[coin], rows), dtype=np.float64)
+        return form.probabilities(self.states[coin], rows, coin)
 
     def _lifted_weights(self, coin: str, form: Form, rows: Rows, keys: tuple[str, ...]) -> Floats:
         """The weights of every row under every click history it could meet."""

@@ -122,7 +122,7 @@ class Builder:
             adopted = form.adopted(others[coin.name], coin.rows)
             if adopted is not None:
                 return adopted
-        known = np.asarray(other.predict(others[coin.name], coin.rows), dtype=float)
+        known = other.probabilities(others[coin.name], coin.rows, coin.name)
         return form.starting_at(state, coin.rows, known)
 
 

@@ -30,7 +30,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import automaton_json
-from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
 from gecasmo.files import beside, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
@@ -203,7 +203,10 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             saved = {part: _part(parts, file) for part, file in coin["frames"].items()}
             _check_module(coin, modules)
             given = {"module": modules[name]} if name in modules else {}
-            forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            try:
+                forms[name], states[name] = kind.from_data(coin["data"], saved, **given)
+            except SavedModelError as error:
+                raise SavedModelError(f"The coin '{name}': {error}") from None
             if coin.get("parted") is not None:
                 states[name] = _parted(states[name], coin["parted"], opened)
         keys[name] = check_keys(tuple(_are("The keys of a coin", list, coin["declared_keys"])))
@@ -260,8 +263,11 @@ def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
     if is_network and described["module"] is None and name not in modules:
         kind = described["class"]
         raise SavedModelError(
-            f"The network of '{name}' is a {kind}, of which a file holds only the weights. Bring "
-            f'the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})'
+            f"The network of '{name}' is a {kind}, of which a file holds only the weights. "
+            + either(
+                f'Bring the module: gecasmo.load(path, modules={{"{name}": {kind}(...)}})',
+                "It can be loaded in Python only, with its module.",
+            )
         )
 
 
@@ -320,6 +326,7 @@ FORMAT = "gecasmo model"
 # 1: everything is read at once. 2: some tables are in parts.
 VERSION = 2
 MANIFEST = "manifest.json"
+_MOST_WORDS = 2**28
 PARTED = "parted/"
 
 
@@ -432,6 +439,11 @@ def open_saved(path: Path) -> Saved:
     """Open a saved model and check all of it but its parts, which are checked when read."""
     if not path.exists():
         raise SavedModelError(f"There is no file {path}.")
+    if not (path.is_file() or path.is_dir()):
+        raise SavedModelError(
+            f"{path} is no regular file. A saved model is read here and there, which pipes and "
+            "devices do not allow: write it to a file first."
+        )
     try:
         small, others, expected, version = _opened(path)
     except SavedModelError:
@@ -462,6 +474,9 @@ def _opened(path: Path) -> tuple[dict[str, bytes], list[str], dict[str, str], in
                 f"{path} is a folder, not a saved gecasmo model: there is no {MANIFEST} in it, "
                 "which is written last."
             )
+        for words in (path / MANIFEST, path / "model.json"):
+            if words.is_file() and words.stat().st_size > _MOST_WORDS:
+                raise SavedModelError(f"{words} is larger than any description of a model.")
         expected, version = _manifest((path / MANIFEST).read_bytes(), path)
         # Other files may lie about, but no name may lead out of the folder.
         names = [name for name in expected if _is_inside(name) and (path / name).is_file()]

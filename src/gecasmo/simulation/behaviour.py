@@ -185,5 +185,5 @@ def true_probabilities(oracle: ClickModel, log: ClickLog) -> pl.DataFrame:
         if not known.all():
             row = dict(zip(keys, rows.frame.row(int(np.argmin(known))), strict=True))
             raise ModelError(f"The values of '{coin}' lack rows that occur, such as {row}.")
-        columns.append(pl.Series(coin, form.predict(states[coin], rows)))
+        columns.append(pl.Series(coin, form.probabilities(states[coin], rows, coin)))
     return pl.DataFrame(columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable
@@ -147,6 +148,7 @@ class _FormCheck:
         if self.exact and form.columns and not form.by_declared_key:
             yield "a row with weight two is as good as two rows", self.ask_doubled
         yield "rows that are given stay as they are", self.ask_given
+        yield "a copy of it, and of its state, says the same", self.ask_copied
         yield "what it tells of rows has a value for each", self.ask_told
         yield "it shows frames and texts, and the probabilities it predicts", self.ask_shown
         yield "it starts at the probabilities of another fit", self.ask_start
@@ -234,6 +236,20 @@ class _FormCheck:
         _check_shape("given_rows", is_given, len(self.rows), bool)
         before, after = (self.answer(s, self.rows) for s in (self.begun(), self.fitted()))
         return _apart(before[is_given], after[is_given]), 0.0
+
+    def ask_copied(self) -> Answer:
+        twin, state = copy.deepcopy(self.form), self.fitted()
+        if repr(twin) != repr(self.form) and " at 0x" not in repr(twin):
+            raise ValueError(f"its copy is {twin!r}")
+        begun = twin.begin(self.rows, None)
+        for _ in range(2):
+            begun = twin.fit(self.rows, self.heads, self.tails, begun)
+        answers = [
+            np.asarray(form.predict(its, self.rows), np.float64)
+            for form, its in ((twin, begun), (twin, copy.deepcopy(state)))
+        ]
+        wanted = self.answer(state, self.rows)
+        return worse(*(_apart(answer, wanted) for answer in answers)), 0.0
 
     def ask_told(self) -> Answer:
         state = self.fitted()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from gecasmo.errors import ClickLogError, option
+from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.formats.format import (
     Format,
     Head,
@@ -105,8 +105,9 @@ def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
     return ClickLogError(
         f"{label}: no event belongs to a known query, so there are no pages. There "
         f"{'is 1 event' if count == 1 else f'are {count:,} events'}, and no query record:{said}\n"
-        '  Give the queries, too: read_log({"queries": ..., "events": ...}), or a folder that has '
-        f"both files, with {such}."
+        "  Give the queries, too: "
+        + either('read_log({"queries": ..., "events": ...}), or ', "")
+        + f"a folder that has both files, with {such}."
     )
 
 

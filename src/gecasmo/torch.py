@@ -1,23 +1,35 @@
-"""The log-likelihood of a model on a log, as a function of logits."""
+"""Click models as losses: the log-likelihood of any compiled model, for your own training loop.
+
+import gecasmo.torch
+
+frames = gecasmo.torch.rows(model, log)                 # what the logits belong to
+loss = -gecasmo.torch.log_likelihood(model, log, {"attraction": logits}) / len(log)
+loss.backward()
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
-import torch
 from numpy.typing import NDArray
 
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, extra
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.autograd import differentiable_log_likelihood
 from gecasmo.estimation.coins import as_weights
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = extra("torch", "gecasmo.torch", "gecasmo[torch]")
+
+__all__ = ["Likelihood", "log_likelihood", "rows"]
 
 Floats = NDArray[np.float64]
 
@@ -60,8 +72,8 @@ class Likelihood:
         self.rows: dict[str, pl.DataFrame] = {}
         for coin, rows in self._rows.items():
             features = [c for c in model.forms[coin].columns if c not in rows.keys]
-            extra = rows.features(features).get_columns() if features else []
-            self.rows[coin] = rows.frame.with_columns(extra) if extra else rows.frame
+            more = rows.features(features).get_columns() if features else []
+            self.rows[coin] = rows.frame.with_columns(more) if more else rows.frame
 
     def __call__(self, logits: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """The log-likelihood of all sessions together, by their weights.
@@ -69,6 +81,8 @@ class Likelihood:
         `logits` has a tensor per coin, with a logit for each of its rows; coins that are not
         there are taken as the model has them.
         """
+        from gecasmo.estimation.autograd import differentiable_log_likelihood
+
         self._check(logits)
         numbers = {coin: number for number, coin in enumerate(self._rows)}
         flat = {numbers[coin]: values.reshape(-1) for coin, values in logits.items()}
@@ -86,7 +100,7 @@ class Likelihood:
                 f"The logits of '{coin}' are missing, and the model has no probabilities of its "
                 "own: give them, fit the model, or make the coin Fixed."
             )
-        return as_weights(np.asarray(form.predict(state, rows), dtype=np.float64))
+        return as_weights(form.probabilities(state, rows, coin))
 
     def _check(self, logits: Mapping[str, Any]) -> None:
         for coin, values in logits.items():
