@@ -102,6 +102,7 @@ def take_down(part: Part) -> PartArrays:
     words = {
         "number": part.number,
         "plan": [coin._asdict() for coin in encoded.plan.coins],
+        "unrecorded": list(encoded.plan.unrecorded),
         "encoded": numbers,
         "n_rows": [len(rows) for rows in encoded.rows],
         "keys": [list(rows.keys) for rows in encoded.rows],
@@ -127,7 +128,7 @@ def set_up(
     who has looked at them before says `is_known`.
     """
     words, arrays = stored.words, stored.arrays
-    plan = Plan(tuple(_coin_plan(coin) for coin in words["plan"]))
+    plan = Plan(tuple(map(_coin_plan, words["plan"])), _unrecorded(words["unrecorded"]))
     local = {number: (value, otherwise) for number, value, otherwise in words["begin"]}
     rows = [
         _KeptRows(keys, n, stored.rows, number) if number in local else Rows((), (), n)
@@ -186,6 +187,12 @@ def _coin_plan(words: Mapping[str, Any]) -> CoinPlan:
     if type(words["codes"]) is not int or not -1 <= words["codes"] < len(words) + 2**16:
         raise ValueError("its plan has odd numbers")
     return CoinPlan(scope, words["codes"], history, words["based"] is True)
+
+
+def _unrecorded(names: Sequence[Any]) -> tuple[str, ...]:
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("its signals have odd names")
+    return tuple(names)
 
 
 def _check_rows(

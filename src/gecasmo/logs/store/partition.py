@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.files import synced
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.inputs import first_line
+from gecasmo.logs.inputs import naming
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import rows_that_differ
 from gecasmo.logs.runs import Integers
@@ -39,7 +39,6 @@ MOST_EMPTY_PAGES = 1 << 24
 # Which file a column is in; and columns that are none of the log.
 _HOMES = {"query": "queries", "doc": "docs", "session": "pages"}
 _OWN = {("queries", "pages"), ("queries", "docs"), ("pages", "length"), ("pages", "weight")}
-UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
 def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]:
@@ -206,10 +205,8 @@ def read_frames(
     frames = {}
     for name, about in entry["files"].items():
         data = checked_file(folder, name, about)
-        try:
+        with naming(str(folder / name), quietly=True):
             frames[name.removesuffix(".arrow")] = pl.read_ipc(data)
-        except (*UNREADABLE, ValueError) as problem:
-            raise _damaged(folder / name, f"cannot be read: {first_line(problem)}") from None
     _PartitionCheck(folder, frames, entry, types).check()
     return frames
 

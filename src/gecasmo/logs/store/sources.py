@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -20,7 +19,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions
 from gecasmo.logs.formats.table import TABLE
-from gecasmo.logs.inputs import Opened, first_line
+from gecasmo.logs.inputs import Opened, naming
 from gecasmo.logs.notes import Note, Notebook
 from gecasmo.logs.reader import read_as
 from gecasmo.logs.roles import Roles
@@ -253,7 +252,7 @@ class ParquetFiles(BatchSource):
     def n_rows(self) -> int:
         total = 0
         for number in range(len(self.files)):
-            with _naming(self.files[number]):
+            with naming(self.files[number], quietly=True):
                 total += int(self._scan(number).select(pl.len()).collect().item())
         return total
 
@@ -276,7 +275,7 @@ class ParquetFiles(BatchSource):
             self._check_columns(number, wanted)
             while True:
                 # Slices take less memory than a stream, which reads many row groups ahead.
-                with _naming(self.files[number]):
+                with naming(self.files[number], quietly=True):
                     frame = self._scan(number).select(columns).slice(first, rows).collect()
                 if not frame.height:
                     break
@@ -290,7 +289,7 @@ class ParquetFiles(BatchSource):
         return pl.scan_parquet(content, glob=False, hive_partitioning=False)
 
     def _schema(self, number: int) -> Schema:
-        with _naming(self.files[number]):
+        with naming(self.files[number], quietly=True):
             return dict(self._scan(number).collect_schema())
 
     def _check_columns(self, number: int, wanted: Schema) -> None:
@@ -302,15 +301,6 @@ class ParquetFiles(BatchSource):
                     f"{self.files[number]} has other columns than {self.files[0]}: {name!r} "
                     f"holds {dtype} in the first, and {has}."
                 )
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Within this block, what Polars says is told with the name of the file."""
-    try:
-        yield
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise ClickLogError(f"{name} cannot be read: {first_line(error)}") from error
 
 
 # -- the footer of a Parquet file ----------------------------------------------------------------
