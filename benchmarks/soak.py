@@ -78,6 +78,8 @@ ITEMS = (
         "crafted",
         "stored logs, checkpoints, fits and packets that were made up",
         [
+            "tests/store/test_store_crafted.py",
+            "tests/parts/test_damaged_fits.py",
             "tests/unit/test_crafted_fits.py",
             "tests/forms/test_crafted_classifiers.py",
             "tests/spark/test_spark_bytes.py",

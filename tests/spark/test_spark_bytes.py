@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from spark_parts import Made, beginning, pieces_of, reading
 
 from gecasmo import DBN
-from gecasmo.encoding import EncodedLog, Rows
+from gecasmo.encoding import Rows
 from gecasmo.estimation.packets import DamagedPacketError, pack, unpack
 from gecasmo.estimation.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.spark import SparkError, executors
@@ -146,18 +146,12 @@ CRAFTED = {
 }
 
 
-# Which arrays fit together is told by whoever made them.
-looks = pytest.mark.skipif(not hasattr(EncodedLog, "check"), reason="nobody looks at arrays yet")
-
-
-@looks
 @pytest.mark.parametrize("name", CRAFTED)
 def test_parts_that_were_made_up_are_refused(name: str, again: Callable[..., Any]) -> None:
     with pytest.raises(SparkError, match="/0/part is damaged"):
         again("part", CRAFTED[name])
 
 
-@looks
 @pytest.mark.parametrize("index", [{2: 1}, {2: -1}, {2: np.array([7])}, {9: 0}, [1], {2: "x"}, 0])
 def test_places_that_were_made_up_are_refused(index: Any, again: Callable[..., Any]) -> None:
     with pytest.raises(SparkError, match="damaged"):
