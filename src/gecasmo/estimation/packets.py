@@ -30,6 +30,13 @@ _WORDS = len(_MARK) + 16  # where words begin: after the mark, a checksum, and t
 _NUMBERS = re.compile(r"[<>|=]?[biuf][1248]")
 
 
+# What bytes that were made up can lead to; Arrow's may also panic in Polars.
+_NO_PACKET = (
+    *(ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, OSError),
+    *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+)
+
+
 class DamagedPacketError(ValueError):
     """Bytes that are not a packet, or not as they were written."""
 
@@ -144,7 +151,7 @@ def unpack(data: Any, is_known: bool = False) -> Any:
         if unpacking.at != len(buffer):
             raise ValueError("it does not have the length that it says")
         return value
-    except (ValueError, TypeError, KeyError, RecursionError, pl.exceptions.PolarsError) as problem:
+    except _NO_PACKET as problem:
         raise DamagedPacketError(str(problem)) from None
 
 

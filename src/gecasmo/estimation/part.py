@@ -139,7 +139,7 @@ class Point:
                 coin, shared, _ = map(int, name.removeprefix(_LEANS).split("."))
                 leans.setdefault(coin, {}).setdefault(shared, []).append(values)
                 continue
-            kind = next(k for k in kinds if name.startswith(k))
+            kind = next((k for k in kinds if name.startswith(k)), "")
             kinds[kind][int(name.removeprefix(kind))] = values
         found = {
             coin: {shared: np.stack(lines) for shared, lines in own.items()}
@@ -154,6 +154,8 @@ class Point:
             named += [(coin, lines.shape[1]) for lines in leans.values()]
         if any(n_rows.get(coin) != n for coin, n in named):
             raise ValueError("it is of other rows")
+        if any(v.dtype != float for kind in _KINDS for v in getattr(self, kind).values()):
+            raise ValueError("its numbers are of another type")
 
 
 Points = Mapping[str, Point]
