@@ -206,7 +206,7 @@ def test_counts_agree_with_a_plain_loop() -> None:
 def test_refusals() -> None:
     log = pages_log([["a", "b"]], [[1, 0]])
     with pytest.raises(ClickLogError, match="read_log"):
-        check({"session": [1]})  # type: ignore[arg-type]
+        check(17)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="few=0"):
         check(log, few=0)
     with pytest.raises(ModelError, match="randomise=2"):
