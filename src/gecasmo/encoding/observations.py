@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import Automaton, Guard
+from gecasmo.compiler.hide import UNRECORDED
 from gecasmo.encoding.arrays import look_up, narrowest
 from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype
@@ -18,18 +19,30 @@ from gecasmo.logs import ClickLog
 LAST_CLICK = "is_last_click"
 
 
+def unrecorded_signals(log: ClickLog, automaton: Automaton) -> tuple[str, ...]:
+    """The signals of a model that the log has not recorded at some results: they are null there."""
+    named = (name for name in automaton.signals if name != "click" and name in log.columns)
+    return tuple(name for name in named if log.column(name).null_count())
+
+
 def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
-    """A yes/no column of the log, or a clear refusal."""
+    """A yes/no column of the log, or a clear refusal; a signal that is not recorded is a no."""
     if name == "click":
         return log.click
     if name == LAST_CLICK:
         return _is_last_click(log)
+    if name.startswith(UNRECORDED):
+        return log.column(name.removeprefix(UNRECORDED)).is_null().to_numpy()
     if name not in log.columns:
         raise ClickLogError(
             f"The model {why} '{name}', and the log has no such column.\n"
             f"  It has: {', '.join(log.columns)}."
         )
     column = log.column(name)
+    if why == "emits" and column.null_count():
+        column = column.fill_null(False) if column.dtype == pl.Boolean else column.fill_null(0)
+    if column.dtype == pl.Null:
+        return np.zeros(len(column), np.bool_)
     if column.null_count():
         raise ClickLogError(
             f"The model {why} '{name}', but {column.null_count():,} of {len(column):,} results "

@@ -99,6 +99,7 @@ def take_down(part: Part) -> PartArrays:
     words = {
         "number": part.number,
         "plan": [coin._asdict() for coin in encoded.plan.coins],
+        "unrecorded": list(encoded.plan.unrecorded),
         "encoded": numbers,
         "n_rows": [len(rows) for rows in encoded.rows],
         "keys": [list(rows.keys) for rows in encoded.rows],
@@ -117,7 +118,8 @@ def set_up(
     """The part that was taken down; `n_rows` says how many rows global coins have in all."""
     words, arrays = stored.words, stored.arrays
     plan = Plan(
-        tuple(CoinPlan(**{**coin, "history": tuple(coin["history"])}) for coin in words["plan"])
+        tuple(CoinPlan(**{**coin, "history": tuple(coin["history"])}) for coin in words["plan"]),
+        tuple(words["unrecorded"]),
     )
     local = {number: (value, otherwise) for number, value, otherwise in words["begin"]}
     rows = [

@@ -28,7 +28,7 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
-from gecasmo.kernels.library import LIFTED_KERNELS
+from gecasmo.kernels.library import LIFTED_KERNELS, Structure
 from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs import ClickLog
 
@@ -68,6 +68,11 @@ class PageRun:
         self.rank_size = int(log.rank.max(initial=0)) + 1
         self.count_size = int(log.lengths.max(initial=0)) + 1
         self.weights = self._weights()
+
+    @property
+    def structure(self) -> Structure:
+        """The automaton that the kernel runs on, with all that follows from it."""
+        return self.model.library(self.encoded.plan, self.counting).structure
 
     def run(self, *outputs: Any) -> None:
         """Fill the output arrays of the kernel."""

@@ -20,7 +20,7 @@ import polars as pl
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
-from gecasmo.logs.notes import Note, in_one_message
+from gecasmo.logs.notes import Faults, Note, in_one_message
 from gecasmo.logs.store.builder import PartitionBuilder
 from gecasmo.logs.store.disk import DiskFullError, sync_folder, write_json
 from gecasmo.logs.store.intake import Intake, Progress, segments_of
@@ -46,6 +46,7 @@ from gecasmo.logs.store.plan import (
 )
 from gecasmo.logs.store.shuffle import Shuffle
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.logs.values import check_total
 
 # Of so many buckets, one is looked at to decide about folding; of a small log more, until there are
 # so many buckets with so many pages.
@@ -301,6 +302,8 @@ class PartitionWriter:
             met += notes_from_json(each["notes"])
         met = merged_notes(met)
         entries = [each["entry"] for each in done]
+        total = sum(each["weight"] for each in entries)
+        check_total(total, self.intake.roles.title("weight"), Faults(self.intake.source.label))
         write_json(
             self.journal.log / NAME,
             {

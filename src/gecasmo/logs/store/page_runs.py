@@ -41,7 +41,7 @@ from gecasmo.logs.runs import (
     slices_of_runs,
 )
 from gecasmo.logs.store.plan import LogLayout
-from gecasmo.logs.values import check_clicks, check_ids, check_ranks, check_weights
+from gecasmo.logs.values import check_ids, check_ranks, check_weights
 
 # No columns of a log are called so: what every head has.
 LENGTH = "\0length"
@@ -231,12 +231,8 @@ class _Checker(RoleReader):
         read = self.read("rank", check_ranks)
         if read is not None:
             columns.append(pl.Series("rank", np.where(read[1], read[0], 1).astype(np.int32)))
-        clicks = self.read("click", check_clicks)
-        clicked = np.zeros(self.table.height, np.bool_) if clicks is None else clicks.clicked
-        if clicks is not None:
-            # How many at most is not said: what is noted of several batches is added up.
-            self.note_numbers_of_clicks(clicks.numbers, upto=False)
-        columns.append(pl.Series("click", clicked))
+        # How many at most is not said: what is noted of several batches is added up.
+        columns.append(pl.Series("click", self.clicks(upto=False)))
         return columns
 
     def _note_several_queries(self, session: pl.Series, query: pl.Series) -> None:

@@ -7,15 +7,14 @@ https://parquet.apache.org/docs/file-format/metadata/. Polars does not tell them
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.inputs import Opened, first_line
+from gecasmo.logs.inputs import Opened, naming
 from gecasmo.logs.store.plan import Schema
 from gecasmo.logs.store.sources import Batches, BatchSource, Place, Segment, SourceBatch, joined
 
@@ -45,7 +44,7 @@ class ParquetFiles(BatchSource):
         """The rows of all files, as their footers say."""
         total = 0
         for number in range(len(self.files)):
-            with _naming(self.files[number]):
+            with naming(self.files[number], quietly=True):
                 total += int(self._scan(number).select(pl.len()).collect().item())
         return total
 
@@ -69,7 +68,7 @@ class ParquetFiles(BatchSource):
             self._check_columns(number, wanted)
             while True:
                 # Slices take less memory than a stream, which reads many row groups ahead.
-                with _naming(self.files[number]):
+                with naming(self.files[number], quietly=True):
                     frame = self._scan(number).select(columns).slice(first, rows).collect()
                 if not frame.height:
                     break
@@ -83,7 +82,7 @@ class ParquetFiles(BatchSource):
         return pl.scan_parquet(content, glob=False, hive_partitioning=False)
 
     def _schema(self, number: int) -> Schema:
-        with _naming(self.files[number]):
+        with naming(self.files[number], quietly=True):
             return dict(self._scan(number).collect_schema())
 
     def _check_columns(self, number: int, wanted: Schema) -> None:
@@ -95,15 +94,6 @@ class ParquetFiles(BatchSource):
                     f"{self.files[number]} has other columns than {self.files[0]}: {name!r} "
                     f"holds {dtype} in the first, and {has}."
                 )
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Within this block, what Polars says is told with the name of the file."""
-    try:
-        yield
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise ClickLogError(f"{name} cannot be read: {first_line(error)}") from error
 
 
 def largest_row_group(path: Path, columns: Collection[str]) -> int:
