@@ -96,25 +96,15 @@ def classes_of(log: ClickLog, machine: Machine) -> NDArray[np.int64]:
     return result
 
 
-def symbols_of(log: ClickLog, automaton: Automaton) -> NDArray[np.int64]:
+def symbols_of(log: ClickLog, automaton: Automaton) -> NDArray[np.unsignedinteger]:
     """The signals of each result as a bit mask, in the order of the automaton's signals."""
-    mask = np.zeros(log.n_results, np.int64)
-    for number, signal in enumerate(automaton.signals):
-        mask |= boolean_column(log, signal, "emits").astype(np.int64) << number
-    return mask
-
-
-def _narrow_symbols(log: ClickLog, automaton: Automaton) -> NDArray[np.unsignedinteger]:
-    """The same in as few bits as will do."""
     type_ = narrowest(1 << len(automaton.signals))
-    mask = np.zeros(0, type_)
-    for number, signal in enumerate(automaton.signals):
-        column = boolean_column(log, signal, "emits")
-        if number == 0:
-            mask = column.view(np.uint8) if type_ == np.uint8 else column.astype(type_)
-        else:
-            mask = mask | (column.astype(type_) << type_(number))
-    return mask if automaton.signals else np.zeros(log.n_results, type_)
+    columns = (boolean_column(log, signal, "emits") for signal in automaton.signals)
+    mask: NDArray[np.unsignedinteger] = np.zeros(log.n_results, type_)
+    for number, column in enumerate(columns):
+        bits = column.view(np.uint8).astype(type_, copy=False)
+        mask = mask | (bits << type_(number)) if number else bits
+    return mask
 
 
 def observe(
@@ -141,7 +131,7 @@ def observe(
     if machine.n_classes == 1 and missing is None and table.max() < 2**8:
         # One kind of result: what it shows is all that counts.
         narrow = table[0].astype(np.uint8)
-        mask = _narrow_symbols(log, automaton)
+        mask = symbols_of(log, automaton)
         is_same = np.array_equal(narrow, np.arange(len(narrow)))
         numbers = mask if is_same else look_up(narrow, mask)
         return numbers.astype(observation_dtype(machine), copy=False)

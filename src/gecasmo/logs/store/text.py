@@ -151,16 +151,10 @@ class Widened(Exception):
 
 
 class TextFiles(BatchSource):
-    """Text files with the same columns.
+    """Text files with the same columns; `kind` is "csv", "tsv" or "json".
 
-    Parameters
-    ----------
-    inputs, kind
-        The files, and what they are: "csv", "tsv" or "json".
-    ids
-        Names of the columns that hold ids, which keep their exact text.
-    chunk, max_line
-        How many bytes are read at a time, and the longest line allowed.
+    `ids` are the columns that hold ids, which keep their exact text; `chunk` says how many bytes
+    are read at a time, `max_line` how long a line may be.
     """
 
     def __init__(
@@ -192,11 +186,9 @@ class TextFiles(BatchSource):
         self._types = dict(pl.read_ipc(b64decode(types)).schema)
 
     def schema(self) -> Schema:
-        """The columns, and their types by now."""
         return dict(self._types)
 
     def n_rows(self) -> int:
-        """About how many rows there are."""
         total = 0.0
         for file in self._inputs:
             size = len(file.content()) if file.path is None else file.path.stat().st_size
@@ -204,13 +196,7 @@ class TextFiles(BatchSource):
         return int(total / self._bytes_of_row)
 
     def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
-        """Read columns in batches, from a place on.
-
-        Raises
-        ------
-        Widened
-            When types turn out too narrow; the schema is then another.
-        """
+        """Read columns in batches; `Widened` when the schema turns out to be another."""
         return joined(self._parts(columns, after or _place(0, 0, 0, 0)), rows)
 
     def _parts(self, columns: Sequence[str], start: Place) -> Batches:
