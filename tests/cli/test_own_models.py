@@ -45,6 +45,28 @@ def test_a_class_is_described_and_fitted(own: Path, log_file: Path, log: gecasmo
     assert gecasmo.load("patient.fit").keys == {"attraction": ("query", "doc")}
 
 
+SHELVES = """
+from gecasmo import ClickModel, Parameter, flip
+
+
+class Shelves(ClickModel):
+    coins = [Parameter("doc"), Parameter()]
+
+    def browse(self, user, result):
+        if flip(self.coins[0]) and flip(self.coins[1]):
+            user.click()
+"""
+
+
+def test_coins_in_a_list_are_named_by_their_place(folder: Path, log_file: Path) -> None:
+    (folder / "shelves.py").write_text(SHELVES)
+    fixed = ("--fixed", "coins[1]=0.8", "--key", "coins[0]=query,doc")
+    succeed("fit", "shelves.py:Shelves", log_file, "-o", "shelves.fit", *fixed)
+    fitted = gecasmo.load("shelves.fit")
+    assert fitted.keys == {"coins[0]": ("query", "doc"), "coins[1]": ()}
+    assert repr(fitted.forms["coins[1]"]) == "Fixed(0.8)"
+
+
 def test_the_only_class_of_a_file_need_not_be_named(own: Path) -> None:
     assert succeed("describe", own / "mine.py").stdout.startswith("Patient: not fitted")
 

@@ -227,11 +227,10 @@ def test_a_fit_starts_from_a_model_in_parts(split, model, log):
     assert scores[0] == pytest.approx(scores[1], rel=1e-12)
 
 
-def test_a_frame_is_no_log(model, log):
-    with pytest.raises(ClickLogError, match="A ClickLog is wanted, not DataFrame"):
-        model.score(log.to_frame())
-    with pytest.raises(ClickLogError, match="A ClickLog is wanted, not DataFrame"):
-        model.evaluate(log.to_frame())
+def test_a_list_is_no_log(model, log):
+    for ask in (model.score, model.evaluate):
+        with pytest.raises(ClickLogError, match="A ClickLog is wanted, not list"):
+            ask([log])
 
 
 def files_of(folder):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from unit_examples import Buyer, Mixture, pages
+from unit_examples import Buyer, Mixture, dbn, pages
 
 from gecasmo import DBN, EM, UBM, ClickLog, Logistic, Sum, load, matrices
 from gecasmo.errors import GecasmoError, ModelError, SavedModelError
@@ -199,6 +199,21 @@ def test_a_table_that_unpacks_to_far_more_than_it_is(fits: list[Parts], tmp_path
     parts = {**fits[0], "tables/0_table.parquet": table}
     with pytest.raises(SavedModelError, match="would unpack to 20,000,000 rows of 3 columns"):
         load(written(parts, tmp_path / "m"))
+
+
+def test_a_folder_with_a_description_that_fills_memory(tmp_path: Path) -> None:
+    dbn().save(tmp_path / "m", folder=True)
+    with open(tmp_path / "m" / "model.json", "r+b") as file:
+        file.truncate(3 * 10**9)  # takes no room on the disk
+    with pytest.raises(SavedModelError, match=r"model\.json is larger than any description"):
+        load(tmp_path / "m")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SavedModelError, match="is no regular file"):
+        load(tmp_path / "pipe")
 
 
 # -- what is no model ------------------------------------------------------------------------------

@@ -405,9 +405,11 @@ def test_arguments_of_fit(arguments: dict[str, Any], complaint: str, log: ClickL
 
 
 def test_fit_takes_a_click_log(log: ClickLog) -> None:
-    for source in (log.to_frame(), {"click": [1]}, None, "log.csv"):
+    for source in ([log], None, "log.csv"):
         with pytest.raises(ClickLogError, match=r"fit\(\) takes a ClickLog, which"):
             DBN().fit(source)  # type: ignore[arg-type]
+    with pytest.raises(ClickLogError, match="The dict lacks the columns 'session'"):
+        DBN().fit({"click": [1]})  # type: ignore[arg-type]
 
 
 def test_an_empty_log(log: ClickLog) -> None:

@@ -218,7 +218,7 @@ def test_nothing_to_evaluate() -> None:
     for ask in (model.score, model.evaluate):
         with pytest.raises(ClickLogError, match="nothing to evaluate"):
             ask(log)
-    with pytest.raises(ClickLogError, match="A ClickLog is wanted, not dict"):
+    with pytest.raises(ClickLogError, match="The dict lacks the columns"):
         model.score({"session": [1]})
 
 

@@ -26,6 +26,7 @@ from gecasmo.forms.table_state import (
     state_to_data,
 )
 from gecasmo.kernels.static import row_sweeps
+from gecasmo.kernels.static.row_steps import NEARLY_ONE
 
 if TYPE_CHECKING:
     from gecasmo.forms.memory import Memory
@@ -127,6 +128,9 @@ class Table(Form):
         a, b = previous.pseudo
         total = heads + tails + (a + b)
         probability = np.divide(heads + a, total, out=previous.probability.copy(), where=total > 0)
+        # No row is certain that has shown both sides, whatever is lost in adding up.
+        most = np.where(tails + b > 0, NEARLY_ONE, 1.0)
+        probability = np.where(total > 0, np.minimum(probability, most), probability)
         if previous.is_fixed is not None:
             probability = np.where(previous.is_fixed, previous.probability, probability)
         return self.moved_to(previous, probability)
@@ -185,6 +189,7 @@ class Table(Form):
 
     def with_posterior(self, state: TableState, mean: Floats, spread: Floats) -> TableState:
         """Give the state posterior means and standard deviations of its rows."""
+        mean = np.clip(mean, 1e-300, NEARLY_ONE)  # by a prior nothing is certain
         if state.is_fixed is not None:
             mean = np.where(state.is_fixed, state.probability, mean)
             spread = np.where(state.is_fixed, 0.0, spread)

@@ -96,9 +96,8 @@ def as_html(model: Model) -> str:
     told = html.escape(printable(_summary(model)))
     parts = [f"<b>{html.escape(printable(model.name))}</b>: {told}", TextTable(columns).html()]
     for title, text in (("program", model.program), ("automaton", str(model.automaton))):
-        if text:
-            shown = f"<pre>{html.escape(printable_lines(text))}</pre>"
-            parts.append(f"<details><summary>{title}</summary>{shown}</details>")
+        shown = f"<pre>{html.escape(printable_lines(text))}</pre>"
+        parts.append(f"<details><summary>{title}</summary>{shown}</details>")
     return "".join(parts)
 
 

@@ -325,6 +325,7 @@ FORMAT = "gecasmo model"
 # 1: everything is read at once. 2: some tables are in parts.
 VERSION = 2
 MANIFEST = "manifest.json"
+_MOST_WORDS = 2**28
 PARTED = "parted/"
 
 
@@ -439,6 +440,11 @@ def open_saved(path: Path) -> Saved:
     """Open a saved model and check all of it but its parts, which are checked when read."""
     if not path.exists():
         raise SavedModelError(f"There is no file {path}.")
+    if not (path.is_file() or path.is_dir()):
+        raise SavedModelError(
+            f"{path} is no regular file. A saved model is read here and there, which pipes and "
+            "devices do not allow: write it to a file first."
+        )
     try:
         small, others, expected, version = _opened(path)
     except SavedModelError:
@@ -469,6 +475,9 @@ def _opened(path: Path) -> tuple[dict[str, bytes], list[str], dict[str, str], in
                 f"{path} is a folder, not a saved gecasmo model: there is no {MANIFEST} in it, "
                 "which is written last."
             )
+        for words in (path / MANIFEST, path / "model.json"):
+            if words.is_file() and words.stat().st_size > _MOST_WORDS:
+                raise SavedModelError(f"{words} is larger than any description of a model.")
         expected, version = _manifest((path / MANIFEST).read_bytes(), path)
         # Other files may lie about, but no name may lead out of the folder.
         names = [name for name in expected if _is_inside(name) and (path / name).is_file()]

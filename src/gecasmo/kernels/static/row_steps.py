@@ -14,10 +14,12 @@ from gecasmo.kernels.static.vector_math import exp_of, log_of, sum_of
 # mypy: ignore-errors
 
 CHUNK = 2048
+NEARLY_ONE = 1.0 - 2.0**-53  # the largest number below 1
 
 
 def fit_rows(first, last, heads, tails, a, b, is_fixed, before, after):
-    """The M-step. Rows that nothing is known about keep what they had."""
+    """The M-step. Rows that nothing is known about keep what they had, and no row is certain that
+    has shown both sides: 1 tail beside 1e17 heads is lost when these are added up."""
     rows = slice(first * CHUNK, min(last * CHUNK, len(after)))
     h = heads[rows]
     t = tails[rows]
@@ -29,11 +31,13 @@ def fit_rows(first, last, heads, tails, a, b, is_fixed, before, after):
         for k in range(len(new)):
             total = h[k] + t[k] + (more_h[k] + more_t[k])
             p = (h[k] + more_h[k]) / max(total, 1e-300)
+            p = min(p, NEARLY_ONE) if t[k] + more_t[k] > 0.0 else p
             new[k] = p if total > 0.0 else old[k]
     else:
         for k in range(len(new)):
             total = h[k] + t[k] + (a[0] + b[0])
             p = (h[k] + a[0]) / max(total, 1e-300)
+            p = min(p, NEARLY_ONE) if t[k] + b[0] > 0.0 else p
             new[k] = p if total > 0.0 else old[k]
     if len(is_fixed) > 0:
         fixed = is_fixed[rows]

@@ -97,13 +97,19 @@ def source_label(source: object) -> str:
     return "the dict" if isinstance(source, Mapping) else "the data frame"
 
 
+def _begins_with_a_list(column: Any) -> bool:
+    """Whether a column of a dictionary holds lists; it may also be one value for all rows."""
+    is_long = hasattr(column, "__len__") and not isinstance(column, str | Mapping)
+    return is_long and len(column) > 0 and isinstance(column[0], list | tuple)
+
+
 def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
     """Name the columns of a table without reading it, and those that hold lists, if one can tell.
 
     There are none where reading the table will tell why.
     """
     if isinstance(source, Mapping):
-        lists = {str(n) for n, v in source.items() if len(v) and isinstance(v[0], list | tuple)}
+        lists = {str(n) for n, v in source.items() if _begins_with_a_list(v)}
         return tuple(map(str, source)), lists
     if isinstance(source, pl.DataFrame | pl.LazyFrame):
         known = source.collect_schema()
