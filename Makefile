@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak kills bench priors judged rivals features scale clean
+.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -50,11 +50,8 @@ format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(VENV)/dev ## the long versions of the property tests
-	GECASMO_EXAMPLES=5 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/proof tests/store tests/readers tests/forms tests/unit/test_kernel_cache.py tests/unit/test_crafted_fits.py
-
-kills: $(VENV)/dev ## kill fits and ingests at random moments, hundreds of times
-	GECASMO_EXAMPLES=40 GECASMO_KILLS=40 $(BIN)/python -m pytest tests/parts/test_killed_fits.py tests/store -k kill
+soak: $(VENV)/dev ## mutated and crafted files, kills, full disks, many seeds: three hours; writes benchmarks/results/soak.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.soak
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks

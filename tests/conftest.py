@@ -24,6 +24,10 @@ if "GECASMO_EXAMPLES" not in os.environ:
     settings.load_profile("same")
 
 
+# Tests do not wait for the disk; those about power cuts look at what is pushed to it.
+os.fsync = os.fstat
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of Spark first: there they stay with one worker, and so on one cluster."""
     items.sort(key=lambda item: "spark" not in item.path.parts)
@@ -42,6 +46,16 @@ def plain_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with plain_python():
         yield
+
+
+@pytest.fixture
+def checked_kernels() -> Iterator[None]:
+    """Kernels that tell where they leave an array: plain ones, or compiled with such checks."""
+    if "NUMBA_BOUNDSCHECK" in os.environ:
+        yield
+    else:
+        with plain_python():
+            yield
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ descriptors that are open already take what was written, when it is whole.
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import re
 import shutil
@@ -13,7 +15,8 @@ import stat
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -141,11 +144,20 @@ def _told(target: Path, error: type[GecasmoError]) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as problem:
-        if not target.absolute().parent.is_dir():
-            reason = f"there is no folder {target.parent}"
-        else:
-            reason = problem.strerror or str(problem)
-        raise error(f"{target} cannot be written: {reason}.") from problem
+        raise error(refused(target, problem)) from problem
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def refused(target: Path, problem: OSError) -> str:
+    """Say why a file could not be written, and what to do about a full disk."""
+    why = f"{problem.strerror or problem}."
+    if problem.errno in FULL:
+        why = "the disk is full. Make room, and run the same again."
+    elif not target.absolute().parent.is_dir():
+        why = f"there is no folder {target.parent}."
+    return f"{target} cannot be written: {why}"
 
 
 def put_in_place(fresh: Path, target: Path) -> None:
@@ -161,3 +173,51 @@ def put_in_place(fresh: Path, target: Path) -> None:
         old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def locked_file(path: Path) -> IO[bytes] | None:
+    """Lock a file, made if need be, until what is returned is closed; None if another holds it.
+
+    A link is not followed, and nothing is cut off, whatever somebody has put there.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags, 0o666), "rb+", buffering=0)
+    try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        if os.name == "posix":
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.close()
+        return None
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def link_in(folder: Path) -> Path | None:
+    """A link somewhere in a folder, through which one would write to files elsewhere."""
+    for here, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            if (path := Path(here, name)).is_symlink():
+                return path
+    return None
+
+
+def json_with_checksum(content: Mapping[str, Any]) -> bytes:
+    """JSON that tells whether it is still what was written."""
+    checksum = zlib.crc32(json.dumps(content).encode())
+    return json.dumps({**content, "crc32": checksum}).encode()
+
+
+def checked_json(data: bytes) -> dict[str, Any]:
+    """What such JSON says; a ValueError where it was changed."""
+    content = json.loads(data)
+    if not isinstance(content, dict) or "crc32" not in content:
+        raise ValueError("it has no checksum")
+    if content.pop("crc32") != zlib.crc32(json.dumps(content).encode()):
+        raise ValueError("its checksum differs")
+    return content

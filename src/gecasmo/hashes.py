@@ -15,6 +15,7 @@ Hashes = NDArray[np.uint64]
 _FNV_START = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME = np.uint64(0x100000001B3)
 # So few that what is worked on stays in the caches of a processor.
+FEW, _ALL_BITS = 8, 2**64 - 1
 TEXTS_AT_A_TIME = 1 << 16
 
 
@@ -62,10 +63,18 @@ def _fnv(texts: pl.Series) -> Hashes:
     # How many texts are longer than each position.
     longer = len(texts) - np.cumsum(np.bincount(lengths, minlength=1))
     ordered = np.full(len(texts), _FNV_START)
-    for still in longer[: int(lengths.max(initial=0))].tolist():
+    many = longer[: int((longer > FEW).sum())]
+    for still in many.tolist():
         ordered[:still] ^= data[places[:still]]
         ordered[:still] *= _FNV_PRIME
         places[:still] += 1
+    # Of a few long texts, plain numbers are faster than arrays of so few.
+    sizes = lengths[longest_first]
+    for at in range(int((sizes > len(many)).sum())):
+        value, start = int(ordered[at]), int(places[at])
+        for byte in data[start : start + int(sizes[at]) - len(many)].tobytes():
+            value = (value ^ byte) * int(_FNV_PRIME) & _ALL_BITS
+        ordered[at] = value
     hashes = np.empty_like(ordered)
     hashes[longest_first] = ordered
     return hashes

@@ -173,11 +173,15 @@ class Column:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Columns of text; those for which the terminal has no room stand below, beside the first."""
+    """Columns of text; those for which the terminal has no room stand below, beside the first.
+
+    The first `keys` columns say what a row is about, and stand in every block.
+    """
 
     columns: Sequence[Column]
     title: str = ""
     n_more: int = 0  # rows that are not shown
+    keys: int = 1
 
     @classmethod
     def of(
@@ -234,19 +238,19 @@ class TextTable:
             yield f"  ... and {self.n_more:,} more"
 
     def _blocks(self, total: int) -> Iterator[list[Column]]:
-        """Columns that have room beside each other, the first one always among them."""
-        first, *others = self.columns
+        """Columns that have room beside each other, the keys always among them."""
+        keys, others = list(self.columns[: self.keys]), list(self.columns[self.keys :])
+        room = total - sum(_least(key) + 2 for key in keys)
+        if not others:
+            yield keys
         while others:
-            room = total - _least(first) - 2
             fitting = max(1, sum(end <= room for end in accumulate(_least(c) + 2 for c in others)))
             # Several blocks share the columns evenly.
             taken = math.ceil(len(others) / math.ceil(len(others) / fitting))
             if 1 < taken < len(others) and others[taken].belongs_left:
                 taken -= 1
-            yield [first, *others[:taken]]
+            yield [*keys, *others[:taken]]
             others = others[taken:]
-        if len(self.columns) == 1:
-            yield [first]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -262,6 +266,19 @@ class TextTable:
             + "".join(f"<tr>{_tags('td', row)}</tr>" for row in rows)
             + f"</table>{more}"
         )
+
+
+def html_of(*blocks: str | TextTable | Sequence[str]) -> str:
+    """Lay out paragraphs, tables, and lists of sentences for a notebook, one below the other."""
+    parts = []
+    for block in blocks:
+        if isinstance(block, TextTable):
+            parts.append(block.html())
+        elif isinstance(block, str):
+            parts.append(_tags("p", [block]))
+        elif block:
+            parts.append(f"<ul>{_tags('li', block)}</ul>")
+    return f"<div>{''.join(parts)}</div>"
 
 
 def cell(value: Any, name: str = "") -> str:

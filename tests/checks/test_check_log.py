@@ -206,7 +206,7 @@ def test_counts_agree_with_a_plain_loop() -> None:
 def test_refusals() -> None:
     log = pages_log([["a", "b"]], [[1, 0]])
     with pytest.raises(ClickLogError, match="read_log"):
-        check({"session": [1]})  # type: ignore[arg-type]
+        check(17)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="few=0"):
         check(log, few=0)
     with pytest.raises(ModelError, match="randomise=2"):
@@ -244,3 +244,33 @@ def test_searches_read_without_queries_are_told() -> None:
         assert not [f for f in check(log).findings if f.topic == "queries"]
     with pytest.raises(ClickLogError, match="to be read with query='typed_phrase'; else all"):
         gecasmo.DBN().fit(read_log(columns | typed))
+
+
+def test_what_is_suspicious_can_be_left_out() -> None:
+    pages = [["a", "b", "c"]] * 200 + [[f"x{i}" for i in range(150)]]
+    clicks = [*random_clicks(pages[:200], 0.2, 0), [1] * 150]
+    log = pages_log(pages, clicks)
+    checked = check(log)
+    assert checked.suspicious.tolist() == [200]
+    assert checked.to_dict()["suspicious_pages"] == 1
+    clean = checked.without_suspicious(log)
+    assert clean.sessions.to_list() == log.sessions.to_list()[:200]
+    again = check(clean)
+    assert len(again.suspicious) == 0
+    assert not again.about("suspicious")
+    assert again.without_suspicious(clean).n_sessions == 200
+    with pytest.raises(ClickLogError, match="201 pages; this is another one"):
+        checked.without_suspicious(clean)
+
+
+def test_all_pages_of_a_robot_are_left_out_and_none_of_a_frequent_query() -> None:
+    pages = [["a", "b"]] * 200
+    users = ["robot"] * 120 + [f"u{i}" for i in range(80)]
+    log = pages_log(pages, random_clicks(pages, 0.3, 0), user=users)
+    clean = check(log).without_suspicious(log)
+    assert sorted(clean.session_column("user")) == sorted(users[120:])
+    asked = ["q"] * 120 + [f"q{i}" for i in range(80)]
+    log = pages_log(pages, random_clicks(pages, 0.3, 0), query=asked)
+    checked = check(log)
+    assert checked.about("suspicious")
+    assert checked.without_suspicious(log).n_sessions == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from html.parser import HTMLParser
 from typing import Any
 
@@ -14,6 +15,7 @@ from gecasmo import EM, GCTR, read_log
 from gecasmo.evaluation import Comparison, compare
 from gecasmo.report import counted, percent
 from gecasmo.simulation import demo_log
+from gecasmo.testing import plain_python
 
 FEW = EM(max_iter=2, tol=0)
 LONG = "A model whose name is <b>long</b> & " + "unbreakable" * 6
@@ -190,3 +192,62 @@ def test_a_small_share_of_new_documents_is_not_none() -> None:
     )
     assert any(note.startswith("Fewer than 0.1 % of the test results show documents that")
                for note in found.notes)  # fmt: skip
+
+
+# -- how large differences are ---------------------------------------------------------------------
+def test_a_tiny_difference_is_called_tiny() -> None:
+    """What is real need not matter: 0.0007 nats a page make a page 0.07 % less probable."""
+    log, _ = demo_log(3_000, seed=4)
+    rate = float(log.click.mean())
+    models = {name: GCTR.with_values(click_rate=rate * factor) for name, factor in FACTORS.items()}
+    with plain_python():
+        found = compare(log, models, heldout=log, bootstrap=50, over="session", progress=False)
+    gaps = found.differences.filter(metric="log_likelihood", against=found.best)
+    by_model = {row["model"]: row for row in gaps.to_dicts()}
+    text = str(found)
+    for name in ("near", "far"):
+        row = by_model[name]
+        share = 100 * (1 - math.exp(row["difference"]))
+        assert row["verdict"] == "worse"
+        assert row["is_tiny"] == (abs(row["difference"]) < 0.005)
+        said = found.size(name, found.best)
+        assert said is not None
+        assert f"{abs(row['difference']):.2g} ({percent(share / 100)})" in said
+        assert said in text
+    assert found.size(found.best, found.best) is None
+    near, far = (found.size(name, found.setting.baseline) for name in ("near", "far"))
+    assert near is not None
+    assert far is not None
+    assert far.startswith("worse by")
+    other = found.differences.filter(pl.col("metric") != "log_likelihood")
+    assert other["is_tiny"].null_count() == len(other)
+
+
+FACTORS = {"exact": 1.0, "near": 1.02, "far": 1.6}
+
+
+def test_a_notebook_gets_tables(found: Comparison) -> None:
+    shown = found._repr_html_()
+    assert shown.count("<table>") == shown.count("</table>") == 4
+    assert "<pre>" not in shown
+    assert "<b>long</b>" not in shown
+    assert "&lt;b&gt;long&lt;/b&gt;" in shown
+    best = next(iter(found.models.values()))
+    with plain_python():
+        scored = best.evaluate(ragged(10, 3), impossible="floor")
+    page = scored._repr_html_()
+    assert page.count("<table>") == 2
+    assert "<pre>" not in page
+    for name, value in scored.to_dict().items():
+        assert f"{value:.4f}" in page, name
+
+
+def test_the_perplexity_of_an_evaluation_can_be_read() -> None:
+    model = known_models()["DBN"]
+    with plain_python():
+        scored = model.evaluate(ragged(10, 3), impossible="floor")
+    frame = scored.perplexity
+    assert frame.columns == ["of", "marginal", "conditional"]
+    assert frame["of"].to_list()[:3] == ["arithmetic", "pooled", "rank 1"]
+    assert frame["marginal"].to_list()[:2] == [scored.marginal.arithmetic, scored.marginal.pooled]
+    assert frame["conditional"].to_list()[2:] == scored.by_rank["conditional"].to_list()

@@ -93,9 +93,12 @@ def test_without_any_judged_pair_there_are_no_grades():
     found = judge(judged_like([0.1, 0.2], trials=[0.0, 0.0]))
     assert found.frame["grade"].null_count() == 2
     assert found.by_grade == {0: 0, 1: 0, 2: 0, 3: 0}
-    assert found.n_judged == found.n_ordered == 0
-    assert found.n_insufficient == 2
-    assert found.to_dict()["grade_probability"] is found.to_dict()["order"] is None
+    # Nobody has looked at them, but it was told which is better.
+    assert (found.n_judged, found.n_ordered, found.n_insufficient) == (0, 2, 0)
+    assert found.to_dict()["grade_probability"] is None
+    alone = judge(judged_like([0.1, 0.2], n_queries=2, trials=[0.0, 0.0]))
+    assert (alone.n_ordered, alone.n_insufficient) == (0, 2)
+    assert alone.to_dict()["order"] is None
 
 
 @pytest.mark.parametrize("rule", RULES)

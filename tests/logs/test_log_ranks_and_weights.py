@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
+import gecasmo
 from gecasmo.errors import ClickLogError, ClickLogWarning
-from gecasmo.logs import read_log
+from gecasmo.logs import ClickLog, read_log
 
 
 def message(source: Any, **names: Any) -> str:
@@ -96,3 +99,31 @@ def test_pages_without_clicks(columns: dict[str, Any]) -> None:
     log = read_log(columns, click=None)
     assert log.click.dtype == np.bool_
     assert not log.click.any()
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ([1e308, 1e308], "weight: 5 values are larger than 9007199254740992, first: row 0"),
+        ([1e300, 1.0], "weight: 2 values are larger than 9007199254740992"),
+        ([8e15, 8e15], r"weight: all add up to 1.6e\+16, more than 9007199254740992; divide all"),
+    ],
+)
+def test_weights_that_cannot_be_counted_are_refused(
+    columns: dict[str, Any], weights: list[float], expected: str, tmp_path: Path
+) -> None:
+    named = dict(zip(("s2", "s1"), weights, strict=True))
+    weighed = columns | {"weight": [named[session] for session in columns["session"]]}
+    with pytest.raises(ClickLogError, match=expected):
+        read_log(weighed, weight="weight")
+    in_order = pl.DataFrame(weighed).sort("session", "rank")
+    with pytest.raises(ClickLogError, match="weight"):
+        read_log(in_order, weight="weight")
+    with pytest.raises(ClickLogError, match=r"larger than|all add up to"):
+        ClickLog.ingest(weighed, tmp_path / "log.gclog", weight="weight")
+
+
+def test_pages_that_weigh_nothing_teach_nothing(columns: dict[str, Any]) -> None:
+    log = read_log(columns | {"weight": [0] * 5}, weight="weight")
+    with pytest.raises(ClickLogError, match="nothing to fit: all pages of the log weigh 0"):
+        gecasmo.PBM().fit(log)

@@ -30,6 +30,7 @@ from gecasmo.estimation import disk, part_files
 from gecasmo.estimation.tasks import Answer, SharedCounts, combined
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs.store.disk import telling_full_disk
+from gecasmo.model import fit_folder
 from gecasmo.model.fit_folder import FitFolder, identity_of
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -126,7 +127,7 @@ def test_another_log_is_refused(log: Any, tmp_path: Path, monkeypatch: pytest.Mo
         model().fit(open_log(tmp_path / "log.gclog"), METHOD, checkpoint=tmp_path / "fit")
 
 
-_ARRAYS = (".array", ".packet")
+_ARRAYS = (".packet",)
 
 
 @pytest.mark.parametrize("folder", ["parts", "points", "journal"])
@@ -294,15 +295,11 @@ def test_a_fit_of_an_earlier_version_is_told(log: Any, tmp_path: Path) -> None:
 def test_a_full_disk_is_told_of_shared_rows(
     log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = pl.DataFrame.write_ipc
-
-    def full(self: Any, path: Any, **options: Any) -> Any:
-        if isinstance(path, Path) and path.parent.name == "shared":
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, path, **options)
+    def full(path: Path, rows: Any, sync: bool) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pl.DataFrame, "write_ipc", full)
+        patch.setattr(fit_folder, "write_packet", full)
         with pytest.raises(CheckpointError, match=r"shared .* is full .* make room"):
             PBM().fit(log, METHOD, checkpoint=tmp_path / "fit")
 
@@ -414,9 +411,9 @@ def test_arrays_of_parts_have_no_header_to_be_parsed_as_python(
         "none": np.zeros((2, 0), np.float32),
         "even": np.arange(5, 500, dtype=np.int32),
     }
-    part_files.write_arrays(tmp_path / "part", given, {"of": "a test"})
+    part_files.write_pages(tmp_path / "part", {"of": "a test"}, given)
     monkeypatch.setattr(ast, "literal_eval", lambda *_: pytest.fail("parsed as Python"))
-    found, words = part_files.read_arrays(tmp_path / "part")
+    words, found = part_files.read_pages(tmp_path / "part")
     assert words == {"of": "a test"}
     for name, array in given.items():
         assert found[name].dtype == array.dtype

@@ -18,7 +18,7 @@ import pytest
 from gecasmo import ClickLog
 
 IS_LONG = "GECASMO_EXAMPLES" in os.environ
-ROUNDS = 5 * int(os.environ.get("GECASMO_EXAMPLES", "1"))
+ROUNDS = 5 * int(os.environ["GECASMO_EXAMPLES"]) if IS_LONG else 2
 
 SCRIPT = """
 import json, sys, warnings

@@ -124,7 +124,7 @@ def test_offsets_find_their_spread(both: Any) -> None:
     assert spreads[1] == pytest.approx(spreads[0], rel=1e-3)
 
 
-def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
+def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path, compiled: None) -> None:
     """Rows shown high have another prior than rows shown low, in every part."""
     rng = np.random.default_rng(4)
     n, n_docs = 1200, 6
@@ -152,7 +152,9 @@ def test_priors_by_rank_are_those_of_the_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_own", [False, True], ids=["in all queries", "in one query each"])
-def test_priors_of_documents_are_learned_over_parts(tmp_path: Path, is_own: bool) -> None:
+def test_priors_of_documents_are_learned_over_parts(
+    tmp_path: Path, is_own: bool, compiled: None
+) -> None:
     """Documents of different appeal, shown by queries of different parts; or no two by one."""
     rng = np.random.default_rng(4)
     n, n_queries, n_docs = 1_500, 60, 25
@@ -182,7 +184,7 @@ def test_priors_of_documents_are_learned_over_parts(tmp_path: Path, is_own: bool
 
 
 @pytest.mark.filterwarnings("ignore::gecasmo.errors.GecasmoWarning")
-def test_priors_are_learned_beside_offsets(tmp_path: Path) -> None:
+def test_priors_are_learned_beside_offsets(tmp_path: Path, compiled: None) -> None:
     forms = {"attraction": Table(prior="empirical"), "satisfaction": Sum(Logistic("price"))}
     table = frame(600)
     stored = ClickLog.ingest(

@@ -421,7 +421,8 @@ def test_no_interval_is_cut_off(log: ClickLog, dbn: Model, pbm: Model) -> None:
 
 def test_charts_of_a_fit_say_which_pages_they_show(log: ClickLog, dbn: Model) -> None:
     for name, chart in fit_charts(dbn, log).items():
-        assert ("Training pages" in words(chart)) == (name != "convergence")
+        of_pages = name not in ("convergence", "examination")  # those are about the fit itself
+        assert ("Training pages" in words(chart)) == of_pages
     other = fit_charts(dbn, log, held_out=True)
     assert "Held-out pages" in words(other["calibration"])
     assert "Training" not in words(other["calibration"])

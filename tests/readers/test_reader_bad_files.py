@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
+import random
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -11,7 +16,8 @@ import zstandard
 from reader_helpers import SAMPLES, pages, read_noting
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs import read_log
+from gecasmo.logs import ClickLog, read_log
+from gecasmo.logs.packed import unpacked
 
 TEXTS = {
     "table.csv": "table",
@@ -74,6 +80,98 @@ def test_a_file_packed_in_a_wide_window(tmp_path: Path) -> None:
     path = tmp_path / "wide.csv.zst"
     path.write_bytes(packer.compress((SAMPLES / "table.csv").read_bytes()))
     assert len(read_log(path)) == 5
+
+
+def test_a_window_that_takes_too_much_memory_is_refused(tmp_path: Path) -> None:
+    parameters = zstandard.ZstdCompressionParameters(window_log=29)
+    packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
+    path = tmp_path / "wide.csv.zst"
+    path.write_bytes(packer.compress((SAMPLES / "table.csv").read_bytes()) + packer.flush())
+    with pytest.raises(ClickLogError, match=r"takes 536,870,912 bytes of memory, .* --long"):
+        read_log(path)
+
+
+def test_what_zstd_unpacks_comes_in_small_pieces() -> None:
+    """A few kilobytes can be gigabytes; also several frames, and what is skipped between them."""
+    packer = zstandard.ZstdCompressor(write_checksum=True)
+    much, little = packer.compress(bytes(1 << 26)), packer.compress(b"the end")
+    skipped = b"\x53\x2a\x4d\x18" + (9).to_bytes(4, "little") + b"nine bytes"[:9]
+    assert len(much) < 10_000
+    joined = io.BytesIO(much + skipped + packer.compress(b"") + little + skipped)
+    size, last = 0, b""
+    for piece in unpacked(joined, "zst", "log"):
+        assert len(piece) < (1 << 20) + (1 << 17)
+        size, last = size + len(piece), piece or last
+    assert size == (1 << 26) + 7
+    assert last.endswith(b"the end")
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_zstd_that_ends_anywhere_is_told(cut: int) -> None:
+    whole = zstandard.ZstdCompressor(write_checksum=True).compress(b"session,doc,rank,click")
+    with pytest.raises(ClickLogError, match="ends too early"):
+        list(unpacked(io.BytesIO(whole[:-cut]), "zst", "log"))
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_text('session,"doc",rank,click,doc\n1,a,1,0,b\n')
+    expected = r"log.csv, line 1: 2 columns are called 'doc'; rename all but one of them"
+    with pytest.raises(ClickLogError, match=expected):
+        read_log(path)
+    with pytest.raises(ClickLogError, match=expected):
+        ClickLog.ingest(path, tmp_path / "log.gclog")
+
+
+@pytest.mark.parametrize("name", ["log.csv", "log.tsv"])
+def test_numbers_wider_than_numpy_knows(tmp_path: Path, name: str) -> None:
+    zeros, long = "0" * 30, "9" * 30
+    rows = [
+        ["session", "doc", "rank", "click", "price"],
+        [long, "x", f"{zeros}1", f"{zeros}0", long],
+        [long, "y", f"{zeros}2", f"{zeros}1", "3"],
+    ]
+    path = tmp_path / name
+    path.write_text("\n".join(("," if name == "log.csv" else "\t").join(row) for row in rows))
+    log = read_log(path)
+    assert (log.sessions[0], log.rank.tolist(), log.click.tolist()) == (long, [1, 2], [0, 1])
+    assert len(ClickLog.ingest(path, tmp_path / "log.gclog", keep="all")) == 1
+    path.write_text(path.read_text().replace(f"{zeros}2", long))
+    with pytest.raises(ClickLogError, match=rf"rank: 1 value is larger than .*row 1 has {long}"):
+        read_log(path)
+
+
+READ = """
+import sys
+from gecasmo.errors import ClickLogError
+from gecasmo.logs import read_log
+for roles in ({}, {"format": "table", "doc": "query_doc_ids", "click": "clicks"}):
+    try:
+        read_log(sys.argv[1], **roles)
+    except ClickLogError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("seed", [87, 1162])
+def test_a_panic_of_polars_is_told_by_us_and_quietly(tmp_path: Path, seed: int) -> None:
+    """A bit is another one; which ones make Polars panic was found by trying."""
+    draw = random.Random(seed)
+    changed = bytearray((SAMPLES / "baidu.parquet").read_bytes())
+    changed[draw.randrange(len(changed))] ^= 1 << draw.randrange(8)
+    path = tmp_path / "log.parquet"
+    path.write_bytes(changed)
+    ended = subprocess.run(
+        [sys.executable, "-c", READ, path],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"RUST_BACKTRACE": "1"},
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (
+        ended.stdout == f"{path} cannot be read: the file is damaged; copy or make it again.\n" * 2
+    )
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import polars as pl
@@ -176,3 +178,34 @@ def test_json_files_of_a_glob_are_one_table(tmp_path: Path) -> None:
     (tmp_path / "1.jsonl").write_text("".join(lines[:3]).rstrip("\n"))
     (tmp_path / "2.jsonl").write_text("".join(lines[3:]))
     assert pages(read_log(tmp_path / "*.jsonl")) == pages(read_log(SAMPLES / "table.jsonl"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_named_pipe_without_an_ending(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_bytes, args=[(SAMPLES / name).read_bytes()])
+    writer.start()
+    log = read_log(path)
+    writer.join()
+    assert pages(log) == pages(read_log(SAMPLES / name))
+
+
+@pytest.mark.parametrize("flags", [[], ["--format", "table"]])
+def test_what_a_shell_puts_in_the_place_of_a_command(flags: list[str]) -> None:
+    program = f"{sys.executable} -c 'from gecasmo.cli import main; main()'"
+    command = f"{program} check <(cat {SAMPLES / 'table.csv'}) --json {' '.join(flags)}"
+    ended = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert '"pages": 5' in ended.stdout, ended.stderr
+
+
+def test_an_empty_named_pipe_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = Thread(target=path.write_bytes, args=[b""])
+    writer.start()
+    with pytest.raises(ClickLogError, match="pipe is empty: nothing came through"):
+        read_log(path, format="table")
+    writer.join()

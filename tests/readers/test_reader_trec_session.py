@@ -236,3 +236,11 @@ def test_what_was_written_is_read(
     assert found == expected
     assert notes.get("duplicate clicks", 0) == duplicates
     assert notes.get("clicks on results never shown", 0) == unseen
+
+
+@pytest.mark.parametrize("encoding", ["snippet-8", "utf-7", "shift_jis"])
+def test_encodings_that_nobody_knows_are_told(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "log.xml"
+    path.write_text(f'<?xml version="1.0" encoding="{encoding}"?>{PAGE}')
+    with pytest.raises(ClickLogError, match=r"log.xml is not well-formed XML: .*encoding"):
+        read_log(path)

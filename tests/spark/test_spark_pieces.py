@@ -17,6 +17,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spark_parts import ROLES, Made, batches, beginning, pieces_of, reading
 
 import gecasmo
 from gecasmo import DBN, EM, UBM, Fixed, Table, read_log
@@ -36,7 +37,7 @@ from gecasmo.forms.parted_table import part_of
 from gecasmo.hashes import hash_values
 from gecasmo.judgments import JudgmentsError
 from gecasmo.logs import Note
-from gecasmo.model.part_builder import Settings, build_part, local_coins
+from gecasmo.model.part_builder import Settings, build_part
 from gecasmo.model.stored_fit import sample_pages
 from gecasmo.spark import executors, session
 from gecasmo.spark.executors import (
@@ -64,28 +65,6 @@ from gecasmo.spark.shipped_model import ShippedModel, columns_read
 from gecasmo.spark.spark_fit import FirstPages, results_at, scratch_folder
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
-
-ROLES: dict[str, Any] = {
-    **dict.fromkeys(("session", "query", "doc", "rank", "click")),
-    "weight": None,
-}
-ROLES |= {name: name for name in ("session", "query", "doc", "rank", "click")}
-ORDER = ("session", "rank", "doc", "click")
-
-
-def reading(n_parts: int = 4, **others: Any) -> FrameReading:
-    return FrameReading(ROLES, ("query",), ORDER, n_parts, **others)
-
-
-def batches(frame: pl.DataFrame, size: int = 100) -> list[Any]:
-    return frame.to_arrow().to_batches(max_chunksize=size)
-
-
-def pieces_of(frame: pl.DataFrame, how: FrameReading) -> dict[int, list[bytes]]:
-    found: dict[int, list[bytes]] = {}
-    for number, piece in how.cut(batches(frame)):
-        found.setdefault(number, []).append(piece)
-    return found
 
 
 # -- cutting -----------------------------------------------------------------------------------
@@ -339,25 +318,6 @@ def test_only_what_a_model_reads_travels() -> None:
 
 
 # -- parts and passes --------------------------------------------------------------------------
-class Made:
-    """The parts of a fit, made by what executors run."""
-
-    def __init__(
-        self, clicks: pl.DataFrame, model: Any, folder: Path, n_parts: int = 4, **others: Any
-    ) -> None:
-        self.model = model
-        how = reading(n_parts)
-        self.local = tuple(local_coins(model, True))
-        shipped = ShippedModel.of(model, with_states=False)
-        job = Job(shipped, EM(), None, "raise", self.local, how, str(folder), **others)
-        pieces = pieces_of(clicks, how)
-        self.made = {n: make_part(job, n, how.table(pieces[n])) for n in sorted(pieces)}
-        self.logs = {n: how.log(how.table(pieces[n]), n) for n in self.made}
-        self.job = job.for_passes({2: 1})
-        for n in self.made:
-            SharedFolder(str(folder)).write(f"{n}/index", {2: 0})
-
-
 def test_passes_over_files_are_passes_over_parts(clicks: pl.DataFrame, tmp_path: Path) -> None:
     made = Made(clicks, DBN(continuation=Fixed(0.9)), tmp_path)
     shared = {2: np.array([[0.1], [0.9]])}
@@ -391,13 +351,8 @@ def test_passes_over_files_are_passes_over_parts(clicks: pl.DataFrame, tmp_path:
         points = sorted(path.name for path in (tmp_path / str(n)).glob("point-*"))
         assert points == ["point-c", "point-d"]
         assert list(kept) == ["c", "d"]
-        found = points_of(folder, n, Recipe("next", of="d"))["d"]
+        found = points_of(folder, own[n], Recipe("next", of="d"))["d"]
         np.testing.assert_array_equal(found.probability[0], kept["d"].probability[0])
-
-
-def beginning(made: Made, **others: Any) -> Task:
-    priors = dict.fromkeys(made.local, (1.0, 1.0))
-    return Task(Recipe("begin", **others), "a", {2: np.array([[0.1], [0.9]])}, priors)
 
 
 def test_a_worker_keeps_few_parts(
@@ -419,7 +374,9 @@ def test_a_worker_keeps_few_parts(
 def test_random_starts_depend_on_the_keys_of_rows(clicks: pl.DataFrame, tmp_path: Path) -> None:
     made = Made(clicks, DBN(), tmp_path, n_parts=1)
     pass_over(made.job, 0, beginning(made, seed=(3, 0)))
-    found = points_of(SharedFolder(made.job.folder), 0, Recipe("next", of="a"))["a"]
+    found = points_of(SharedFolder(made.job.folder), decoded(made.job, 0), Recipe("next", of="a"))[
+        "a"
+    ]
     assert len(np.unique(found.probability[0])) > 10
     assert len(decoded(made.job, 0).local[0].rows.frame) == len(found.probability[0])
 

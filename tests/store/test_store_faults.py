@@ -111,8 +111,23 @@ def test_pages_with_the_session_of_a_page_of_another_batch(
 
 def test_missing_columns(frame: pl.DataFrame, tmp_path: Path) -> None:
     with pytest.raises(ClickLogError, match="lacks the column 'doc'") as error:
-        ClickLog.ingest(frame.rename({"doc": "url"}), tmp_path / "log")
-    assert 'doc="url"' in str(error.value)
+        ClickLog.ingest(frame.rename({"doc": "dooc"}), tmp_path / "log")
+    assert 'doc="dooc"' in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["frame", "frames", "csv", "parquet"])
+def test_usual_names_are_taken_and_told(frame: pl.DataFrame, tmp_path: Path, kind: str) -> None:
+    renamed = frame.rename({"doc": "url"})
+    path = tmp_path / f"log.{kind}"
+    if kind == "csv":
+        renamed.write_csv(path)
+    elif kind == "parquet":
+        renamed.write_parquet(path)
+    source = {"frame": renamed, "frames": iter([renamed])}.get(kind, path)
+    with pytest.warns(ClickLogWarning, match='columns guessed by their names: doc="url"'):
+        log = ClickLog.ingest(source, tmp_path / "log")
+    assert log.source_columns["doc"] == ["url"]
+    assert "columns guessed" in [note.kind for note in log.notes]
 
 
 def test_rows_of_frames_are_named_as_well_as_possible(

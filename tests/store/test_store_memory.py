@@ -14,8 +14,8 @@ from stored_pages import simulated
 
 from gecasmo import ClickLog
 from gecasmo.errors import GecasmoWarning
-from gecasmo.logs.store.parquet import largest_row_group
 from gecasmo.logs.store.plan import warn_of_partitions
+from gecasmo.logs.store.sources import largest_row_group
 
 SCRIPT = """
 import json, resource, sys
@@ -99,7 +99,7 @@ def test_of_damaged_footers_nothing_is_said(tmp_path: Path) -> None:
 def test_too_large_row_groups_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, source = grouped(tmp_path, 500)
     ClickLog.ingest(source, tmp_path / "fits", memory="64MB")
-    monkeypatch.setattr("gecasmo.logs.store.parquet.MEMORY_OF_A_BYTE", 10**6)
+    monkeypatch.setattr("gecasmo.logs.store.sources.MEMORY_OF_A_BYTE", 10**6)
     with pytest.warns(GecasmoWarning, match=r"in\.parquet: reading a row group .* grant .*GB"):
         ClickLog.ingest(source, tmp_path / "log", memory="64MB")
 

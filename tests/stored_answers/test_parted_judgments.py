@@ -108,9 +108,9 @@ def test_ratings_of_ordered_pairs(split, model, tmp_path, format):
     options = {"format": format, "ratings": "float", "include": "ordered"}
     told = []
     for each in (split, model):
-        found = judge(each, min_examinations=1e9, min_order=0)  # nothing is judged, or
+        found = judge(each, min_examinations=1e9, min_order=1)  # nothing is judged, or ordered
         with pytest.raises(JudgmentsError, match="None of the"):
-            found.write(tmp_path / "none", **options)  # there is nobody to be ordered against
+            found.write(tmp_path / "none", **options)
         found = judge(each, min_examinations=40, min_order=0.5)
         assert found.n_ordered > 0
         told.append(found.write(tmp_path / str(len(told)), **options))

@@ -16,10 +16,14 @@ if os.environ.get("GECASMO_SHRINK"):
     _PHASES.append(Phase.shrink)
 
 
+# Examples are the same in every run, so that few of them will do; a soak makes new ones.
+_SHARE = float(os.environ.get("GECASMO_EXAMPLES", "0.6"))
+
+
 def many(n: int) -> Any:
-    """So many examples, more of them if GECASMO_EXAMPLES multiplies them."""
+    """So many examples times GECASMO_EXAMPLES, or a share of them."""
     return settings(
-        max_examples=n * int(os.environ.get("GECASMO_EXAMPLES", "1")),
+        max_examples=max(3, round(n * _SHARE)),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=_PHASES,

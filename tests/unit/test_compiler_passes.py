@@ -449,3 +449,8 @@ def test_a_fit_tells_such_coins_apart() -> None:
     found = Trust(**pairs).fit(log, intervals=False)
     trust, noise = (found.parameters[coin]["probability"] for coin in ("trust", "noise"))
     assert (trust - noise).abs().min() > 0.6
+    apart = {"trust": Table(start=0.8), "noise": Table(start=0.2)}
+    named = Trust(**pairs, **apart).fit(log, intervals=False)
+    trust, noise = (named.parameters[coin]["probability"] for coin in ("trust", "noise"))
+    assert (trust - noise).min() > 0.6
+    assert named.score(log) > found.score(log) - 1e-3

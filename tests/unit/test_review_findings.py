@@ -9,8 +9,7 @@ import pytest
 import gecasmo
 from gecasmo import DBN, EM, PBM, ClickModel, Fixed, Parameter, Table, flip
 from gecasmo.encoding.columns import dense
-from gecasmo.encoding.lift import history_of, lift
-from gecasmo.encoding.rows import Rows
+from gecasmo.encoding.rows import Rows, history_of, lift
 from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.simulation import random_pages
 from gecasmo.testing import ModelCheckError, check_model

@@ -13,9 +13,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import Rows
+from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog
 from gecasmo.report import TextTable, counted, listed, printable_lines, shortened, wrapped
 
+Integers = NDArray[np.int64]
 Severity = Literal["info", "warning", "error"]
 SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error")
 VERDICTS: dict[Severity, str] = {
@@ -83,6 +85,7 @@ class Findings:
     findings: list[Finding] = field(default_factory=list)
     tables: dict[str, pl.DataFrame] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
+    suspicious: list[Integers] = field(default_factory=list)  # numbers of sessions
 
     def add(
         self,
@@ -109,12 +112,15 @@ class LogCheck:
     tables : dict of data frames
     facts : dict of single numbers about the log and the model
     model : the name of the model that was looked at, if any
+    suspicious : numbers of the sessions that seem to be a robot's or a test's: those with a
+        suspicious number of clicks, and all of a visitor who has far too many
     """
 
     findings: list[Finding]
     tables: dict[str, pl.DataFrame]
     facts: dict[str, Any]
     model: str | None = None
+    suspicious: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
     def of(cls, parts: Iterable[Findings], model: str | None) -> LogCheck:
@@ -124,7 +130,9 @@ class LogCheck:
         findings.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
         tables = {name: table for part in parts for name, table in part.tables.items()}
         facts = {name: value for part in parts for name, value in part.facts.items()}
-        return cls(findings, tables, facts, model)
+        odd = [sessions for part in parts for sessions in part.suspicious]
+        suspicious = np.unique(np.concatenate([np.zeros(0, np.int64), *odd]))
+        return cls(findings, tables, facts, model, suspicious)
 
     @property
     def worst(self) -> Severity:
@@ -142,6 +150,27 @@ class LogCheck:
         """The findings on a topic."""
         return [finding for finding in self.findings if finding.topic == topic]
 
+    def without_suspicious(self, log: Any) -> ClickLog:
+        """Leave out of the checked log what seems to be a robot's: the pages in `suspicious`.
+
+        Parameters
+        ----------
+        log : ClickLog
+            The very log that was checked.
+
+        Returns
+        -------
+        ClickLog
+        """
+        if not isinstance(log, ClickLog) or log.n_sessions != self.facts.get("pages"):
+            raise ClickLogError(
+                f"What was found suspicious are pages of the log that was checked, in memory, with "
+                f"{counted(self.facts.get('pages', 0), 'page')}; this is another one."
+            )
+        kept = np.ones(log.n_sessions, bool)
+        kept[self.suspicious] = False
+        return log.take(kept)
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as data that JSON can hold."""
         return {
@@ -151,6 +180,7 @@ class LogCheck:
             "facts": _plain(self.facts),
             "findings": [finding.to_dict() for finding in self.findings],
             "tables": {name: _plain(table.to_dicts()) for name, table in self.tables.items()},
+            "suspicious_pages": len(self.suspicious),
         }
 
     def to_json(self) -> str:

@@ -57,7 +57,8 @@ def check_tangle(subject: CheckedModel, tangle: Tangle, looked: Looked, top: int
         )
         return part
     first, second = (list(model.forms).index(coin) for coin in tangle.coins)
-    met = meet(subject.encoded, subject.model.counting_structure.machine("minimal"), first, second)
+    structure = model.counting_structure.unrecorded(subject.encoded.plan.unrecorded)
+    met = meet(subject.encoded, structure.machine("minimal"), first, second)
     if met.n_components == 0:
         return part
     given = _anchored(met, subject)

@@ -29,7 +29,7 @@ from gecasmo.checks.subject import (
 from gecasmo.checks.traffic import check_cells, check_traffic
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
-from gecasmo.encoding.observations import observe, symbols_of
+from gecasmo.encoding.observations import observe, symbols_of, unrecorded_signals
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
@@ -289,6 +289,7 @@ def _signal_words(signals: tuple[str, ...], mask: int) -> str:
 def _never_shown(model: Model, log: ClickLog) -> Bools:
     """Which results show something that no edge shows, whatever came before."""
     structure = model.counting_structure
+    structure = structure.unrecorded(unrecorded_signals(log, structure.traced))
     machine = structure.machine("minimal")
     return observe(log, structure.traced, machine) >= machine.first_impossible
 

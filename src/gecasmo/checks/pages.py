@@ -12,7 +12,7 @@ import polars as pl
 
 from gecasmo.checks.findings import Findings, session_text, value_text
 from gecasmo.encoding.columns import coded, in_chain
-from gecasmo.errors import option
+from gecasmo.errors import either, option
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import GUESSED, search_column
 from gecasmo.report import counted, listed, percent
@@ -295,8 +295,10 @@ def _check_crowded(part: Findings, log: ClickLog, per_page: np.ndarray, top: int
             f"{counted(int(log.lengths[s]), 'result')}"
             for s in crowded[:top]
         ],
-        advice="Probably robots or tests; consider leaving these pages out.",
+        advice="Probably robots or tests; consider leaving these pages out: "
+        + either("LogCheck.without_suspicious(log).", "--drop-suspicious -o clean.parquet."),
     )
+    part.suspicious.append(crowded)
 
 
 def _check_places(part: Findings, log: ClickLog, per_page: np.ndarray) -> None:

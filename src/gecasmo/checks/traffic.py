@@ -157,6 +157,8 @@ def _check_concentration(part: Findings, log: ClickLog, top: int) -> None:
                 advice="A robot, a default query, or a test; it decides what global parameters "
                 "become.",
             )
+            if name != "query":  # people do ask the same query, and each of them once
+                part.suspicious.append(np.flatnonzero(filled)[codes == order[0]])
     if lines:
         part.tables["traffic"] = pl.DataFrame(
             lines, schema=["which", "of", "number", "share_of_pages"], orient="row"

@@ -25,7 +25,7 @@ from gecasmo.cli.flags import (
 )
 from gecasmo.cli.output import Output, place_name, result_console
 from gecasmo.errors import ClickLogError, GecasmoError
-from gecasmo.report import Column, TextTable, bar, printable, text_width
+from gecasmo.report import Column, TextTable, bar, printable, wrapped
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 _BAR = 8  # characters of a bar
+_LEAST = 16  # of an id; in less room it would go on for too many lines
 
 
 @bundled
@@ -65,6 +66,7 @@ def evaluate(
         "results": found.n_results,
         "impossible_sessions": found.n_impossible,
         **found.to_dict(),
+        "unseen": found.unseen,
         "by_rank": found.by_rank,
         "reading": read.facts,
     }
@@ -92,6 +94,7 @@ def explain(
     the result, and that each coin came up heads there.
     """
     from gecasmo.cli.lookup import load_fit
+    from gecasmo.model.answers import unseen_coins
 
     model = load_fit(fit)
     read = reading.read(
@@ -106,6 +109,7 @@ def explain(
         "session": page.sessions[0],
         "query": page.session_column("query")[0] if page.has_query else None,
         "log_likelihood": float(model.log_likelihood(page)[0]),
+        "unseen": {coin: float(new.mean()) for coin, new in unseen_coins(model, page).items()},
         "results": story,
         "reading": read.facts,
     }
@@ -159,6 +163,8 @@ def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
 
 
 def _told(data: dict[str, Any]) -> list[Any]:
+    from gecasmo.model.answers import told_unseen
+
     story = data["results"]
     query = "" if data["query"] is None else f", query {data['query']}"
     title = (
@@ -167,21 +173,24 @@ def _told(data: dict[str, Any]) -> list[Any]:
     )
     shares = [name for name in story.columns if name not in ("rank", "doc", "click")]
     docs = [printable(doc) for doc in story["doc"]]
-    room = text_width() - len("rank") - len("click") - min(max(map(len, docs)), 24) - 8
-    headers, width = _fitting([_header(printable(name)) for name in shares], room)
-    encoding = result_console().encoding
+    console = result_console()
+    room = console.width - len("rank") - len("click") - min(max(map(len, docs)), 24) - 8
+    headers = [_header(printable(name)) for name in shares]
+    width, encoding = _bar_width(headers, room), console.encoding
 
     def cell(share: float) -> str:
         return f"{share:.2f} {bar(share, width, encoding) if width else ''}".rstrip()
 
     columns = [
         Column("rank", [str(rank) for rank in story["rank"]]),
-        Column("doc", docs, is_text=True, least=8, wraps=True),
+        Column("doc", docs, is_text=True, least=_LEAST, wraps=True),
         Column("click", ["click" if click else "" for click in story["click"]], is_text=True),
     ]
     for name, header in zip(shares, headers, strict=True):
         columns.append(Column(header, list(map(cell, story[name])), is_text=True))
-    return [printable(title), "", TextTable(columns), ""]
+    said = "; ".join(filter(None, [title, told_unseen(data["unseen"])]))
+    heading = "\n".join(wrapped(printable(said), width=console.width))
+    return [heading, "", TextTable(columns, keys=2), ""]
 
 
 def _header(name: str) -> str:
@@ -189,26 +198,14 @@ def _header(name: str) -> str:
     return names.get(name, name.removesuffix("_heads").replace("_", "\n"))
 
 
-def _fitting(headers: list[str], room: int) -> tuple[list[str], int]:
-    """Headers and a width of bars with which the columns take no more than the room.
+def _bar_width(headers: list[str], room: int) -> int:
+    """The width of bars with which columns take no more than the room: 0 where numbers must do."""
 
-    Bars are for looks: where they would squeeze the rest out, numbers will do.
-    """
-
-    def taken(names: list[str], width: int) -> int:
+    def taken(width: int) -> int:
         cell = 5 + width if width else 4
-        return sum(2 + max(cell, *map(len, name.split("\n"))) for name in names)
+        return sum(2 + max(cell, *map(len, name.split("\n"))) for name in headers)
 
-    for width in (_BAR, 6, 4, 0):
-        if taken(headers, width) <= room:
-            return headers, width
-    return ["\n".join(_broken(line) for line in name.split("\n")) for name in headers], 0
-
-
-def _broken(line: str, length: int = 8) -> str:
-    """A word in pieces, as in a dictionary."""
-    pieces = [line[i : i + length] for i in range(0, len(line), length)]
-    return "-\n".join(pieces)
+    return next((width for width in (_BAR, 6, 4) if taken(width) <= room), 0)
 
 
 class Kind(StrEnum):
@@ -265,6 +262,7 @@ def predict(
         "results": written.n_results,
         "rows": written.n_rows,
         "left_out_sessions": written.n_left_out,
+        "unseen": written.unseen,
         "reading": read.facts,
     }
     output.summarise(place, facts, str(written))

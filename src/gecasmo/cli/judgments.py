@@ -106,6 +106,14 @@ def judgments(
             "this probability on average."
         ),
     ] = 0.8,
+    every_pair: Annotated[
+        bool,
+        typer.Option(
+            "--every-pair",
+            help="Grade every pair, however little is known of it; csv and parquet say how sure "
+            "each grade is.",
+        ),
+    ] = False,
     features: Annotated[
         Path | None,
         typer.Option(
@@ -181,6 +189,7 @@ def judgments(
             min_examinations=min_examinations,
             min_probability=min_probability,
             min_order=min_order,
+            every_pair=every_pair,
         )
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
     options: dict[str, Any] = {

@@ -26,9 +26,10 @@ from gecasmo.cli.flags import (
     tell_guesses,
 )
 from gecasmo.cli.guard import FAULTY_LOG, resumable
-from gecasmo.cli.output import PIPE, Output
+from gecasmo.cli.output import PIPE, Output, place_name
 from gecasmo.errors import ClickLogWarning, GecasmoError
-from gecasmo.files import followed, is_stream
+from gecasmo.files import STANDARD_OUTPUT, followed, is_stream
+from gecasmo.report import counted, percent
 
 if TYPE_CHECKING:
     from gecasmo.cli.progress import IngestTell
@@ -45,6 +46,15 @@ def check(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also end with code 3 if there are warnings.")
     ] = False,
+    drop_suspicious: Annotated[
+        bool,
+        typer.Option(
+            "--drop-suspicious", help="Write the log without pages of robots and tests to --output."
+        ),
+    ] = False,
+    target: Annotated[
+        str | None, output_flag("Where the log goes: .parquet, .csv, .tsv or .jsonl.")
+    ] = None,
 ) -> None:
     """Look a log over before fitting: faults, click rates, what can be learned.
 
@@ -56,12 +66,22 @@ def check(
 
     [cyan]gecasmo check clicks.parquet --quiet --json | jq .findings[/cyan]
 
+    [cyan]gecasmo check clicks.parquet --drop-suspicious -o clean.parquet[/cyan]
+
     Ends with code 3 if something is wrong that has to be mended first.
     """
     from gecasmo.checks import check as look_over
     from gecasmo.cli.lookup import find_model
     from gecasmo.plots import log_charts
 
+    if drop_suspicious != (target is not None):
+        raise typer.BadParameter("--drop-suspicious and --output belong together: say both.")
+    if target is not None and is_stored_log(log):
+        raise GecasmoError(
+            f"{log} is a stored log, of which some pages are looked at: check the file that it was "
+            "made of with --drop-suspicious, and ingest what that writes."
+        )
+    place = None if target is None else output.place(target, log)
     plotting.check()
     chosen = None if model is None else find_model(model)
     read = reading.read_any(log, output, notes=False)  # they are findings
@@ -69,7 +89,19 @@ def check(
         found = look_over(read.log, chosen, tell=tell)
     drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
     data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
-    output.show(data, found)
+    if place is None:
+        output.show(data, found)
+    else:
+        clean = found.without_suspicious(read.log)
+        clean.write(place)
+        left_out = counted(len(found.suspicious), "suspicious page")
+        share = percent(len(found.suspicious), read.log.n_sessions)
+        said = f"{left_out} left out ({share}), {counted(clean.n_sessions, 'page')} written to"
+        said += f" {place_name(place)}."
+        if place == STANDARD_OUTPUT:
+            output.summarise(place, data, found, said)
+        else:  # the findings are a result, also of those who want no remarks
+            output.show({**data, "written": str(place)}, found, said)
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
     bad = ("error", "warning") if strict else ("error",)

@@ -1,11 +1,18 @@
-"""Make a signal invisible: what a program emits, but nobody who predicts can have seen."""
+"""Make a signal invisible: what a program emits, but nobody who predicts can have seen.
+
+Or only where a log has not recorded it. Such results are told by a guard, a yes/no column like any
+other; what is not recorded there is then summed over, as all that is not seen.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from gecasmo.compiler.automaton import Automaton
+from gecasmo.compiler.automaton import Automaton, Guard
+
+# How the column is called that says where a signal was not recorded; no column of a log is.
+UNRECORDED = "\0not recorded: "
 
 
 def hide(automaton: Automaton, signals: Collection[str]) -> Automaton:
@@ -18,3 +25,27 @@ def hide(automaton: Automaton, signals: Collection[str]) -> Automaton:
     ]
     kept = tuple(name for name in automaton.signals if name not in signals)
     return replace(automaton, signals=kept, edges=tuple(edges))
+
+
+def hide_where_unrecorded(automaton: Automaton, signals: Collection[str]) -> Automaton:
+    """The automaton for logs that have not recorded these signals at some results."""
+    edges = list(automaton.edges)
+    for signal in signals:
+        column = UNRECORDED + signal
+        seen = [replace(edge, guards=(*edge.guards, Guard(column, False))) for edge in edges]
+        unseen = [
+            replace(
+                edge,
+                symbol=tuple(name for name in edge.symbol if name != signal),
+                guards=(*edge.guards, Guard(column, True)),
+            )
+            for edge in edges
+        ]
+        edges = [*seen, *unseen]
+    return automaton.with_edges(edges)
+
+
+def unrecorded(automaton: Automaton) -> tuple[str, ...]:
+    """The signals that an automaton takes to be unrecorded at some results."""
+    columns = automaton.guard_columns()
+    return tuple(c.removeprefix(UNRECORDED) for c in columns if c.startswith(UNRECORDED))

@@ -1,9 +1,10 @@
-"""One key column as small integers, per shown result in the order of the log's rows."""
+"""Key columns as integers, one alone or several together: codes, and what they stand for."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -11,12 +12,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, is_large, last_click_ranks, numbers_of_clicks
+from gecasmo.encoding.arrays import (
+    dense,
+    is_large,
+    last_click_ranks,
+    narrowest,
+    numbers_of_clicks,
+)
 from gecasmo.encoding.features import usable
 from gecasmo.errors import ClickLogError, either, option
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import search_column
+
+# What turns integers into the values they stand for, a column for each key.
+Values = Callable[[NDArray[Any]], list[pl.Series]]
 
 
 class Coded(NamedTuple):
@@ -197,3 +207,68 @@ def history_in_chain(
         return numbers_of_clicks(click, starts)
     last = last_click_ranks(click, rank, starts)
     return last if key == "last_click" else rank - last
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """An integer for each place, equal where the value is, and what turns these into values.
+
+    `size` is given where the integers are small: from 0, and below it.
+    """
+
+    labels: NDArray[Any]
+    values: Callable[[NDArray[Any]], pl.Series]
+    size: int | None = None
+
+    def numbered(self) -> Labelled:
+        """With small integers."""
+        if self.size is not None:
+            return self
+        codes, distinct = dense(self.labels)
+        return Labelled(codes, lambda which: self.values(distinct[which]), len(distinct))
+
+
+def combined(parts: Sequence[Labelled]) -> tuple[NDArray[Any], Values]:
+    """One integer for each place, equal where all parts are, and the values behind these."""
+    if len(parts) == 1:
+        (only,) = parts
+        return only.labels, _alone(only)
+    first = parts[0].numbered()
+    found, size, values = first.labels, first.size or 1, _alone(first)
+    for part in parts[1:]:
+        numbered = part.numbered()
+        if size * (numbered.size or 1) >= 2**62:
+            codes, distinct = dense(found)
+            found, size = codes, len(distinct)
+            values = _after(values, distinct)
+        found, values = _joined(found, size, values, numbered)
+        size *= numbered.size or 1
+    return found, values
+
+
+def _alone(part: Labelled) -> Values:
+    return lambda which: [part.values(which)]
+
+
+def _joined(
+    found: NDArray[Any], size: int, values: Values, part: Labelled
+) -> tuple[NDArray[Any], Values]:
+    n = part.size or 1
+    joined = found.astype(narrowest(size * n + 1))
+    joined *= joined.dtype.type(n)
+    joined += part.labels.astype(joined.dtype, copy=False)
+
+    def both(which: NDArray[Any]) -> list[pl.Series]:
+        before, last = np.divmod(which.astype(np.int64), n)
+        return [*values(before), part.values(last)]
+
+    return joined, both
+
+
+def _after(values: Values, distinct: NDArray[Any]) -> Values:
+    return lambda which: values(distinct[which])
+
+
+def integers(key: str, dtype: Any) -> Callable[[NDArray[Any]], pl.Series]:
+    """The values of a key whose integers are its values."""
+    return lambda which: pl.Series(key, which.astype(dtype))

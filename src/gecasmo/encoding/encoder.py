@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,16 +14,12 @@ from numpy.typing import NDArray
 from gecasmo.compiler.automaton import Automaton
 from gecasmo.encoding.columns import coded, in_chain, is_page_constant, labels, require_columns
 from gecasmo.encoding.encoded import EncodedLog
-from gecasmo.encoding.features import (
-    Wanted,
-    check_features,
-)
-from gecasmo.encoding.folds import fold
+from gecasmo.encoding.features import Wanted, check_features
+from gecasmo.encoding.folds import fold, order_pages
 from gecasmo.encoding.layout import Layout
 from gecasmo.encoding.observations import check_lengths, observe
-from gecasmo.encoding.order import order_pages
 from gecasmo.encoding.rows import ONE_ROW, Rows
-from gecasmo.encoding.tables import RowTable, RowTables, count_shift
+from gecasmo.encoding.tables import NO_ROWS, RowTable, RowTables, count_shift
 from gecasmo.errors import ModelError
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan, plan_of
@@ -56,32 +53,26 @@ def encode(
     return _Encoder(log, automaton, machine, keys, merge, lifted, missing, wanted or {}).encode()
 
 
+@dataclass
 class _Encoder:
-    def __init__(
-        self,
-        log: ClickLog,
-        automaton: Automaton,
-        machine: Machine,
-        keys: Keys,
-        merge: bool,
-        lifted: bool,
-        missing: NDArray[np.bool_] | None,
-        wanted: Mapping[str, Wanted],
-    ) -> None:
+    log: ClickLog
+    automaton: Automaton
+    machine: Machine
+    keys: Keys
+    merge: bool
+    lifted: bool
+    missing: NDArray[np.bool_] | None
+    wanted: Mapping[str, Wanted]
+
+    def __post_init__(self) -> None:
+        log, automaton, keys, wanted = self.log, self.automaton, self.keys, self.wanted
         check_lengths(log, automaton)
-        self.log, self.automaton, self.machine, self.keys = log, automaton, machine, keys
-        self.merge, self.lifted, self.missing, self.wanted = merge, lifted, missing, wanted
         self.numbered = {
             coin: Rows(("row",), [pl.Series("row", range(n))], n)
             for coin, n in automaton.numbered_rows().items()
         }
-        self.coin_of_key = {
-            key: coin
-            for coin, listed in keys.items()
-            if coin not in self.numbered
-            for key in listed
-        }
         by_key = {c: listed for c, listed in keys.items() if c not in self.numbered}
+        self.coin_of_key = {key: coin for coin, listed in by_key.items() for key in listed}
         check_features(log, keys, wanted)
         require_columns(log, by_key)
         # Missing values count as a value where each coin with that key reads it as a feature.
@@ -131,10 +122,7 @@ class _Encoder:
             ],
             ranks=_writable(ranks),
             page_of_session=folded.page_of_session,
-            bucket_rows=[
-                np.zeros(0, np.int64) if table is None else table.bucket_rows
-                for table in coin_tables
-            ],
+            bucket_rows=[NO_ROWS if table is None else table.bucket_rows for table in coin_tables],
         )
 
     def _observed(

@@ -12,10 +12,16 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import narrowest, page_results
-from gecasmo.encoding.columns import coded, history_in_chain, in_chain, is_plain_integer, labels
-from gecasmo.encoding.folds import Folded
-from gecasmo.encoding.labelled import Labelled, integers
-from gecasmo.encoding.order import PageOrder
+from gecasmo.encoding.columns import (
+    Labelled,
+    coded,
+    history_in_chain,
+    in_chain,
+    integers,
+    is_plain_integer,
+    labels,
+)
+from gecasmo.encoding.folds import Folded, PageOrder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.runs import Integers, offsets, rows_of_runs

@@ -1,4 +1,4 @@
-"""Find rows by their keys, and read probabilities that a user gives by key."""
+"""Find rows by their keys, hash these, and read probabilities that a user gives by key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ModelError
+from gecasmo.hashes import Hashes, hash_values, mix
 
 
 def match(wanted: pl.DataFrame, table: pl.DataFrame, keys: Sequence[str]) -> NDArray[np.int64]:
@@ -53,6 +54,14 @@ def _same_type(a: pl.Series, b: pl.Series, key: str) -> tuple[pl.Series, pl.Seri
         f"The key '{key}' holds {b.dtype} in the model and {a.dtype} in the log; "
         "read the log with the same type of ids."
     )
+
+
+def key_hashes(frame: pl.DataFrame, salt: int = 0) -> Hashes:
+    """A hash of the key of each row, and of nothing else; another salt, another number."""
+    hashes = np.full(len(frame), mix(np.array([salt], np.uint64))[0])
+    for column in frame.get_columns():
+        hashes = mix(hashes ^ hash_values(column))
+    return hashes
 
 
 def values_by_key(values: Any, keys: Sequence[str], coin: str) -> pl.DataFrame:

@@ -7,6 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import Automaton, Guard
+from gecasmo.compiler.hide import UNRECORDED
 from gecasmo.encoding.arrays import look_up, narrowest
 from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype
@@ -18,18 +19,30 @@ from gecasmo.logs import ClickLog
 LAST_CLICK = "is_last_click"
 
 
+def unrecorded_signals(log: ClickLog, automaton: Automaton) -> tuple[str, ...]:
+    """The signals of a model that the log has not recorded at some results: they are null there."""
+    named = (name for name in automaton.signals if name != "click" and name in log.columns)
+    return tuple(name for name in named if log.column(name).null_count())
+
+
 def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
-    """A yes/no column of the log, or a clear refusal."""
+    """A yes/no column of the log, or a clear refusal; a signal that is not recorded is a no."""
     if name == "click":
         return log.click
     if name == LAST_CLICK:
         return _is_last_click(log)
+    if name.startswith(UNRECORDED):
+        return log.column(name.removeprefix(UNRECORDED)).is_null().to_numpy()
     if name not in log.columns:
         raise ClickLogError(
             f"The model {why} '{name}', and the log has no such column.\n"
             f"  It has: {', '.join(log.columns)}."
         )
     column = log.column(name)
+    if why == "emits" and column.null_count():
+        column = column.fill_null(False) if column.dtype == pl.Boolean else column.fill_null(0)
+    if column.dtype == pl.Null:
+        return np.zeros(len(column), np.bool_)
     if column.null_count():
         raise ClickLogError(
             f"The model {why} '{name}', but {column.null_count():,} of {len(column):,} results "
@@ -83,25 +96,15 @@ def classes_of(log: ClickLog, machine: Machine) -> NDArray[np.int64]:
     return result
 
 
-def symbols_of(log: ClickLog, automaton: Automaton) -> NDArray[np.int64]:
+def symbols_of(log: ClickLog, automaton: Automaton) -> NDArray[np.unsignedinteger]:
     """The signals of each result as a bit mask, in the order of the automaton's signals."""
-    mask = np.zeros(log.n_results, np.int64)
-    for number, signal in enumerate(automaton.signals):
-        mask |= boolean_column(log, signal, "emits").astype(np.int64) << number
-    return mask
-
-
-def _narrow_symbols(log: ClickLog, automaton: Automaton) -> NDArray[np.unsignedinteger]:
-    """The same in as few bits as will do."""
     type_ = narrowest(1 << len(automaton.signals))
-    mask = np.zeros(0, type_)
-    for number, signal in enumerate(automaton.signals):
-        column = boolean_column(log, signal, "emits")
-        if number == 0:
-            mask = column.view(np.uint8) if type_ == np.uint8 else column.astype(type_)
-        else:
-            mask = mask | (column.astype(type_) << type_(number))
-    return mask if automaton.signals else np.zeros(log.n_results, type_)
+    columns = (boolean_column(log, signal, "emits") for signal in automaton.signals)
+    mask: NDArray[np.unsignedinteger] = np.zeros(log.n_results, type_)
+    for number, column in enumerate(columns):
+        bits = column.view(np.uint8).astype(type_, copy=False)
+        mask = mask | (bits << type_(number)) if number else bits
+    return mask
 
 
 def observe(
@@ -128,7 +131,7 @@ def observe(
     if machine.n_classes == 1 and missing is None and table.max() < 2**8:
         # One kind of result: what it shows is all that counts.
         narrow = table[0].astype(np.uint8)
-        mask = _narrow_symbols(log, automaton)
+        mask = symbols_of(log, automaton)
         is_same = np.array_equal(narrow, np.arange(len(narrow)))
         numbers = mask if is_same else look_up(narrow, mask)
         return numbers.astype(observation_dtype(machine), copy=False)

@@ -7,7 +7,6 @@ they ended. All other rows are the same if their keys are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +15,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import narrowest
-from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_share
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.encoding.shared_rows import SharedRows
-from gecasmo.encoding.tables import NOTHING, count_shift
+from gecasmo.encoding.tables import NO_ROWS, NOTHING, count_shift
 from gecasmo.kernels.plan import Plan
 from gecasmo.logs.runs import Integers, offsets
-
-Floats = NDArray[np.float64]
 
 
 class NotJoinableError(Exception):
@@ -162,7 +158,7 @@ class JoinedPieces:
 
     def _bucket_rows(self, coin: int) -> Integers:
         counts = self._totals.get(f"bucket_rows.{coin}")
-        return np.zeros(0, np.int64) if counts is None else offsets(counts)
+        return NO_ROWS if counts is None else offsets(counts)
 
     def _shift(self, coin: int, n_rows: int) -> int:
         if f"bucket_rows.{coin}" in self._totals:
@@ -338,59 +334,3 @@ def _slice(rows: Rows, first: int, last: int) -> Rows:
         last - first,
         {name: column[first:last] for name, column in rows.attached.items()},
     )
-
-
-# -- what is typical of rows ----------------------------------------------------------------------
-class JoinedAverages:
-    """Averages over all places of a row by query, wherever they are.
-
-    Parameters
-    ----------
-    names : of what is wanted: "exposure", "impressions", pages, and others that are means
-    """
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = names
-        self._shown: Floats = np.zeros(0)
-        self._pages: Floats = np.zeros(0)  # of the query of each row
-        counted = (EXPOSURE, IMPRESSIONS, PAGES)
-        self._means = {n: np.zeros(0) for n in names if n not in counted}
-
-    def add(
-        self, places: RowPlaces, means: Mapping[str, Floats], shown: Floats, pages: Floats
-    ) -> None:
-        """Add a piece: for each of its rows the means, how often it is shown, and on how many
-        pages of its query it could have been."""
-        index, k = places.index, places.n_continued
-        n_rows = max(len(self._shown), int(index.max()) + 1)
-        before = _longer(self._shown, n_rows)
-        after = before.copy()
-        after[index] += shown
-        for name, old in self._means.items():
-            mean = _longer(old, n_rows)
-            both = mean[index] * before[index] + means[name] * shown
-            # Pages that weigh nothing say nothing.
-            weighs = after[index] > 0
-            mean[index] = np.divide(both, after[index], out=means[name].copy(), where=weighs)
-            self._means[name] = mean
-        of_query = self._pages[places.start] + pages[0] if k else 0.0
-        self._pages = _longer(self._pages, n_rows)
-        self._pages[index[k:]] = pages[k:]
-        if k:
-            last = int(index[k]) if k < len(index) else n_rows
-            self._pages[places.start : last] = of_query  # also of rows that are not in this piece
-        self._shown = after
-
-    def finish(self) -> dict[str, Floats]:
-        """What was wanted, for each row of all pieces."""
-        found = {
-            EXPOSURE: smoothed_share(self._shown, self._pages),
-            IMPRESSIONS: self._shown,
-            PAGES: self._pages,
-            **self._means,
-        }
-        return {name: found[name] for name in self.names}
-
-
-def _longer(values: Floats, n: int) -> Floats:
-    return np.concatenate([values, np.zeros(n - len(values))])

@@ -12,9 +12,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs
-from gecasmo.encoding.columns import coded, in_chain
+from gecasmo.encoding.columns import coded, combined, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
-from gecasmo.encoding.labelled import combined
 from gecasmo.encoding.layout import Layout, Level
 from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
 from gecasmo.errors import ModelError
@@ -31,6 +30,7 @@ _MIN_TABLES_LOG2 = 2
 # at only where a table for each bucket would be dear.
 _MANY_ROWS = 1024
 NOTHING: NDArray[np.uint32] = np.zeros(0, np.uint32)
+NO_ROWS: Integers = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,10 @@ class RowTables:
         if not keys or not self.log.n_results:
             n_codes = len(self.layout.kept) if scope == "page" else level.n_places
             codes = np.zeros(n_codes, np.uint32)
-            return RowTable(ONE_ROW, codes, 0, level, NOTHING, _none(), _none())
+            return RowTable(ONE_ROW, codes, 0, level, NOTHING, NO_ROWS, NO_ROWS)
         if self.log.has_query and "query" in keys:
-            table = self._by_query(coin, keys, level)
-        else:
-            table = self._by_value(coin, keys, level)
-        return table
+            return self._by_query(coin, keys, level)
+        return self._by_value(coin, keys, level)
 
     def _by_query(self, coin: str, keys: Sequence[str], level: Level) -> RowTable:
         """Rows that belong to queries are numbered query by query, as they appear."""
@@ -151,7 +149,7 @@ class RowTables:
         is_dear = n_rows > _MANY_ROWS or not is_large(level.n_places)
         spans = not is_dear or self._spans_buckets(codes, n_rows, level)
         rows = LazyRows(keys, lambda: values(distinct), n_rows)
-        return RowTable(rows, codes, count_shift(n_rows, spans), level, NOTHING, _none(), _none())
+        return RowTable(rows, codes, count_shift(n_rows, spans), level, NOTHING, NO_ROWS, NO_ROWS)
 
     def _spans_buckets(self, codes: Numbers, n_rows: int, level: Level) -> bool:
         """Whether pages of several buckets use a row."""
@@ -236,7 +234,3 @@ def count_shift(n_rows: int, spans_buckets: bool) -> int:
     while (256 >> shift) * n_rows * 16 > _MAX_TABLE_BYTES and shift < 8 - _MIN_TABLES_LOG2:
         shift += 1
     return shift
-
-
-def _none() -> Integers:
-    return np.zeros(0, np.int64)

@@ -25,11 +25,12 @@ from gecasmo.estimation.part_files import (
     PartFiles,
     read_kept,
     set_up,
+    telling_damage,
     telling_full_disk_of_fit,
 )
 from gecasmo.estimation.passes import run_pass
 from gecasmo.estimation.tasks import Answer, Task, combined
-from gecasmo.files import whole_file
+from gecasmo.files import synced
 from gecasmo.forms.priors import Priors
 from gecasmo.kernels.threads import default_threads
 
@@ -48,6 +49,7 @@ class DiskParts:
     n_rows : for each global coin, how many rows there are in all
     threads : how many parts are worked on at once; the answer does not depend on it
     is_noted : whether answers are written down; not for methods that do not ask the same twice
+    is_kept : whether the folder outlives the process, and so should outlive a power cut
     """
 
     def __init__(
@@ -58,13 +60,15 @@ class DiskParts:
         n_rows: Mapping[int, int],
         threads: int | None = None,
         is_noted: bool = True,
+        is_kept: bool = True,
     ) -> None:
         self.folder, self.numbers, self.blueprint = folder, numbers, blueprint
-        self.n_rows, self.threads = n_rows, threads
-        self.files = PartFiles(folder / "parts")
+        self.n_rows, self.threads, self.is_kept = n_rows, threads, is_kept
+        self.files = PartFiles(folder / "parts", is_kept)
         self._kept: dict[int, Part] = {}
+        self._known: set[int] = set()  # parts whose checksums this process has looked at
         self._is_small = self.files.n_bytes() <= _KEPT_BYTES
-        self.journal = Journal(folder / "journal") if is_noted else None
+        self.journal = Journal(folder / "journal", is_kept) if is_noted else None
         self.n_passes = 0
 
     @property
@@ -85,6 +89,9 @@ class DiskParts:
                 if task.name:
                     self._point(task.name).mkdir(parents=True, exist_ok=True)
                 answer = combined(self._all_parts(task))
+                if task.name and self.is_kept:
+                    synced(self._point(task.name))
+                    synced(self.folder / "points")
                 self.journal.write(task, answer)
         self.n_passes += 1
         return answer
@@ -93,16 +100,25 @@ class DiskParts:
         """One part in memory; it is in the hands of one thread at a time."""
         part = self._kept.get(number)
         if part is None:
-            part = set_up(self.files.read(number), self.blueprint, self.n_rows, threads)
+            is_known = number in self._known
+            stored = self.files.read(number, is_known)
+            with telling_damage(self.files.folder / f"{number:05d}"):
+                part = set_up(stored, self.blueprint, self.n_rows, threads, is_known)
+                if part.number != number:
+                    raise ValueError("it is another part")
+            self._known.add(number)
             if self._is_small:
                 self._kept[number] = part
         return part
 
-    def points(self, number: int, names: set[str]) -> Points:
+    def points(self, part: Part, names: set[str]) -> Points:
         """Some points of one part."""
         found = {}
         for name in names:
-            found[name] = Point.from_arrays(read_kept(self._point(name) / f"{number:05d}.packet"))
+            path = self._point(name) / f"{part.number:05d}.packet"
+            with telling_damage(path):
+                found[name] = Point.from_arrays(read_kept(path))
+                found[name].check({n: len(part.coins[n].rows) for n in part.local})
         return found
 
     def _all_parts(self, task: Task) -> Iterator[Answer]:
@@ -128,10 +144,11 @@ class DiskParts:
 
     def _one_part(self, number: int, task: Task, threads: int) -> Answer:
         names = {name for name in (task.recipe.of, task.recipe.start) if name}
-        points, answer = run_pass(self.part(number, threads), self.points(number, names), task)
+        part = self.part(number, threads)
+        points, answer = run_pass(part, self.points(part, names), task)
         if task.name:
             path = self._point(task.name) / f"{number:05d}.packet"
-            write_packet(path, points[task.name].arrays())
+            write_packet(path, points[task.name].arrays(), self.is_kept)
         return answer
 
     def _point(self, name: str) -> Path:
@@ -139,10 +156,10 @@ class DiskParts:
 
 
 class Journal:
-    """A folder with one file a pass."""
+    """A folder with one file a pass: a checksum, and arrays as NumPy zips them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, is_kept: bool = True) -> None:
+        self.folder, self.is_kept = folder, is_kept
         folder.mkdir(parents=True, exist_ok=True)
         self.n_written = 0
         while self._path(self.n_written).exists():
@@ -151,8 +168,9 @@ class Journal:
     def read(self, number: int, task: Task) -> Answer:
         """The answer to a task that was asked before."""
         answer: Answer
-        asked, answer = read_kept(self._path(number))
-        if asked != digest(task):
+        with telling_damage(self._path(number)):
+            asked, answer = read_kept(self._path(number))
+        if asked != digest(task) or not isinstance(answer, Answer):
             raise CheckpointError(
                 f"{self.folder.parent} holds a fit that went another way at pass {number}: another "
                 "version of gecasmo or of a library may have made it. Remove it, and fit again."
@@ -161,8 +179,12 @@ class Journal:
 
     def write(self, task: Task, answer: Answer) -> None:
         """Note the answer to the next task."""
-        with whole_file(self._path(self.n_written), CheckpointError) as temporary:
-            write_packet(temporary, (digest(task), answer))
+        path = self._path(self.n_written)
+        temporary = path.with_suffix(".part")
+        write_packet(temporary, (digest(task), answer), self.is_kept)
+        temporary.replace(path)
+        if self.is_kept:
+            synced(self.folder)
         self.n_written += 1
 
     def _path(self, number: int) -> Path:

@@ -78,7 +78,9 @@ class EM:
         makes. The optimum is the same; minimal mostly gets there in fewer steps.
     restarts : int, optional
         Random starts, of which the best end counts. By default 1, and 5 for programs with parts
-        that equal starts would never tell apart (mixtures).
+        that equal starts would never tell apart: mixtures, or two coins between which a third one
+        chooses. Which part becomes which is then left to chance, unless forms begin apart, such as
+        `Table(start=0.8)` and `Table(start=0.2)`; then one start is enough.
     seed : int
         Seed of the random starts.
     """

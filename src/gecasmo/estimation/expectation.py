@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog
-from gecasmo.encoding.apart import Apart
+from gecasmo.encoding.encoded import Apart
 from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.kernels.library import Library
 from gecasmo.kernels.static import static_kernel

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import os
 import re
 import sys
 import zlib
@@ -29,6 +30,13 @@ _WORDS = len(_MARK) + 16  # where words begin: after the mark, a checksum, and t
 _NUMBERS = re.compile(r"[<>|=]?[biuf][1248]")
 
 
+# What bytes that were made up can lead to; Arrow's may also panic in Polars.
+_NO_PACKET = (
+    *(ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, OSError),
+    *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+)
+
+
 class DamagedPacketError(ValueError):
     """Bytes that are not a packet, or not as they were written."""
 
@@ -46,15 +54,23 @@ def pack(value: Any) -> bytes:
     return b"".join(_pieces(value))
 
 
-def write_packet(path: Path, value: Any) -> None:
-    """Write the packet of a value into a file."""
+def write_packet(path: Path, value: Any, sync: bool = False) -> None:
+    """Write the packet of a value into a file, and on the disk if `sync` says so."""
     with open(path, "wb") as file:
         file.writelines(_pieces(value))
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
 
 
-def read_packet(path: Path) -> Any:
-    """Read the value of such a file."""
-    return unpack(np.fromfile(path, np.uint8))
+def read_packet(path: Path, is_mapped: bool = False, is_known: bool = False) -> Any:
+    """Read the value of such a file.
+
+    Of a file that `is_mapped` nothing is read before it is needed, if its checksum `is_known` to be
+    right. Arrays can be written to all the same; nobody else sees what is.
+    """
+    data = np.memmap(path, np.uint8, "c") if is_mapped else np.fromfile(path, np.uint8)
+    return unpack(data, is_known)
 
 
 def _pieces(value: Any) -> list[Any]:
@@ -115,7 +131,7 @@ def _described(value: Any, blobs: list[memoryview]) -> Any:
     raise TypeError(f"{kind.__name__} cannot be packed.")
 
 
-def unpack(data: Any) -> Any:
+def unpack(data: Any, is_known: bool = False) -> Any:
     """Read the value of such bytes.
 
     Arrays look into the bytes, which are copied if they cannot be written to: kernels are compiled
@@ -126,7 +142,8 @@ def unpack(data: Any) -> Any:
         buffer = memoryview(bytearray(buffer))
     mark, rest = len(_MARK), len(_MARK) + 8
     try:
-        if buffer[:mark] != _MARK or buffer[mark:rest] != _checksum([buffer[rest:]]):
+        is_right = is_known or buffer[mark:rest] == _checksum([buffer[rest:]])
+        if not is_right or buffer[:mark] != _MARK:
             raise ValueError("its bytes are not those that were written")
         start = _WORDS + int.from_bytes(buffer[rest:_WORDS], "little")
         unpacking = _Unpacking(buffer, start)
@@ -134,7 +151,7 @@ def unpack(data: Any) -> Any:
         if unpacking.at != len(buffer):
             raise ValueError("it does not have the length that it says")
         return value
-    except (ValueError, TypeError, KeyError, RecursionError, pl.exceptions.PolarsError) as problem:
+    except _NO_PACKET as problem:
         raise DamagedPacketError(str(problem)) from None
 
 

@@ -139,13 +139,23 @@ class Point:
                 coin, shared, _ = map(int, name.removeprefix(_LEANS).split("."))
                 leans.setdefault(coin, {}).setdefault(shared, []).append(values)
                 continue
-            kind = next(k for k in kinds if name.startswith(k))
+            kind = next((k for k in kinds if name.startswith(k)), "")
             kinds[kind][int(name.removeprefix(kind))] = values
         found = {
             coin: {shared: np.stack(lines) for shared, lines in own.items()}
             for coin, own in leans.items()
         }
         return cls(leans=found, **kinds)  # type: ignore[arg-type]
+
+    def check(self, n_rows: Mapping[int, int]) -> None:
+        """Refuse, by a ValueError, a point of other rows than so many of each coin."""
+        named = [(coin, len(v)) for kind in _KINDS for coin, v in getattr(self, kind).items()]
+        for coin, leans in self.leans.items():
+            named += [(coin, lines.shape[1]) for lines in leans.values()]
+        if any(n_rows.get(coin) != n for coin, n in named):
+            raise ValueError("it is of other rows")
+        if any(v.dtype != float for kind in _KINDS for v in getattr(self, kind).values()):
+            raise ValueError("its numbers are of another type")
 
 
 Points = Mapping[str, Point]

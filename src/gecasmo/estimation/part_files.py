@@ -1,16 +1,17 @@
 """A part as plain arrays, to be kept in files or sent to another machine, and back again.
 
-An array is a file with its numbers and nothing else, of which nothing is read before it is needed;
-type and shape are in the folder's `words.json`. (Not NumPy's own format: its header is parsed as
-Python, which several threads of CPython 3.11 cannot do at once.) Arrays whose values follow from a
-few numbers (all the same, or rising in even steps) take no file: `words.json` says what they are.
+In files they are packets, of which nothing is read before it is needed. (Not NumPy's own format:
+its header is parsed as Python, which several threads of CPython 3.11 cannot do at once.) Arrays
+whose values follow from a few numbers (all the same, or rising in even steps) are told by these.
+
+Checksums are looked at when a process reads a file first: damage is told. Then numbers are held
+against what they index, since kernels do not look.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +25,13 @@ from gecasmo.encoding import EncodedLog, Rows
 from gecasmo.errors import CheckpointError
 from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.expectation import Expectation
-from gecasmo.estimation.packets import DamagedPacketError, read_packet, write_packet
+from gecasmo.estimation.packets import read_packet, write_packet
 from gecasmo.estimation.part import Part
+from gecasmo.files import synced
 from gecasmo.forms import Form, TableState
 from gecasmo.kernels.library import Library
-from gecasmo.kernels.plan import CoinPlan, Plan
+from gecasmo.kernels.plan import CoinPlan, Plan, Scope
+from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs.store.disk import telling_full_disk
 
 Arrays = dict[str, NDArray[Any]]
@@ -99,6 +102,7 @@ def take_down(part: Part) -> PartArrays:
     words = {
         "number": part.number,
         "plan": [coin._asdict() for coin in encoded.plan.coins],
+        "unrecorded": list(encoded.plan.unrecorded),
         "encoded": numbers,
         "n_rows": [len(rows) for rows in encoded.rows],
         "keys": [list(rows.keys) for rows in encoded.rows],
@@ -112,13 +116,19 @@ def take_down(part: Part) -> PartArrays:
 
 
 def set_up(
-    stored: PartArrays, blueprint: Blueprint, n_rows: Mapping[int, int], threads: int = 1
+    stored: PartArrays,
+    blueprint: Blueprint,
+    n_rows: Mapping[int, int],
+    threads: int = 1,
+    is_known: bool = False,
 ) -> Part:
-    """The part that was taken down; `n_rows` says how many rows global coins have in all."""
+    """The part that was taken down; `n_rows` says how many rows global coins have in all.
+
+    A ValueError, KeyError, TypeError or IndexError tells that arrays and words do not fit together;
+    who has looked at them before says `is_known`.
+    """
     words, arrays = stored.words, stored.arrays
-    plan = Plan(
-        tuple(CoinPlan(**{**coin, "history": tuple(coin["history"])}) for coin in words["plan"])
-    )
+    plan = Plan(tuple(map(_coin_plan, words["plan"])), _unrecorded(words["unrecorded"]))
     local = {number: (value, otherwise) for number, value, otherwise in words["begin"]}
     rows = [
         _KeptRows(keys, n, stored.rows, number) if number in local else Rows((), (), n)
@@ -140,13 +150,13 @@ def set_up(
         else:
             given[field.name] = words["encoded"][field.name]
     encoded = EncodedLog(plan=plan, rows=rows, **given)
-    expectation = Expectation(
-        encoded,
-        blueprint.library(plan),
-        blueprint.augmentation,
-        words["with_missing"],
-        threads,
-    )
+    library, with_missing = blueprint.library(plan), bool(words["with_missing"])
+    if not is_known:
+        machine = library.structure.machine(blueprint.augmentation, with_missing)
+        encoded.check(len(machine.observations))
+        _check_rows(arrays, rows, n_rows, local)
+        _check_numbers(words)
+    expectation = Expectation(encoded, library, blueprint.augmentation, with_missing, threads)
     coins = [Coin(name, form, own) for (name, form), own in zip(blueprint.coins, rows, strict=True)]
     begin = {}
     for number, (value, otherwise) in local.items():
@@ -167,6 +177,51 @@ def set_up(
         n_rows,
         _typical(arrays),
     )
+
+
+def _coin_plan(words: Mapping[str, Any]) -> CoinPlan:
+    """A coin of a plan. Kernels are written from it, so it is made of what we know only."""
+    scopes: tuple[Scope, ...] = ("global", "page", "result")
+    scope = scopes[scopes.index(words["scope"])]
+    history = tuple(HISTORY_KEYS[HISTORY_KEYS.index(key)] for key in words["history"])
+    if type(words["codes"]) is not int or not -1 <= words["codes"] < len(words) + 2**16:
+        raise ValueError("its plan has odd numbers")
+    return CoinPlan(scope, words["codes"], history, words["based"] is True)
+
+
+def _unrecorded(names: Sequence[Any]) -> tuple[str, ...]:
+    if not all(isinstance(name, str) for name in names):
+        raise ValueError("its signals have odd names")
+    return tuple(names)
+
+
+def _check_rows(
+    arrays: Arrays, rows: Sequence[Rows], n_rows: Mapping[int, int], local: Mapping[int, Any]
+) -> None:
+    """Refuse arrays of rows that are longer or shorter than these, or point beyond others."""
+    for name, array in arrays.items():
+        kind, _, rest = name.partition(".")
+        if kind not in ("begin", "fixed", "index", "typical"):
+            continue
+        number = int(rest.partition(".")[0])
+        is_right = array.shape == (len(rows[number]),)
+        if kind == "index":
+            is_right &= array.dtype == np.int64 and number in n_rows
+            is_right &= bool(((array >= 0) & (array < n_rows.get(number, 0))).all())
+        else:
+            is_right &= number in local and array.dtype == (bool if kind == "fixed" else float)
+        if not is_right:
+            raise ValueError(f"its array {name!r} does not fit the others")
+
+
+def _check_numbers(words: Mapping[str, Any]) -> None:
+    numbers = [words["n_pages"], words["constant"]]
+    chances = [x for _, *both in words["begin"] for x in both if x is not None]
+    is_right = type(words["number"]) is int and words["number"] >= 0
+    is_right &= all(isinstance(x, int | float) for x in (*numbers, *chances))
+    is_right &= all(0 <= x <= 1 for x in chances) and bool(np.isfinite(numbers).all())
+    if not is_right:
+        raise ValueError("its words have odd numbers")
 
 
 def _numbered(arrays: Arrays, kind: str) -> dict[int, NDArray[np.int64]]:
@@ -202,40 +257,65 @@ class _KeptRows(Rows):
 
 
 # -- files ---------------------------------------------------------------------------------------
+_PAGES = "pages.packet"
+
+
 class PartFiles:
     """The folder with the parts of a fit."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, is_kept: bool = True) -> None:
+        self.folder, self.is_kept = folder, is_kept
 
     def write(self, stored: PartArrays) -> int:
         """Keep a part; how many bytes that takes."""
         own = self.folder / f"{stored.words['number']:05d}"
-        own.mkdir(parents=True, exist_ok=True)
         with telling_full_disk_of_fit(own):
-            n_bytes = 0
+            own.mkdir(parents=True, exist_ok=True)
             for number, _, _ in stored.words["begin"]:
-                path = own / f"rows{number}.packet"
-                write_packet(path, stored.rows(number))
-                n_bytes += path.stat().st_size
-            return n_bytes + write_arrays(own, stored.arrays, stored.words)
+                write_packet(own / f"rows{number}.packet", stored.rows(number), self.is_kept)
+            write_pages(own / _PAGES, stored.words, stored.arrays, self.is_kept)
+            if self.is_kept:
+                synced(own)
+                synced(self.folder)
+            return sum(path.stat().st_size for path in own.iterdir())
 
     def n_bytes(self) -> int:
-        """What all parts take."""
-        return sum(path.stat().st_size for path in self.folder.rglob("*.array"))
+        """What the pages of all parts take."""
+        return sum(path.stat().st_size for path in self.folder.rglob(_PAGES))
 
-    def read(self, number: int) -> PartArrays:
-        """A part, most of it not yet read."""
+    def read(self, number: int, is_known: bool = False) -> PartArrays:
+        """A part; most of it is not read yet if it `is_known`, as checksums were looked at."""
         own = self.folder / f"{number:05d}"
-        arrays, words = read_arrays(own)
-        return PartArrays(words, arrays, lambda coin: read_kept(own / f"rows{coin}.packet"))
+        with telling_damage(own / _PAGES):
+            words, arrays = read_pages(own / _PAGES, is_known)
+
+        def rows(coin: int) -> pl.DataFrame:
+            path = own / f"rows{coin}.packet"
+            with telling_damage(path):
+                frame: pl.DataFrame = read_kept(path)
+                if not isinstance(frame, pl.DataFrame) or frame.height != words["n_rows"][coin]:
+                    raise ValueError("it has other rows")
+            return frame
+
+        return PartArrays(words, arrays, rows)
 
 
 def read_kept(path: Path) -> Any:
     """What a packet in the folder of a fit holds."""
-    try:
+    with telling_damage(path):
         return read_packet(path)
-    except (OSError, DamagedPacketError) as problem:
+
+
+@contextmanager
+def telling_damage(path: Path) -> Iterator[None]:
+    """Within this block, what does not fit together is told as damage of a file."""
+    odd = (OSError, ValueError, LookupError, TypeError, AttributeError, MemoryError, OverflowError)
+    damaged = (*odd, StopIteration, pl.exceptions.PolarsError, pl.exceptions.PanicException)
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except damaged as problem:
         raise CheckpointError(
             f"{path} is damaged ({problem}). Remove the folder of this fit, and fit again."
         ) from None
@@ -247,60 +327,23 @@ def telling_full_disk_of_fit(folder: Path) -> AbstractContextManager[None]:
     return telling_full_disk(folder, CheckpointError, None, advice)
 
 
+def write_pages(path: Path, words: Any, arrays: Arrays, sync: bool = False) -> None:
+    """Write words and arrays into one file."""
+    short = {name: _in_few_numbers(array) for name, array in arrays.items()}
+    long = {name: array for name, array in arrays.items() if short[name] is None}
+    write_packet(path, (words, {n: few for n, few in short.items() if few}, long), sync)
+
+
+def read_pages(path: Path, is_known: bool = False) -> tuple[dict[str, Any], Arrays]:
+    """The words and arrays of such a file."""
+    words, short, long = read_packet(path, is_mapped=True, is_known=is_known)
+    arrays = {**long, **{name: _spelt_out(few) for name, few in short.items()}}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise ValueError("an array of it is none")
+    return words, arrays
+
+
 _WORTH_A_LOOK = 64
-
-
-def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]], words: Any = None) -> int:
-    """Write arrays into a folder that is made for them; how many bytes that took."""
-    folder.mkdir(parents=True, exist_ok=True)
-    described: dict[str, Any] = {}
-    n_bytes = 0
-    for name, array in arrays.items():
-        short = _in_few_numbers(array)
-        if short is None:
-            with open(folder / f"{name}.array", "wb") as file:
-                file.write(np.ascontiguousarray(array).data)
-            n_bytes += array.nbytes
-            short = {"bytes": array.nbytes, "type": array.dtype.str, "shape": array.shape}
-        described[name] = short
-    text = json.dumps({"words": words, "arrays": described}).encode()
-    # Last, and in one step: a folder with words is a whole one.
-    temporary = folder / "words.json.part"
-    temporary.write_bytes(text)
-    temporary.replace(folder / "words.json")
-    return n_bytes + len(text)
-
-
-def read_arrays(folder: Path) -> tuple[dict[str, NDArray[Any]], Any]:
-    """The arrays of a folder, as far as possible without reading them, and its words."""
-    try:
-        described = json.loads((folder / "words.json").read_bytes())
-        arrays = {
-            name: _read(folder / f"{name}.array", short)
-            for name, short in described["arrays"].items()
-        }
-        return arrays, described["words"]
-    except CheckpointError:
-        raise
-    except (OSError, ValueError, KeyError) as problem:
-        raise CheckpointError(
-            f"{folder} is damaged ({problem}). Remove the folder of this fit, and fit again."
-        ) from None
-
-
-def _read(path: Path, short: Mapping[str, Any]) -> NDArray[Any]:
-    if "step" in short:
-        return _spelt_out(short)
-    size = path.stat().st_size if path.exists() else -1
-    if size != short["bytes"]:
-        found = "is missing" if size < 0 else f"has {size:,} bytes instead of {short['bytes']:,}"
-        raise CheckpointError(f"{path} {found}. Remove the folder of this fit, and fit again.")
-    kind, shape = np.dtype(short["type"]), tuple(short["shape"])
-    if size <= 4096:
-        return np.fromfile(path, kind).reshape(shape)
-    # Copy on write, because kernels are compiled for arrays that may be written to.
-    array: NDArray[Any] = np.asarray(np.memmap(path, kind, "c", shape=shape))
-    return array
 
 
 def _in_few_numbers(array: NDArray[Any]) -> dict[str, Any] | None:

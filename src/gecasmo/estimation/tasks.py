@@ -100,6 +100,17 @@ class SharedCounts:
     n_rows: int
     index: Integers | None = None
 
+    def check(self, n_rows: int) -> None:
+        """Refuse, by a ValueError, counts of other rows than so many: sums are indexed by them."""
+        index, n_own = self.index, n_rows
+        if index is not None:
+            n_own = len(index)
+            is_inside = index.dtype == np.int64 and index.ndim == 1
+            if not is_inside or not ((index >= 0) & (index < n_rows)).all():
+                raise ValueError("its counts are of rows that there are not")
+        if self.n_rows != n_rows or self.table.dtype != float or self.table.shape != (2, n_own):
+            raise ValueError("its counts are of other rows")
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -112,6 +123,15 @@ class Answer:
     squared_distance: float = 0.0
     lengths: Lengths = NO_LENGTHS
     extra: Mapping[str, Floats] = field(default_factory=dict)
+
+    def check(self, n_rows: Mapping[int, int]) -> None:
+        """Refuse, by a ValueError, an answer about other coins than those with so many rows."""
+        sums = (self.log_likelihood, self.penalty, self.squared_distance, *self.lengths)
+        is_right = all(isinstance(value, (int, float)) for value in sums)
+        if not is_right or set(self.counts) != set(n_rows):
+            raise ValueError("it is about something else")
+        for number, own in self.counts.items():
+            own.check(n_rows[number])
 
 
 class Total:

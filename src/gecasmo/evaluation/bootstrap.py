@@ -37,6 +37,9 @@ _NUMBERS_AT_ONCE = 20_000_000
 NO_DIFFERENCE, NOT_TESTED = "no clear difference", "not tested"
 # Differences this small are rounding, however consistently they point one way.
 ROUNDING = 1e-9
+# And these, in nats a page, are real but do not matter: a page is less than half a percent more or
+# less probable.
+TINY = 0.005
 
 _SCHEMA = {
     "model": pl.String,
@@ -46,6 +49,7 @@ _SCHEMA = {
     "low": pl.Float64,
     "high": pl.Float64,
     "verdict": pl.String,
+    "is_tiny": pl.Boolean,
 }
 
 
@@ -191,7 +195,8 @@ def paired_differences(
 ) -> pl.DataFrame:
     """Every model against each reference: metric by metric, on the same bootstrap samples.
 
-    `difference` is the model's value minus that of `against`.
+    `difference` is the model's value minus that of `against`; of log-likelihoods, `is_tiny` says
+    whether it matters to anybody.
     """
     rows = []
     for against in references:
@@ -205,7 +210,8 @@ def paired_differences(
                 gap = values[model][metric] - values[against][metric]
                 difference = gap if np.isfinite(gap) else None
                 verdict = verdict_of(low, high, HIGHER_IS_BETTER[metric])
-                rows.append((model, against, metric, difference, low, high, verdict))
+                is_tiny = abs(gap) < TINY if metric == "log_likelihood" else None
+                rows.append((model, against, metric, difference, low, high, verdict, is_tiny))
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 

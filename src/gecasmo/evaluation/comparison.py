@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from gecasmo.model.base import Model
-from gecasmo.report import Column, TextTable, counted, wrapped
+from gecasmo.report import Column, TextTable, counted, html_of, percent, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.plots import ComparisonPlots
@@ -52,9 +51,10 @@ class Comparison:
     by_rank : model, rank, results, conditional and marginal perplexity; `conditional_difference`
         with `conditional_low` and `conditional_high` is by how much it differs from that of the
         click rate by rank, and so for `marginal`
-    differences : model, against, metric, difference, low, high and verdict: every model against
-        the one with the highest log-likelihood and against the click rate by rank, on the same
-        bootstrap samples. "better" and "worse" mean that the interval excludes zero.
+    differences : model, against, metric, difference, low, high, verdict and is_tiny: every model
+        against the one with the highest log-likelihood and against the click rate by rank, on the
+        same bootstrap samples. "better" and "worse" mean that the interval excludes zero; a
+        log-likelihood `is_tiny` apart if a page is less than 0.5 % more or less probable.
     calibration : model, bin, low, high, results, predicted, observed: reliability of the marginal
         click probabilities
     ctr_by_rank : model, rank, results, observed, predicted
@@ -98,6 +98,33 @@ class Comparison:
         found = self.differences.filter(model=model, against=against, metric=metric)
         return None if found.is_empty() else str(found["verdict"][0])
 
+    def size(self, model: str, against: str) -> str | None:
+        """Say by how much one model is better or worse than another.
+
+        Parameters
+        ----------
+        model, against : str
+            As for `verdict`.
+
+        Returns
+        -------
+        str or None
+            The verdict with the difference of log-likelihoods in nats a page, and how much more or
+            less probable a page is on average under this model: "worse by 0.08 (7.7 %)". What is
+            real but makes a page less than 0.5 % more or less probable is called tiny.
+        """
+        found = self.differences.filter(model=model, against=against, metric="log_likelihood")
+        if found.is_empty():
+            return None
+        row = found.row(0, named=True)
+        if row["verdict"] not in ("better", "worse") or row["difference"] is None:
+            return str(row["verdict"])
+        gap = row["difference"]
+        word = f"{row['verdict']}, but tiny:" if row["is_tiny"] else f"{row['verdict']} by"
+        ratio = math.expm1(gap) if gap < 700 else math.inf
+        less = f"{ratio:.2g} times" if ratio > 10 else percent(abs(ratio))
+        return f"{word} {abs(gap):.2g} ({less})"
+
     @property
     def plot(self) -> ComparisonPlots:
         """Charts of all models, as `comparison.plot.calibration()`; print it to see which."""
@@ -124,7 +151,8 @@ class Comparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return as_html(self)
+        notes = [*_why(self), *self.notes]
+        return html_of(" ".join(_headline(self)), *_tables(self), notes)
 
 
 def _records(frame: pl.DataFrame) -> list[dict[str, Any]]:
@@ -148,17 +176,6 @@ def as_text(comparison: Comparison) -> str:
     for note in told:
         lines += wrapped(note, "  - ", "    ")
     return "\n".join(lines)
-
-
-def as_html(comparison: Comparison) -> str:
-    """Lay out the same for a notebook."""
-    parts = [f"<p>{html.escape(' '.join(_headline(comparison)))}</p>"]
-    parts += [table.html() for table in _tables(comparison)]
-    told = [*_why(comparison), *comparison.notes]
-    if told:
-        notes = "".join(f"<li>{html.escape(note)}</li>" for note in told)
-        parts.append(f"<details open><summary>notes</summary><ul>{notes}</ul></details>")
-    return "".join(parts)
 
 
 def _headline(comparison: Comparison) -> list[str]:
@@ -200,7 +217,7 @@ def _tables(comparison: Comparison) -> Iterator[TextTable]:
         return found
 
     def against(heading: str, reference: str) -> Column:
-        return Column(heading, [comparison.verdict(each, reference) or "itself" for each in models])
+        return Column(heading, [comparison.size(each, reference) or "itself" for each in models])
 
     yield TextTable(
         [
@@ -209,7 +226,8 @@ def _tables(comparison: Comparison) -> Iterator[TextTable]:
             against("than the\nhighest", at.best),
             against("than the click\nrate by rank", at.baseline),
         ],
-        "Log-likelihood per session (natural logarithm; higher is better)",
+        "Log-likelihood per session (natural logarithm; higher is better). Differences in nats a "
+        "page, and by how much a page is more or less probable",
     )
     perplexities = [
         column

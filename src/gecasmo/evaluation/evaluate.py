@@ -6,8 +6,8 @@ to know more: what a model says of each session and each result.
 
 from __future__ import annotations
 
-import html
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,10 @@ from gecasmo.evaluation.metrics import (
     PerplexitySums,
 )
 from gecasmo.logs import ClickLog
-from gecasmo.model.answers import marginal_array, per_session
+from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
 from gecasmo.model.log_parts import over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
-from gecasmo.report import Column, TextTable, counted
+from gecasmo.report import Column, TextTable, counted, html_of, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -42,7 +42,8 @@ class Evaluation:
 
     `log_likelihood` is per session and `log_likelihood_per_result` per shown result, both natural
     logarithms. `marginal` perplexity knows no clicks, `conditional` those above each result.
-    `calibration` is that of the marginal click probabilities.
+    `calibration` is that of the marginal click probabilities. `unseen` says per coin which share
+    of the results has a row that was never fitted: there a model can only answer from its prior.
     """
 
     model: str
@@ -55,6 +56,7 @@ class Evaluation:
     marginal: Perplexity
     conditional: Perplexity
     calibration: Calibration
+    unseen: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def brier(self) -> float:
@@ -79,6 +81,20 @@ class Evaluation:
             }
         )
 
+    @property
+    def perplexity(self) -> pl.DataFrame:
+        """Marginal and conditional perplexity: arithmetic mean over ranks, pooled, and by rank."""
+        ranks = self.by_rank
+        overall = pl.DataFrame(
+            {
+                "of": ["arithmetic", "pooled"],
+                "marginal": [self.marginal.arithmetic, self.marginal.pooled],
+                "conditional": [self.conditional.arithmetic, self.conditional.pooled],
+            }
+        )
+        each = ranks.select(pl.format("rank {}", "rank").alias("of"), "marginal", "conditional")
+        return pl.concat([overall, each])
+
     def to_dict(self) -> dict[str, float]:
         """The overall figures by name."""
         return {
@@ -93,49 +109,58 @@ class Evaluation:
         }
 
     def __str__(self) -> str:
-        pages = f"{counted(self.n_sessions, 'session')}, {counted(self.n_results, 'result')}"
-        lines = [f"{self.model} on {pages}"]
-        if self.n_impossible:
-            did = "left out" if self.impossible == "drop" else "an observation counted as 1e-8"
-            lines.append(f"  impossible sessions: {self.n_impossible:,} ({did})")
-        lines += [
-            f"  log-likelihood per session  {self.log_likelihood:10.4f}",
-            f"  log-likelihood per result   {self.log_likelihood_per_result:10.4f}",
-            f"  Brier score                 {self.brier:10.4f}",
-            f"  calibration error (ECE)     {self.ece:10.4f}",
-            "",
-            *self._table().lines(),
-        ]
-        for name, figures in (("marginal", self.marginal), ("conditional", self.conditional)):
-            if figures.n_infinite:
-                lines.append(
-                    f"  {name} perplexity is infinite: {counted(figures.n_infinite, 'result')} "
-                    "happened that were given probability 0"
-                )
+        lines = [self._headline()]
+        for remark in self._remarks():
+            lines += wrapped(remark, "  ", "    ")
+        lines += [f"  {name:<26}{value:12.4f}" for name, value in self._figures().items()]
+        lines += ["", *self._table().lines()]
+        for infinite in self._infinite():
+            lines += wrapped(infinite, "  ", "    ")
         return "\n".join(lines)
 
     __repr__ = __str__
 
-    def _table(self) -> TextTable:
-        kinds = (self.marginal, self.conditional)
-        overall = [[each.arithmetic, each.pooled] for each in kinds]
-        ranks = self.by_rank
-        by_rank = [ranks[name].to_list() for name in ("marginal", "conditional")]
-        figures = [
-            [f"{value:.4f}" for value in (*both, *others)]
-            for both, others in zip(overall, by_rank, strict=True)
-        ]
-        names = ["arithmetic", "pooled", *(f"rank {rank}" for rank in ranks["rank"])]
-        return TextTable(
+    def _repr_html_(self) -> str:
+        figures = self._figures()
+        overall = TextTable(
             [
-                Column("perplexity", names, is_text=True),
-                Column("marginal", figures[0]),
-                Column("conditional", figures[1]),
+                Column("figure", list(figures), is_text=True),
+                Column("value", [f"{value:.4f}" for value in figures.values()]),
             ]
         )
+        notes = [*self._remarks(), *self._infinite()]
+        return html_of(self._headline(), notes, overall, self._table())
 
-    def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+    def _headline(self) -> str:
+        pages = f"{counted(self.n_sessions, 'session')}, {counted(self.n_results, 'result')}"
+        return f"{self.model} on {pages}"
+
+    def _remarks(self) -> list[str]:
+        did = "left out" if self.impossible == "drop" else "an observation counted as 1e-8"
+        impossible = f"impossible sessions: {self.n_impossible:,} ({did})"
+        return [*filter(None, [impossible * bool(self.n_impossible), told_unseen(self.unseen)])]
+
+    def _figures(self) -> dict[str, float]:
+        return {
+            "log-likelihood per session": self.log_likelihood,
+            "log-likelihood per result": self.log_likelihood_per_result,
+            "Brier score": self.brier,
+            "calibration error (ECE)": self.ece,
+        }
+
+    def _infinite(self) -> list[str]:
+        kinds = {"marginal": self.marginal, "conditional": self.conditional}
+        return [
+            f"{name} perplexity is infinite: {counted(figures.n_infinite, 'result')} happened that "
+            "were given probability 0"
+            for name, figures in kinds.items()
+            if figures.n_infinite
+        ]
+
+    def _table(self) -> TextTable:
+        names = {"of": "perplexity"}
+        formats = dict.fromkeys(("marginal", "conditional"), "{:.4f}".format)
+        return TextTable.of(self.perplexity, headings=names, formats=formats)
 
 
 def evaluate(
@@ -203,6 +228,7 @@ def finished(
         marginal=sums.marginal.finish(),
         conditional=sums.conditional.finish(),
         calibration=sums.calibration.finish(),
+        unseen={coin: weight / results for coin, weight in sums.unseen.items()},
     )
 
 
@@ -211,7 +237,8 @@ class EvaluationSums:
     """The sums behind an `Evaluation`.
 
     `tally` counts sessions and results, `weighed` their weights: sessions that are kept, their
-    results, and sessions that are impossible.
+    results, and sessions that are impossible. `unseen` is, per coin, the weight of results whose
+    row was never fitted.
     """
 
     tally: Tally
@@ -221,6 +248,7 @@ class EvaluationSums:
     marginal: PerplexitySums
     conditional: PerplexitySums
     calibration: CalibrationSums
+    unseen: Mapping[str, float]
 
     @classmethod
     def of(cls, model: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
@@ -245,6 +273,7 @@ class EvaluationSums:
             PerplexitySums.of(click, marginal, rank, weight),
             PerplexitySums.of(click, conditional, rank, weight),
             CalibrationSums.of(click, marginal, weight),
+            unseen_weights(model, log, filtered.encoded, kept),
         )
 
     def __add__(self, other: EvaluationSums) -> EvaluationSums:
@@ -257,6 +286,7 @@ class EvaluationSums:
             self.marginal + other.marginal,
             self.conditional + other.conditional,
             self.calibration + other.calibration,
+            {coin: weight + other.unseen[coin] for coin, weight in self.unseen.items()},
         )
 
 

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.match import match, values_by_key
-from gecasmo.encoding.row_hashes import key_hashes
+from gecasmo.encoding.match import key_hashes, match, values_by_key
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import polars as pl
 
-from gecasmo.errors import option
+from gecasmo.errors import either, option
 from gecasmo.judgments.grades import JUDGED, ORDERED, JudgmentsError
 from gecasmo.judgments.judged import Judgments
 from gecasmo.report import counted
@@ -166,23 +166,24 @@ def _what_to_do(judgments: Judgments) -> str:
             without = f"{option('max_width', None)}, {option('min_examinations', 0)}"
             return f"The reason: {why}. To judge without say {without}."
         return f"The reason: {why}. Fit the model again, by EM that converges."
+    every = f"{option('every_pair', shown=either('True', ''))} grades all pairs"
+    ordered = ""
     if judgments.n_ordered:
-        return (
+        ordered = (
             f"Of {judgments.n_ordered:,} the order within their query is sure enough: files of "
             f"ratings (quepid, opensearch) take them with {option('ratings', 'float')} and "
-            f"{option('include', 'ordered')}."
+            f"{option('include', 'ordered')}. "
         )
     if judgments.n_undecided:
-        return (
-            f"Of {judgments.n_undecided:,} no grade is probable enough: collect more pages, or ask "
-            f"for less with {option('min_probability')} (now {judgments.min_probability:g}) or "
-            f"fewer {option('grades')} (now {judgments.grading.grades})."
-        )
-    width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
-    return (
-        f"Collect more pages, or ask for less with {option('max_width')} (now {width}) and "
-        f"{option('min_examinations')} (now {judgments.min_examinations:g})."
-    )
+        why = f"Of {judgments.n_undecided:,} no grade is probable enough: collect"
+        limits = f"{option('min_probability')} (now {judgments.min_probability:g}) or "
+        limits += f"fewer {option('grades')} (now {judgments.grading.grades})"
+    else:
+        why = "Collect"
+        width = "None" if judgments.max_width is None else f"{judgments.max_width:g}"
+        limits = f"{option('max_width')} (now {width}) and "
+        limits += f"{option('min_examinations')} (now {judgments.min_examinations:g})"
+    return f"{ordered}{why} more pages, or ask for less with {limits}; {every}."
 
 
 def as_text(ids: pl.Series) -> pl.Series:

@@ -124,6 +124,11 @@ class Grading:
         return {"rule": self.rule, "grades": self.grades, "cuts": list(self.cuts)}
 
 
+def most_likely(chances: Floats, otherwise: Ints) -> Ints:
+    """The most probable grade of each row, the lowest among equals; or another if none is known."""
+    return np.where(np.isnan(chances[:, 0]), otherwise, np.argmax(np.nan_to_num(chances), axis=1))
+
+
 def check_rule(rule: str, grades: int, thresholds: Sequence[float] | None) -> None:
     """Refuse rules that make no sense, before anything is computed."""
     if rule not in RULES:

@@ -30,6 +30,7 @@ from gecasmo.judgments.grades import (
     cells,
     check_rule,
     grading_of,
+    most_likely,
 )
 from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
 from gecasmo.judgments.order import order_of
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 _SLACK = 1e-9  # so that a probability that equals what is asked for is enough
+# Pairs with as much data as this decide where quantiles are cut, and are what others are ordered
+# against. Were it those that meet the limits, asking for less would move the grades of all pairs.
+_STANDARD: dict[str, Any] = {"max_width": 0.4, "min_examinations": 10.0, "min_probability": 0.5}
 
 
 def judge(
@@ -55,9 +59,14 @@ def judge(
     min_examinations: float = 10.0,
     min_probability: float = 0.5,
     min_order: float = 0.8,
+    every_pair: bool = False,
     pairs: Any = None,
 ) -> Judgments:
-    """Grade every pair of query and document that a fitted model knows.
+    """Grade pairs of query and document that a fitted model knows, where the data suffice.
+
+    Limits are monotone: asking for less never takes a grade away. What they do not change are cut
+    points, and the pairs that others are ordered against; both rest on pairs with an interval of at
+    most 0.4 and 10 examinations, whatever the limits.
 
     Parameters
     ----------
@@ -68,8 +77,9 @@ def judge(
     rule : str
         "informative": cut points where grades tell most about pairs (their mutual information),
         the beliefs about all pairs considered; with all pairs known exactly these make equal
-        shares, and the wider the intervals, the farther apart they are. "quantile": grades hold
-        equal shares of the pairs with enough data; pairs of equal relevance get the grade of the
+        shares, and the wider the intervals, the farther apart they are. A pair gets its most
+        probable grade, which can differ from that of its relevance, the mean. "quantile": grades
+        hold equal shares of the pairs with enough data; pairs of equal relevance get that of the
         middle one of them, in doubt the lower. "quantile-per-query": the same
         within each query; a query with fewer such pairs than grades is graded by the cut points
         over all. "threshold": relevance against cut points. "interval": the lower end of the
@@ -87,11 +97,15 @@ def judge(
         A pair with fewer expected examinations is insufficient. Forms on features count none: to
         judge by them say `max_width=None, min_examinations=0`.
     min_probability : float
-        A pair whose truth lies in the grade of its relevance with a smaller probability gets no
-        grade; 0.5 asks that the grade is more likely right than wrong.
+        A pair whose truth lies in its grade with a smaller probability gets none; 0.5 asks that
+        the grade is more likely right than wrong.
     min_order : float
-        A pair without a grade is "ordered" if the order by relevance, against the judged pairs of
-        its query, is right with at least this probability on average; else "insufficient".
+        A pair without a grade is "ordered" if the order by relevance, against the pairs of its
+        query with enough data (or all, if there are none), is right with at least this probability
+        on average; else "insufficient".
+    every_pair : bool
+        Grade every pair, however little is known of it, whatever the limits: `grade_probability`
+        says how sure each grade is (null where no interval is known).
     pairs : data frame, ClickLog or StoredLog, optional
         The pairs to be judged, with `query` and `doc` and whatever other columns the coins of
         relevance are found by. By default all rows of the fit.
@@ -104,8 +118,15 @@ def judge(
         each part; writing them takes no more memory than the largest part.
     """
     question = Question(
-        *(rule, grades, thresholds, level),
-        *(max_width, min_examinations, min_probability, min_order),
+        rule=rule,
+        grades=grades,
+        thresholds=thresholds,
+        level=level,
+        max_width=max_width,
+        min_examinations=min_examinations,
+        min_probability=min_probability,
+        min_order=min_order,
+        every_pair=every_pair,
     )
     parts = PairParts.of(model, pairs)
     rows = KeptFrames(parts.in_files)
@@ -143,6 +164,7 @@ def judge(
         min_examinations=min_examinations,
         min_probability=min_probability,
         min_order=min_order,
+        every_pair=every_pair,
         counted=counted,
         why_no_interval=_why_no_interval(model, counted),
         remarks=tuple(filter(None, [scale_remark(model)])),
@@ -217,6 +239,7 @@ class Question:
     min_examinations: float
     min_probability: float
     min_order: float
+    every_pair: bool = False
 
     def __post_init__(self) -> None:
         check_rule(self.rule, self.grades, self.thresholds)
@@ -237,25 +260,40 @@ class Question:
     def seen(self, frame: pl.DataFrame) -> NDArray[Any]:
         """What cut points are found by, of some pairs; `cuts` takes it of all, in any order."""
         if self.rule in FIXED_CUTS:
-            return np.zeros(0)
-        enough = self.has_enough(frame)
+            return np.zeros((2, 0))
         if self.rule != "informative":
-            return frame.filter(enough)["relevance"].to_numpy()
-        # What is judged without an interval is judged as if it were certain.
-        sure = pl.when(enough & frame["low"].is_null()).then(0.0).otherwise(_spread(frame))
+            is_known = frame["low"].is_not_null() | frame["lacks_by_features"]
+            both = frame.with_columns(standard=self.is_standard(frame)).filter(is_known)
+            return both.select("relevance", pl.col("standard").cast(pl.Float64)).to_numpy().T
+        # What can only be judged without an interval is judged as if it were certain.
+        sure = pl.when(frame["lacks_by_features"]).then(0.0).otherwise(_spread(frame))
         return cells(BetaBeliefs.of(frame.with_columns(spread=sure)))
 
     def cuts(self, seen: Iterable[NDArray[Any]]) -> Sequence[float] | None:
         """The cut points over all pairs; None for equal steps."""
-        known = Crowd() if self.rule == "informative" else Relevances()
-        for some in seen:
-            known.add(some)
+        if self.rule == "informative":
+            crowd = Crowd()
+            for some in seen:
+                crowd.add(some)
+            return crowd.cuts(self.grades).tolist() if crowd.n else None
+        every, standard = Relevances(), Relevances()
+        for relevance, is_standard in seen:
+            every.add(relevance)
+            standard.add(relevance[is_standard > 0])
         if self.rule in FIXED_CUTS:
             return self.thresholds
+        known = standard if standard.n >= self.grades else every
         return known.cuts(self.grades).tolist() if known.n else None
+
+    def is_standard(self, frame: pl.DataFrame) -> pl.Series:
+        """Which pairs there is enough data for by a standard that no limit changes."""
+        standard = replace(self, **_STANDARD, every_pair=False)
+        return standard.has_enough(frame) | frame["lacks_by_features"]
 
     def has_enough(self, frame: pl.DataFrame) -> pl.Series:
         """Which pairs there is enough data for."""
+        if self.every_pair:
+            return pl.repeat(True, len(frame), eager=True)
         too_few = (frame["examinations"] < self.min_examinations) & ~frame["is_given"]
         return ~(_too_wide(frame, self.max_width, self.rule) | too_few)
 
@@ -264,15 +302,20 @@ class Question:
         keys = [name for name in ("query", "relevance", "doc") if name in frame.columns]
         frame = frame.sort(keys, descending=[name == "relevance" for name in keys])
         frame = frame.with_columns(spread=_spread(frame))
-        enough = self.has_enough(frame)
-        grading = grading_of(self.rule, self.grades, cuts, frame.filter(enough))
-        grades = _grades(grading, frame)
-        chances, likely = grading.chances(frame), grades["by_relevance"].to_numpy()
+        enough, standard = self.has_enough(frame), self.is_standard(frame)
+        grading = grading_of(self.rule, self.grades, cuts, frame.filter(standard))
+        grades, chances = _grades(grading, frame), grading.chances(frame)
+        likely = grades["by_relevance"].to_numpy()
+        if self.rule == "informative":
+            likely = most_likely(chances, likely)
+            grades = grades.with_columns(pl.Series("grade", likely))
         chance = np.take_along_axis(chances, likely[:, None], axis=1)[:, 0]
         # Where no interval is known, and none is asked for, there is nothing to be doubted.
-        decided = pl.Series(~(chance < self.min_probability - _SLACK), dtype=pl.Boolean)
+        least = 0.0 if self.every_pair else self.min_probability
+        decided = pl.Series(~(chance < least - _SLACK), dtype=pl.Boolean)
         is_judged = enough & decided
-        order, above = order_of(frame, is_judged)
+        sure = pl.Series(~(chance < _STANDARD["min_probability"] - _SLACK), dtype=pl.Boolean)
+        order, above = order_of(frame, _or_all_of_query(frame, standard & sure))
         is_ordered = ~is_judged & (order >= self.min_order - _SLACK).fill_null(False)
         if self.rule == "interval":  # what it claims is that the truth reaches the grade
             reached = np.cumsum(chances[:, ::-1], axis=1)[:, ::-1]
@@ -311,6 +354,13 @@ class Question:
             undecided=int((enough & ~decided).sum()),
         )
         return GradedPart(graded.select(names), grading, counted)
+
+
+def _or_all_of_query(frame: pl.DataFrame, chosen: pl.Series) -> pl.Series:
+    """The chosen pairs; of queries that have none, all pairs."""
+    some = pl.col("chosen").any()
+    some = some.over("query") if "query" in frame.columns else some
+    return frame.with_columns(chosen=chosen).select(pl.col("chosen") | ~some).to_series()
 
 
 def _spread(frame: pl.DataFrame) -> pl.Series:

@@ -6,7 +6,6 @@ terminal they are never wider than it is, nor than 100 columns.
 
 from __future__ import annotations
 
-import html
 import shutil
 import tempfile
 import weakref
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from gecasmo.judgments.grades import INSUFFICIENT, JUDGED, ORDERED, Grading
-from gecasmo.report import Column, TextTable, counted, percent, printable, wrapped
+from gecasmo.report import Column, TextTable, counted, html_of, percent, printable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.judgments.files import Written
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 MOST_EXAMINED = 8
 _LEGEND = (
-    "right: mean probability that the grade is right; order: that the order against the judged "
-    "pairs of the query is"
+    "right: mean probability that the grade is right; order: that the order against the query's "
+    "pairs with enough data is"
 )
 
 
@@ -182,15 +181,15 @@ class Judgments:
         behind it), `grade` (null where the data do not suffice), `rating` (the expected grade, a
         number from 0 to the highest grade),
         `verdict` ("judged", "ordered" or "insufficient"), `rests_on`, `grade_probability` (that
-        the truth lies in the grade of the relevance), `order` (the mean probability, over the
-        other judged pairs of the query, that the order by relevance is right), `above` (the
+        the truth lies in the grade), `order` (the mean probability, over the other pairs of the
+        query with enough data, that the order by relevance is right), `above` (the
         probability that the truth is above that of the query's next pair), the grades at the ends
         of the interval (`grade_low`, `grade_high`), and `spread`, the standard deviation.
     model : name of the model
     relevance_is : which coins relevance is the product of
     grading : the rule with its cut points. Those of "quantile" are exact for up to 10 million
         pairs, and right to a millionth beyond.
-    level, max_width, min_examinations, min_probability, min_order : as they were asked for
+    level, max_width, min_examinations, min_probability, min_order, every_pair : as asked for
     counted : numbers of pairs, by grade and by verdict
     why_no_interval : why some pairs have no interval; empty if all have one
     remarks : what a reader of the grades should know, in sentences
@@ -207,6 +206,7 @@ class Judgments:
     min_examinations: float
     min_probability: float
     min_order: float
+    every_pair: bool
     counted: GradeCounts
     why_no_interval: str = ""
     remarks: tuple[str, ...] = ()
@@ -281,6 +281,7 @@ class Judgments:
             "min_examinations": self.min_examinations,
             "min_probability": self.min_probability,
             "min_order": self.min_order,
+            "every_pair": self.every_pair,
             "pairs": len(self),
             "judged": self.n_judged,
             "ordered": self.n_ordered,
@@ -386,17 +387,18 @@ class Judgments:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        first, *others = map(printable, _said(self))
+        top = self.counted.top
+        tables = [] if top is None or top.is_empty() else [_most_examined(top)]
+        return html_of(first, others, _groups(self), _LEGEND, *tables)
 
 
-def as_text(judgments: Judgments) -> str:
-    """Tell counts per grade and verdict, how sure they are, the rule, and the most examined."""
+def _said(judgments: Judgments) -> list[str]:
+    """What the judgments are, which limits there were, and what to know about them."""
     lines = [
         f"{len(judgments):,} judgments by {judgments.model}: relevance is {judgments.relevance_is}",
         f"rule {judgments.grading}",
-        f"no grade: {_limits(judgments)}",
-        "ordered: no grade, but against the judged pairs of the query the order by relevance is "
-        f"right with a probability of at least {judgments.min_order:g}, on average",
+        *_limits(judgments),
     ]
     if judgments.n_undecided:
         lines.append(f"no grade for doubt alone: {counted(judgments.n_undecided, 'pair')}")
@@ -406,8 +408,12 @@ def as_text(judgments: Judgments) -> str:
     if judgments.n_given:
         given = counted(judgments.n_given, "pair")
         lines.append(f"given, not estimated: {given}; counted as certain")
-    lines += [f"note: {remark}" for remark in judgments.remarks]
-    lines = [part for line in lines for part in wrapped(printable(line), later="  ")]
+    return lines + [f"note: {remark}" for remark in judgments.remarks]
+
+
+def as_text(judgments: Judgments) -> str:
+    """Tell counts per grade and verdict, how sure they are, the rule, and the most examined."""
+    lines = [part for line in _said(judgments) for part in wrapped(printable(line), later="  ")]
     lines += ["", *_groups(judgments).lines(), *wrapped(_LEGEND, "  ", "  ")]
     top = judgments.counted.top
     if top is not None and len(top):
@@ -415,7 +421,17 @@ def as_text(judgments: Judgments) -> str:
     return "\n".join(lines)
 
 
-def _limits(judgments: Judgments) -> str:
+def _limits(judgments: Judgments) -> list[str]:
+    if judgments.every_pair:
+        return ["every pair is graded, however little is known of it: grade_probability says more"]
+    return [
+        f"no grade: {_no_grade(judgments)}",
+        "ordered: no grade, but against the pairs of the query with enough data the order by "
+        f"relevance is right with a probability of at least {judgments.min_order:g}, on average",
+    ]
+
+
+def _no_grade(judgments: Judgments) -> str:
     doubt = f"a grade right with a probability below {judgments.min_probability:g}"
     few = f"fewer than {judgments.min_examinations:g} examinations"
     if judgments.max_width is None:

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError
+from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError, most_likely
 from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
 from gecasmo.model.log_parts import in_memory, is_stored, overlap
 from gecasmo.report import Column, TextTable, wrapped
@@ -105,7 +105,7 @@ def chance_wrong(grading: Grading, frame: pl.DataFrame) -> tuple[NDArray[np.int6
     """The most likely grade of each pair, and the probability that the truth has another."""
     chances = grading.chances(frame)
     own = grading.grade(frame["relevance"].to_numpy(), frame)
-    likely = np.where(np.isnan(chances[:, 0]), own, np.argmax(np.nan_to_num(chances), axis=1))
+    likely = most_likely(chances, own)
     return likely, np.clip(1 - np.take_along_axis(chances, likely[:, None], axis=1)[:, 0], 0, 1)
 
 

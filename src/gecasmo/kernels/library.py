@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gecasmo.compiler import Automaton, Staircase, full, minimal
+from gecasmo.compiler.hide import hide_where_unrecorded
 from gecasmo.compiler.prune import prune
 from gecasmo.errors import ModelError
 from gecasmo.kernels import page
@@ -28,6 +29,13 @@ class Structure:
 
     def __init__(self, traced: Automaton) -> None:
         self.traced = prune(traced)
+        self._unrecorded: dict[tuple[str, ...], Structure] = {(): self}
+
+    def unrecorded(self, signals: tuple[str, ...]) -> Structure:
+        """The same for logs that have not recorded these signals everywhere."""
+        if signals not in self._unrecorded:
+            self._unrecorded[signals] = Structure(hide_where_unrecorded(self.traced, signals))
+        return self._unrecorded[signals]
 
     @cached_property
     def minimal(self) -> Staircase:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from gecasmo.compiler.automaton import Automaton
+from gecasmo.compiler.hide import unrecorded
 from gecasmo.kernels.machine import Machine
 from gecasmo.language.parameter import HISTORY_KEYS
 
@@ -30,9 +31,10 @@ class CoinPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The coins of a model, in the order of its parameters."""
+    """The coins of a model, in the order of its parameters, and what a log has not recorded."""
 
     coins: tuple[CoinPlan, ...]
+    unrecorded: tuple[str, ...] = ()
 
     @property
     def n_codes(self) -> int:
@@ -50,7 +52,8 @@ class Plan:
     def with_based(self, arrays: Iterable[int]) -> Plan:
         """The same plan with these arrays, and no others, based."""
         listed = set(arrays)
-        return Plan(tuple(coin._replace(based=coin.codes in listed) for coin in self.coins))
+        coins = tuple(coin._replace(based=coin.codes in listed) for coin in self.coins)
+        return replace(self, coins=coins)
 
     def codes_arguments(self) -> list[str]:
         codes = [f"codes{number}" for number in range(self.n_codes)]
@@ -91,4 +94,4 @@ def plan_of(
         scope: Scope = "page" if is_page else "result"
         arrays.setdefault((scope, used), CodesPlan(scope, used, coin))
         coins.append(CoinPlan(scope, list(arrays).index((scope, used)), history))
-    return Plan(tuple(coins)), list(arrays.values())
+    return Plan(tuple(coins), unrecorded(automaton)), list(arrays.values())

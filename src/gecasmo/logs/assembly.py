@@ -38,6 +38,7 @@ from gecasmo.logs.values import (
     check_clicks,
     check_ids,
     check_ranks,
+    check_total,
     check_weights,
     is_plain,
     missing_ids,
@@ -172,18 +173,22 @@ class RoleReader:
             f"{shown(values, firsts[page[row]])} and {shown(values, row)}{advice}"
         )
 
-    def note_numbers_of_clicks(self, numbers: Floats | None, upto: bool) -> None:
-        """Note results that were clicked more than once; `upto` tells how often at most."""
-        again = np.flatnonzero(numbers > 1) if numbers is not None else ()
-        if numbers is None or not len(again):
-            return
-        most = f", up to {numbers[again].max():,.0f}" if upto else ""
-        self.notebook.add(
-            "results clicked more than once",
-            len(again),
-            f"{self.roles.title('click')} has numbers of clicks{most}; each above 0 is a click",
-            (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
+    def clicks(self, upto: bool) -> Bools:
+        """Read the clicks; results clicked more than once are noted, `upto` with how often."""
+        clicked, numbers = self.read("click", check_clicks) or (
+            np.zeros(self.table.height, np.bool_),
+            None,
         )
+        again = np.flatnonzero(numbers > 1) if numbers is not None else ()
+        if numbers is not None and len(again):
+            most = f", up to {numbers[again].max():,.0f}" if upto else ""
+            self.notebook.add(
+                "results clicked more than once",
+                len(again),
+                f"{self.roles.title('click')} has numbers of clicks{most}; each above 0 is a click",
+                (f"{self.faults.row(int(row))} has {numbers[row]:.0f}" for row in again),
+            )
+        return clicked
 
 
 def note_repeated_sessions(sessions: pl.Series, title: str, faults: Faults) -> None:
@@ -229,6 +234,7 @@ class _Assembly(RoleReader):
         columns |= {"rank": rank.cast(pl.Int32), "click": click.cast(pl.Boolean)}
         frame = self._frame(columns, self._extras())
         notes = self.notebook.notes
+        weight = self._total_checked(weight)
         return ClickLog(frame, None, sessions, weight, starts=starts, notes=notes)
 
     def _plain_ids(self, role: str) -> pl.Series | None:
@@ -247,7 +253,7 @@ class _Assembly(RoleReader):
             query = query.gather(page)
         doc = self.read("doc", check_ids)
         rank, order, repeats = self._ranks(page, sessions, placed, doc)
-        click = self._clicks()
+        click = self.clicks(upto=True)
         if query is not None:
             sound = placed & ~missing_ids(query).to_numpy()
             self.note_varying("query", query, page, sessions, sound)
@@ -267,7 +273,7 @@ class _Assembly(RoleReader):
             frame,
             page,
             sessions.alias("session"),
-            weight,
+            self._total_checked(weight),
             pages=self._page_columns(extras, page_query),
             order=order,
             notes=self.notebook.notes,
@@ -280,6 +286,12 @@ class _Assembly(RoleReader):
             self.notebook.tell("columns left out", 1, what)
         self.faults.raise_if_any()
         return extras
+
+    def _total_checked(self, weight: Floats) -> Floats:
+        if self.roles.columns["weight"]:
+            with np.errstate(over="ignore"):
+                check_total(float(weight.sum()), self.roles.title("weight"), self.faults)
+        return weight
 
     def _frame(self, columns: dict[str, pl.Series | None], extras: list[str]) -> pl.DataFrame:
         """Put the columns of the roles and the others together."""
@@ -333,13 +345,6 @@ class _Assembly(RoleReader):
             f"; if these are two pages, such as one query asked twice, {option('session')} needs "
             "what tells them apart, such as the id of the page or the time"
         )
-
-    def _clicks(self) -> Bools:
-        read = self.read("click", check_clicks)
-        if read is None:
-            return np.zeros(self.table.height, np.bool_)
-        self.note_numbers_of_clicks(read.numbers, upto=True)
-        return read.clicked
 
     def _note_repeats(self, repeats: Repeats, extras: list[str], sessions: pl.Series) -> None:
         names = repeats.differing(self.table, extras)

@@ -119,6 +119,11 @@ class ClickLog:
         return self._frame.height
 
     @property
+    def total_weight(self) -> float:
+        """The weight of all sessions."""
+        return float(self.weight.sum())
+
+    @property
     def has_query(self) -> bool:
         """Whether the log says which query each page answers."""
         return "query" in self._frame.columns

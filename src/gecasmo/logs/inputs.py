@@ -6,16 +6,18 @@ A file is told to be packed by its first bytes, and read to the very end of what
 from __future__ import annotations
 
 import glob
-import gzip
 import io
 import json
 import mmap
+import os
 import re
 import sys
+import tempfile
+import threading
 import zipfile
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
@@ -24,18 +26,15 @@ from typing import IO, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, either, option
+from gecasmo.logs.packed import CHUNK, GZIP, ZSTD, unpacked
 from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
 MAX_LINE = 64 << 20
 HEAD = 1 << 16
-CHUNK = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
 ZIP = b"PK\x03\x04"
-LARGEST_WINDOW = 1 << 31
 
 PairsHook = Callable[[list[tuple[str, Any]]], Any]
 
@@ -44,7 +43,7 @@ HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class Input:
-    """One file, or standard input, which is read into memory at once.
+    """One file; or what came through a pipe, which is read into memory at once.
 
     Parameters
     ----------
@@ -111,15 +110,14 @@ class Input:
 
     def parquet_schema(self) -> dict[str, pl.DataType]:
         """Return the columns of a Parquet file; a[1].parquet is a name here, and no pattern."""
-        scan = pl.scan_parquet(self.for_parquet(), glob=False, hive_partitioning=False)
-        return dict(scan.collect_schema())
+        with naming(self.name, quietly=True):
+            scan = pl.scan_parquet(self.for_parquet(), glob=False, hive_partitioning=False)
+            return dict(scan.collect_schema())
 
     def read_parquet(self) -> pl.DataFrame:
         """Read a Parquet file into memory."""
-        try:
+        with naming(self.name, quietly=True):
             return pl.read_parquet(self.for_parquet(), glob=False)
-        except (pl.exceptions.PolarsError, OSError) as error:
-            raise ClickLogError(f"{self.name} cannot be read: {first_line(error)}") from error
 
     @property
     def plain_path(self) -> str | None:
@@ -151,6 +149,68 @@ class Input:
             check_lines(data, max_line, self.name)
 
 
+@contextmanager
+def naming(name: str, quietly: bool = False) -> Iterator[None]:
+    """Within this block, what Polars says of a file is told with its name.
+
+    Damaged files make Polars panic, which is no error of Python's usual kind, and writes to the
+    terminal by itself; `quietly` keeps that off it.
+    """
+    try:
+        with _quiet if quietly else nullcontext():
+            yield
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ClickLogError(f"{name} cannot be read: {first_line(error)}") from error
+    except pl.exceptions.PanicException:
+        raise ClickLogError(
+            f"{name} cannot be read: the file is damaged; copy or make it again."
+        ) from None
+
+
+class _Quiet:
+    """Keeps what is written to standard error, by whichever language, until all have left.
+
+    It is told then, but for what a panic said.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside > 1:
+                return
+            self._file: IO[bytes] | None = None
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+                self._real = os.dup(2)
+                self._file = tempfile.TemporaryFile()
+                os.dup2(self._file.fileno(), 2)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside or self._file is None:
+                return
+            with suppress(OSError, ValueError):
+                sys.stderr.flush()
+            os.dup2(self._real, 2)
+            os.close(self._real)
+            with self._file as said:
+                said.seek(0)
+                lines = said.read(CHUNK).splitlines(keepends=True)
+            panic = next((n for n, line in enumerate(lines) if _PANIC.search(line)), None)
+            told = b"".join(lines[:panic])
+            with suppress(OSError):
+                os.write(2, told if panic is None else told.rstrip(b"\n"))
+
+
+_PANIC = re.compile(rb"^(thread .* panicked at|\s*stack backtrace:|memory allocation of)")
+_quiet = _Quiet()
+
+
 def check_lines(data: bytes | mmap.mmap, max_line: int, name: str) -> None:
     """Refuse text with a line of more than `max_line` bytes, naming the line."""
     start, size = 0, len(data)
@@ -180,82 +240,6 @@ def check_utf8(data: bytes, name: str) -> None:
             f"0x{data[error.start]:02x}, near {near!r}. Convert it first, as in: "
             "iconv -f latin1 -t utf-8"
         ) from None
-
-
-def unpacked(
-    file: IO[bytes], kind: str | None, name: str, size: int | None = None
-) -> Iterator[bytes]:
-    """Read an open file piece by piece, unpacking it.
-
-    Parameters
-    ----------
-    file
-        The file, at its start.
-    kind
-        "gz", "zst" or None.
-    name
-        How messages call the file.
-    size
-        How much to read of a file that is not packed at a time, in bytes; -1 for all.
-
-    Yields
-    ------
-    bytes
-
-    Raises
-    ------
-    ClickLogError
-        When the compressed file is cut off or damaged.
-    """
-    try:
-        if kind is None:
-            yield from iter(lambda: file.read(size or CHUNK), b"")
-        elif kind == "gz":
-            with gzip.GzipFile(fileobj=file, mode="rb") as unzipped:
-                # read1 hands out what there is before it meets the end of a file that was cut off.
-                yield from iter(lambda: unzipped.read1(CHUNK), b"")
-        else:
-            yield from _unpacked_zstd(file, name)
-    except EOFError:
-        raise _cut_off(name) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise _damaged(name, "gzip", error) from error
-    except OSError as error:
-        raise ClickLogError(f"{name} cannot be read: {error.strerror or error}.") from error
-
-
-def _unpacked_zstd(file: IO[bytes], name: str) -> Iterator[bytes]:
-    import zstandard
-
-    # Readers that hide the frames end quietly in the middle of one; a frame at a time tells.
-    decompressor = zstandard.ZstdDecompressor(max_window_size=LARGEST_WINDOW)
-    frame, begun = decompressor.decompressobj(), False
-    try:
-        for piece in iter(lambda: file.read(CHUNK), b""):
-            while piece:
-                begun = True
-                yield frame.decompress(piece)
-                if not frame.eof:
-                    break
-                piece = frame.unused_data
-                frame, begun = decompressor.decompressobj(), False
-    except zstandard.ZstdError as error:
-        raise _damaged(name, "zstd", error) from error
-    if begun:
-        raise _cut_off(name)
-
-
-def _damaged(name: str, kind: str, error: Exception) -> ClickLogError:
-    return ClickLogError(
-        f"{name} cannot be read: the {kind} file is damaged ({error}); copy or make it again."
-    )
-
-
-def _cut_off(name: str) -> ClickLogError:
-    return ClickLogError(
-        f"{name} cannot be read: the compressed file ends too early; it was cut off, perhaps "
-        "while it was copied or still being written. Copy or make it again."
-    )
 
 
 class Opened(Sequence[Input]):
@@ -306,12 +290,21 @@ def open_inputs(source: str | Path | Opened, folders: bool = False) -> Opened:
         pattern = "standard input"
         inputs = [Input(pattern, raw=_standard_input())]
     else:
-        inputs = [Input(name, Path(name)) for name in _matching_files(pattern, folders)]
+        inputs = [_input(Path(name)) for name in _matching_files(pattern, folders)]
     for file in inputs:
-        # What comes out of a named pipe can be read only once, and not for a glance.
-        if file.path is None or file.path.is_file():
-            _refuse_archive(file)
+        _refuse_archive(file)
     return Opened(pattern, inputs)
+
+
+def _input(path: Path) -> Input:
+    """A file; what comes out of a pipe, also <(...) of a shell, can be read only once."""
+    if path.is_file():
+        return Input(str(path), path)
+    with naming(str(path)):
+        data = path.read_bytes()
+    if not data:
+        raise ClickLogError(f"{path} is empty: nothing came through the pipe.")
+    return Input(str(path), raw=data)
 
 
 def _matching_files(pattern: str, folders: bool) -> list[str]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gecasmo.logs.notes import Faults
 from gecasmo.logs.roles import Roles, is_list
+from gecasmo.logs.values import WIDE
 from gecasmo.report import TextTable, counted
 
 PageOf = NDArray[np.uint32]
@@ -164,14 +165,14 @@ def pages_in_order(session: pl.Series, rank: pl.Series, query: pl.Series | None)
 def _changes(values: pl.Series, first: int) -> NDArray[np.bool_]:
     """Which values of a block differ from the one above."""
     block = values.slice(first - 1, _BLOCK + 1)
-    if block.dtype.is_integer() and block.dtype not in (pl.Int128, pl.UInt128):
+    if block.dtype.is_integer() and block.dtype not in WIDE:
         numbers = block.to_numpy()
         return np.asarray(numbers[1:] != numbers[:-1])
     return np.asarray((block != block.shift(1)).slice(1).to_numpy(), np.bool_)
 
 
 def _are_distinct(values: pl.Series) -> bool:
-    if values.dtype.is_integer() and values.dtype not in (pl.Int128, pl.UInt128):
+    if values.dtype.is_integer() and values.dtype not in WIDE:
         numbers = values.to_numpy()
         if bool((numbers[1:] > numbers[:-1]).all()):
             return True

@@ -15,7 +15,7 @@ from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
 from gecasmo.logs.formats.table import columns_of, source_label
 from gecasmo.logs.formats.ubi import is_pair
-from gecasmo.logs.inputs import MAX_LINE, open_inputs
+from gecasmo.logs.inputs import MAX_LINE, Opened, naming, open_inputs
 from gecasmo.logs.notes import Faults, Notebook, in_one_message
 from gecasmo.logs.roles import Roles
 
@@ -133,16 +133,19 @@ def read_as(found: Format, source: Any, roles: Roles, max_line: int, label: str)
     """Read an opened source of a known format, and check it; `label` is its name in messages."""
     notebook = Notebook()
     roles.note_guesses(notebook)
-    table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
-    if found.name != "table":
-        # Leave out what a reader made for a role when the user chose another of its columns.
-        chosen = [
-            role
-            for role, given in roles.given.items()
-            if isinstance(given, str) and given != role and given in table.columns
-        ]
-        table = table.drop(chosen, strict=False)
-    return assemble(table, roles, Faults(label), notebook.notes)
+    is_parquet = isinstance(source, Opened) and any(file.is_parquet for file in source)
+    # What is wrong with a damaged file may show only when its columns are looked at.
+    with naming(label, quietly=is_parquet):
+        table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
+        if found.name != "table":
+            # Leave out what a reader made for a role when the user chose another of its columns.
+            chosen = [
+                role
+                for role, given in roles.given.items()
+                if isinstance(given, str) and given != role and given in table.columns
+            ]
+            table = table.drop(chosen, strict=False)
+        return assemble(table, roles, Faults(label), notebook.notes)
 
 
 @dataclass(frozen=True)

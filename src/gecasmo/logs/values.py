@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,12 +14,15 @@ if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 _EXACT = (pl.String, pl.Boolean, pl.Binary, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Null)
+WIDE = (pl.Int128, pl.UInt128)  # which NumPy does not know
+MOST_WEIGHT = 2.0**53  # beyond it a page more or less is lost in the sum of all
 LARGEST_RANK = np.iinfo(np.int32).max
 
 YES = ("yes", "y", "true", "t")
 NO = ("no", "n", "false", "f")
 _COUNTS = "; clicks are whole numbers from 0"
 _WORDS = "; clicks are whole numbers, booleans, or yes and no, y and n, true and false, t and f"
+_SMALLER = "; divide all weights by the same number"
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 
 Bools = NDArray[np.bool_]
@@ -96,36 +98,23 @@ def integers_where_exact(texts: pl.Series) -> pl.Series:
     return numbers if numbers.null_count() < len(numbers) else texts
 
 
-@dataclass(frozen=True)
-class Clicks:
-    """The clicks of a column.
+def check_clicks(values: pl.Series, title: str, faults: Faults) -> tuple[Bools, Floats | None]:
+    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no".
 
-    Attributes
-    ----------
-    clicked
-        Whether each result was clicked.
-    numbers
-        How often each was clicked, where the column counts; None where it says yes or no.
+    Where the column counts, it is also told how often each result was clicked.
     """
-
-    clicked: Bools
-    numbers: Floats | None = None
-
-
-def check_clicks(values: pl.Series, title: str, faults: Faults) -> Clicks:
-    """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no"."""
     if is_plain(values, 1):
-        return Clicks(np.asarray((values != 0).to_numpy(), dtype=np.bool_))
+        return np.asarray((values != 0).to_numpy(), dtype=np.bool_), None
     faults.add_missing(title, _missing(values))
     if values.dtype == pl.Boolean:
-        return Clicks(np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_))
+        return np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_), None
     if isinstance(values.dtype, _TEXT):
-        return Clicks(_clicks_of_words(values, title, faults))
+        return _clicks_of_words(values, title, faults), None
     numbers, known = _numbers(values)
     broken = (np.floor(numbers) != numbers) | ~np.isfinite(numbers)
     _note(broken & known, "not whole numbers", values, title, faults, _COUNTS)
     _note((numbers < 0) & ~broken, "negative", values, title, faults, _COUNTS)
-    return Clicks(np.asarray(numbers > 0, dtype=np.bool_), numbers)
+    return np.asarray(numbers > 0, dtype=np.bool_), numbers
 
 
 def _clicks_of_words(values: pl.Series, title: str, faults: Faults) -> Bools:
@@ -173,16 +162,25 @@ def check_weights(values: pl.Series, title: str, faults: Faults) -> Floats:
     # What is both, minus infinity, is told once.
     negative = (numbers < 0) & known
     broken = ~np.isfinite(numbers) & known & ~negative
+    large = (numbers > MOST_WEIGHT) & ~broken
     _note(negative, "negative", values, title, faults)
     _note(broken, "not finite numbers", values, title, faults)
-    if not (negative | broken).any():
+    _note(large, f"larger than {MOST_WEIGHT:.0f}", values, title, faults, _SMALLER)
+    if not (negative | broken | large).any():
         _note_text(values, known, title, faults)
     return numbers
 
 
+def check_total(weight: float, title: str, faults: Faults) -> None:
+    """Refuse weights that add up to more than can be counted."""
+    if not weight <= MOST_WEIGHT:
+        faults.add(f"{title}: all add up to {weight:g}, more than {MOST_WEIGHT:.0f}{_SMALLER}")
+        faults.raise_if_any()
+
+
 def is_plain(values: pl.Series, high: int) -> bool:
     """Whether a column has nothing but integers from 0 to `high`: then nothing is at fault."""
-    if not values.dtype.is_integer() or values.null_count():
+    if not values.dtype.is_integer() or values.dtype in WIDE or values.null_count():
         return False
     # A series by itself would not be compared with what its type cannot hold.
     return bool(values.to_frame().select(pl.first().is_between(0, high).all()).item())

@@ -6,8 +6,9 @@ Click probabilities can also be written to files, a partition at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,6 +44,7 @@ from gecasmo.model.page_run import (
     refuse,
     result_frame,
 )
+from gecasmo.report import listed, percent, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Impossible, Model
@@ -259,7 +261,7 @@ def _conditional_array(model: Model, log: ClickLog, filtered: Filtered) -> Float
 def conditional_frame(model: Model, log: ClickLog, filtered: Filtered) -> pl.DataFrame:
     """The click probabilities of the results that are kept, with what they are about."""
     kept = filtered.kept[log.page]
-    return _with_unseen(model, log, filtered.click[kept], kept)
+    return _with_unseen(model, log, filtered.click[kept], kept, filtered.encoded)
 
 
 def marginal_clicks(model: Model, log: ClickLog | Partitioned, frame: bool = False) -> Any:
@@ -283,32 +285,62 @@ def marginal_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     return _with_unseen(model, log, marginal_array(model, log), np.ones(log.n_results, bool))
 
 
-def unseen_coins(model: Model, log: ClickLog) -> dict[str, NDArray[np.bool_]]:
-    """Per coin, which results use a row that was not there when the model was fitted."""
+def unseen_coins(
+    model: Model, log: ClickLog, encoded: EncodedLog | None = None
+) -> dict[str, NDArray[np.bool_]]:
+    """Per coin, which results use a row that was not there when the model was fitted.
+
+    `encoded` as the filter has it saves work.
+    """
     states = model.states(whole=False)
-    encoded = model.encode(log, "filter", merge=False)
-    places = encoded.result_places()
-    pages = encoded.page_of_session[log.page]
+    encoded = encoded or model.encode(log, "filter")
     unseen = {}
     for (coin, form), rows, plan in zip(
         model.forms.items(), encoded.rows, encoded.plan.coins, strict=True
     ):
         is_new = ~form.known(states[coin], rows)
-        if plan.scope == "global":
-            unseen[coin] = np.full(log.n_results, bool(is_new.all()))
+        if plan.scope == "global" or not is_new.any():
+            unseen[coin] = np.full(log.n_results, bool(is_new.all()) and len(is_new) > 0)
+        elif plan.scope == "page":
+            pages = encoded.page_of_session[log.page]
+            unseen[coin] = is_new[encoded.page_rows(plan.codes)[pages]]
         else:
-            if plan.scope == "page":
-                rows_used = encoded.page_rows(plan.codes)[pages]
-            else:
-                rows_used = encoded.rows_at(plan.codes, pages, places)
-            unseen[coin] = is_new[rows_used]
+            used = encoded.result_rows(plan.codes, bool(plan.history))
+            unseen[coin] = is_new[used[encoded.result_places()]]
     return unseen
 
 
+def unseen_weights(
+    model: Model, log: ClickLog, encoded: EncodedLog, kept: NDArray[np.bool_]
+) -> dict[str, float]:
+    """Per coin, how much those of the kept results weigh whose row was never fitted."""
+    weight = log.weight[log.page] * kept
+    unseen = unseen_coins(model, log, encoded)
+    return {coin: float(weight[is_new].sum()) for coin, is_new in unseen.items()}
+
+
+def told_unseen(shares: Mapping[str, float]) -> str:
+    """Say for which share of the results a model has nothing but priors; empty if for none."""
+    coins: dict[str, list[str]] = {}
+    for coin, share in shares.items():
+        if share > 0:
+            coins.setdefault(percent(share), []).append(coin)
+    if not coins:
+        return ""
+    parts = [
+        f"{share} of the results have no row of {listed(names)}" for share, names in coins.items()
+    ]
+    return f"not in the fit: {listed(parts)}; for these the model answers from its prior alone"
+
+
 def _with_unseen(
-    model: Model, log: ClickLog, answer: Floats, kept: NDArray[np.bool_]
+    model: Model,
+    log: ClickLog,
+    answer: Floats,
+    kept: NDArray[np.bool_],
+    encoded: EncodedLog | None = None,
 ) -> pl.DataFrame:
-    by_coin = unseen_coins(model, log)
+    by_coin = unseen_coins(model, log, encoded)
     unseen = pl.DataFrame(
         {coin: np.where(is_new, coin, "").tolist() for coin, is_new in by_coin.items()},
         schema=dict.fromkeys(by_coin, pl.String),
@@ -384,13 +416,15 @@ class Predicted:
     """What became of predictions that were written: the file or folder, and its rows.
 
     `n_results` counts results of the source, and so does `n_left_out` its sessions. Where equal
-    pages are stored once there are fewer rows, each with the weight of its page.
+    pages are stored once there are fewer rows, each with the weight of its page. `unseen` says per
+    coin which share of the results has a row that was never fitted.
     """
 
     path: Path
     n_results: int
     n_left_out: int = 0  # sessions
     n_rows: int = 0
+    unseen: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         text = f"{self.path}: click probabilities of {self.n_results:,} results"
@@ -398,7 +432,7 @@ class Predicted:
             text += f", in {self.n_rows:,} rows with weights, since equal pages are stored once"
         if self.n_left_out:
             text += f"; {self.n_left_out:,} impossible sessions left out"
-        return text
+        return "\n".join([text, *wrapped(told_unseen(self.unseen), "  ", "  ")])
 
 
 def predict_to(
@@ -416,11 +450,11 @@ def predict_to(
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)
-    tally, n_results = Tally(), 0
+    tally, n_results, total, unseen = Tally(), 0, 0.0, Counter[str]()
     may_be_folded = not isinstance(log, ClickLog)  # equal pages may be stored once
 
     def ask(view: Model, pages: ClickLog) -> pl.DataFrame:
-        nonlocal tally, n_results
+        nonlocal tally, n_results, total
         kept = np.ones(pages.n_sessions, bool)
         if kind == "marginal":
             frame = marginal_frame(view, pages)
@@ -430,16 +464,21 @@ def predict_to(
             kept = filtered.kept
             frame = conditional_frame(view, pages, filtered)
         n_results += n_source_results(pages, kept)
-        if may_be_folded or not np.all(pages.weight == 1):
-            frame = frame.with_columns(weight=pl.Series(pages.weight[pages.page][kept[pages.page]]))
-        return frame
+        frame = frame.with_columns(weight=pl.Series(pages.weight[pages.page][kept[pages.page]]))
+        total += float(frame["weight"].sum())
+        new = frame.select("unseen", "weight").explode("unseen").drop_nulls()
+        unseen.update(dict(new.group_by("unseen").agg(pl.col("weight").sum()).iter_rows()))
+        has_weight = may_be_folded or not np.all(pages.weight == 1)
+        return frame if has_weight else frame.drop("weight")
 
     frames, table = over_parts(model, log, ask), _kind(target)
     n_rows = _write_folder(frames, target) if table is None else write_frames(frames, target, table)
     tally.tell(model.name)
     counts = counts_of_source(log, tally)
     n_left_out = tally.n_sessions - tally.n_kept
-    return Predicted(target, n_results if counts is None else counts[1], n_left_out, n_rows)
+    shares = {coin: unseen[coin] / max(total, 1e-300) for coin in model.forms}
+    n_results = n_results if counts is None else counts[1]
+    return Predicted(target, n_results, n_left_out, n_rows, shares)
 
 
 def check_place(target: Path) -> None:

@@ -327,9 +327,10 @@ class Model(StructuredModel):
         min_examinations: float = 10.0,
         min_probability: float = 0.5,
         min_order: float = 0.8,
+        every_pair: bool = False,
         pairs: Any = None,
     ) -> Judgments:
-        """Grade every pair of query and document that this model knows.
+        """Grade pairs of query and document that this model knows, where the data suffice.
 
         Parameters
         ----------
@@ -347,6 +348,8 @@ class Model(StructuredModel):
             Nor do pairs whose grade is right with a smaller probability.
         min_order : float
             A pair without a grade is "ordered" if its place in the query is so sure.
+        every_pair : bool
+            Grade every pair, however little is known of it; `grade_probability` says how sure.
         pairs : data frame, ClickLog or StoredLog, optional
             The pairs to be judged; by default all rows of the fit.
 
@@ -367,6 +370,7 @@ class Model(StructuredModel):
             min_examinations=min_examinations,
             min_probability=min_probability,
             min_order=min_order,
+            every_pair=every_pair,
             pairs=pairs,
         )
 

@@ -166,6 +166,8 @@ def fit_model(
         )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to fit: the log has no results.")
+    if not log.total_weight > 0:
+        raise ClickLogError("There is nothing to fit: all pages of the log weigh 0.")
     check_settings(settings, features, threads)
     began = time.perf_counter()
     work = model.with_features(**features) if features else model

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import weakref
@@ -23,10 +22,18 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
 from gecasmo.errors import CheckpointError, ModelError, option
-from gecasmo.files import whole_file
+from gecasmo.estimation.packets import write_packet
+from gecasmo.estimation.part_files import read_kept, telling_damage, telling_full_disk_of_fit
+from gecasmo.files import (
+    checked_json,
+    json_with_checksum,
+    link_in,
+    locked_file,
+    synced,
+    whole_file,
+)
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs import ClickLog
-from gecasmo.logs.store.disk import telling_full_disk
 from gecasmo.logs.store.stored_log import StoredLog
 
 if TYPE_CHECKING:
@@ -194,7 +201,11 @@ class FitFolder:
             raise
 
     def _refuse_strangers(self) -> None:
-        """A folder with other things in it is none of ours."""
+        """A folder with other things in it is none of ours, nor is one that leads elsewhere."""
+        if link := link_in(self.path):
+            raise CheckpointError(
+                f"{link} is a link, which no fit has made. Name another folder, or remove it."
+            )
         others = [path for path in self.path.iterdir() if path.name != "lock"]
         if others and not (self.path / _WORDS).exists():
             raise CheckpointError(
@@ -204,17 +215,11 @@ class FitFolder:
 
     def _lock(self) -> None:
         """Two fits in one folder would pull files from under each other."""
-        self._locked = open(self.path / "lock", "w")  # noqa: SIM115 - held as long as the folder
+        locked = locked_file(self.path / "lock")
+        if locked is None:
+            raise CheckpointError(f"{self.path} is in use by another fit at the moment.")
+        self._locked = locked
         weakref.finalize(self, self._locked.close)
-        if os.name == "posix":
-            import fcntl
-
-            try:
-                fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise CheckpointError(
-                    f"{self.path} is in use by another fit at the moment."
-                ) from None
 
     def release(self) -> None:
         """Let other fits use the folder."""
@@ -237,14 +242,14 @@ class FitFolder:
             self.note()
             return
         try:
-            self.words = json.loads(words.read_bytes())
-            begun = self.words["fit"]
-            if isinstance(begun, str):
+            data = words.read_bytes()
+            if "crc32" not in json.loads(data):
                 raise CheckpointError(
                     f"{self.path} is of a fit that an earlier version of gecasmo began, and cannot "
                     "be resumed. Name another folder, or remove it."
                 )
-            different = differences(dict(begun), identity)
+            self.words = checked_json(data)
+            different = differences(dict(self.words["fit"]), identity)
         except (OSError, ValueError, KeyError, TypeError):
             raise CheckpointError(f"{words} is damaged. Remove {self.path}.") from None
         if different:
@@ -257,7 +262,12 @@ class FitFolder:
         """Keep some words, in one step."""
         self.words |= words
         with whole_file(self.path / _WORDS, CheckpointError) as temporary:
-            temporary.write_text(json.dumps(self.words))
+            temporary.write_bytes(json_with_checksum(self.words))
+
+    def push(self, name: str) -> None:
+        """Push a folder in it to the disk, lest a power cut take what is noted as done."""
+        for path in (self.path / name, *(self.path / name).rglob("*")):
+            synced(path)
 
     def clear(self, *names: str) -> None:
         """Remove what is no longer needed."""
@@ -276,25 +286,17 @@ def _temporary_folder(log: Path) -> Path:
 def write_shared_rows(folder: FitFolder, number: int, rows: Rows) -> None:
     """Keep the rows of a global coin, for a fit that is resumed."""
     own = folder.path / "shared"
-    columns = [] if not rows.keys else rows.frame.get_columns()
-    columns += [column.alias(f"*{name}*") for name, column in rows.attached.items()]
-    advice = "make room and fit again with the same checkpoint folder."
-    with telling_full_disk(own, CheckpointError, CheckpointError, advice):
+    with telling_full_disk_of_fit(own):
         own.mkdir(exist_ok=True)
-        if columns:
-            pl.DataFrame(columns).write_ipc(own / f"{number}.arrow")
-    folder.note(**{f"rows{number}": [list(rows.keys), len(rows), list(rows.attached)]})
+        write_packet(own / f"{number}.packet", rows, folder.is_kept)
+        synced(own)
 
 
 def read_shared_rows(folder: FitFolder, number: int) -> Rows:
     """The rows of a global coin, as they were kept."""
-    keys, n_rows, attached = folder.words[f"rows{number}"]
-    if not keys and not attached:
-        return Rows((), (), n_rows)
-    frame = pl.read_ipc(folder.path / "shared" / f"{number}.arrow")
-    return Rows(
-        keys,
-        [frame[key] for key in keys],
-        n_rows,
-        {name: frame[f"*{name}*"].alias(name) for name in attached},
-    )
+    path = folder.path / "shared" / f"{number}.packet"
+    with telling_damage(path):
+        rows = read_kept(path)
+        if not isinstance(rows, Rows):
+            raise ValueError("it has no rows")
+    return rows

@@ -11,7 +11,7 @@ import polars as pl
 from gecasmo.errors import GecasmoError
 from gecasmo.files import is_stream, scratch_folder, whole_file
 from gecasmo.logs.formats.table import SEPARATORS, kind_of_name
-from gecasmo.logs.formats.writer import packed
+from gecasmo.logs.packed import packed
 
 KINDS = ".parquet, .csv, .tsv or .jsonl (text also followed by .gz or .zst)"
 

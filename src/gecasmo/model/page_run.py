@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from itertools import pairwise
+from math import prod
 from operator import add
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +17,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.lift import history_of, lift
+from gecasmo.encoding.rows import history_of, lift
 from gecasmo.errors import (
     ClickLogError,
     GecasmoWarning,
@@ -28,7 +29,7 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
-from gecasmo.kernels.library import LIFTED_KERNELS
+from gecasmo.kernels.library import LIFTED_KERNELS, Structure
 from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs import ClickLog
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
 
 Floats = NDArray[np.float64]
+
+# Rows of a coin under all click histories; each takes 16 bytes.
+_MOST_LIFTED = 1 << 28
 
 
 class PageRun:
@@ -68,6 +72,11 @@ class PageRun:
         self.rank_size = int(log.rank.max(initial=0)) + 1
         self.count_size = int(log.lengths.max(initial=0)) + 1
         self.weights = self._weights()
+
+    @property
+    def structure(self) -> Structure:
+        """The automaton that the kernel runs on, with all that follows from it."""
+        return self.model.library(self.encoded.plan, self.counting).structure
 
     def run(self, *outputs: Any) -> None:
         """Fill the output arrays of the kernel."""
@@ -119,8 +128,14 @@ class PageRun:
             "distance": self.rank_size,
             "clicks_above": self.count_size,
         }
-        n_histories = int(np.prod([sizes[key] for key in history_of(keys)]))
-        weights = np.empty((2, max(len(rows), 1) * n_histories))
+        n_lifted = max(len(rows), 1) * prod(sizes[key] for key in history_of(keys))
+        if n_lifted > _MOST_LIFTED:
+            raise ClickLogError(
+                f"Without a look at clicks, '{coin}' (by {', '.join(keys)}) needs {n_lifted:,} "
+                f"rows, one for each click history that pages up to rank {self.rank_size - 1:,} "
+                "could have. Number ranks from 1 on within pages, or leave out the longest pages."
+            )
+        weights = np.empty((2, n_lifted))
         for place, part in lift(rows, keys, sizes):
             weights[:, place] = as_weights(self._predict(coin, form, part))
         return weights

@@ -14,8 +14,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding import EncodedLog, Rows
-from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, row_averages
-from gecasmo.encoding.pieces import JoinedAverages, JoinedPieces, NotJoinableError
+from gecasmo.encoding.averages import (
+    EXPOSURE,
+    IMPRESSIONS,
+    PAGES,
+    JoinedAverages,
+    row_averages,
+)
+from gecasmo.encoding.pieces import JoinedPieces, NotJoinableError
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import NothingLeftError
 from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
-from gecasmo.files import beside, followed, put_in_place, whole_file
+from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, form_named
 from gecasmo.forms import saved as saved_forms
@@ -402,9 +402,7 @@ def write_folder(members: Members, path: Any) -> None:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
     except OSError as problem:
-        raise SavedModelError(
-            f"{target} cannot be written: {problem.strerror or problem}."
-        ) from problem
+        raise SavedModelError(refused(target, problem)) from problem
 
 
 def _is_there(target: Path, name: str, source: RowFiles, file: PartFile) -> bool:

@@ -108,6 +108,7 @@ def _fit_in(
         return
     if folder.is_kept:
         model.save(folder.path / "model", folder=True)
+        folder.push("model")
         folder.note(done=True)
     folder.clear("parts", "points", "journal", "shared")
     tell_remarks(model)
@@ -159,7 +160,7 @@ class FileSource:
         # Other methods than EM move all parameters at once, and so have them all in memory.
         is_em = isinstance(settings.method, EM)
         self.local = local_coins(model, log.has_query) if is_em else []
-        self.files = PartFiles(folder.path / "parts")
+        self.files = PartFiles(folder.path / "parts", folder.is_kept)
         self.shared = {
             number: SharedRows(coin)
             for number, coin in enumerate(model.forms)
@@ -179,6 +180,7 @@ class FileSource:
             {number: len(own) for number, own in rows.items()},
             threads,
             is_noted=is_em,
+            is_kept=folder.is_kept,
         )
         self.problem = parted_problem(
             model, self.parts, self.local, rows, words["weight"], settings
@@ -271,8 +273,8 @@ class FileSource:
         assert self._drawn is not None
         rows: dict[int, tuple[TableState, Any]]
         if number in self.parts.numbers:
-            points = self.parts.points(number, {task.recipe.of})
-            states, counts = finished(self.parts.part(number), points, task)
+            part = self.parts.part(number)
+            states, counts = finished(part, self.parts.points(part, {task.recipe.of}), task)
             rows = {n: (state, counts.tables[n]) for n, state in states.items()}
         else:
             rows = {n: (self._drawn.nothing(n), np.zeros((2, 0))) for n in self.local}

@@ -37,7 +37,7 @@ def posterior_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     start_flipped, start_heads = np.zeros((n_pages, n_coins)), np.zeros((n_pages, n_coins))
     run.run(reached, flipped, heads, start_flipped, start_heads)
     columns = [pl.Series("reached", run.results(reached))]
-    automaton = model.structure.full.body
+    automaton = run.structure.full.body
     browsing = {lit.parameter for edge in automaton.edges for lit in edge.literals}
     for number, coin in enumerate(model.forms):
         if coin in browsing:
@@ -58,7 +58,7 @@ def decoded_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     edge = np.zeros(run.encoded.n_results, np.int64)
     start_edge = np.zeros(run.encoded.n_pages, np.int64)
     run.run(edge, start_edge)
-    return _told(model, log, run.results(edge), run.sessions(start_edge))
+    return _told(run, log, run.results(edge), run.sessions(start_edge))
 
 
 def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
@@ -66,7 +66,7 @@ def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
     Filtered(model, log, "raise")
     run = PageRun(model, log, "stories", merge=False)
     edge, start_edge = _draw(run, seed, n_page_uniforms=2)
-    return _told(model, log, run.results(edge), run.sessions(start_edge))
+    return _told(run, log, run.results(edge), run.sessions(start_edge))
 
 
 def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
@@ -82,7 +82,7 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
         for signal in automaton.signals
     }
     simulated = log.with_signals(signals)
-    return (simulated, _told(model, simulated, edge, start_edge)) if truth else simulated
+    return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
 
 
 def _draw(
@@ -105,10 +105,10 @@ def _draw(
 
 
 def _told(
-    model: Model, log: ClickLog, edge: NDArray[np.int64], start_edge: NDArray[np.int64]
+    run: PageRun, log: ClickLog, edge: NDArray[np.int64], start_edge: NDArray[np.int64]
 ) -> pl.DataFrame:
     """Edges as columns: `reached`, and per coin how it fell ("heads", "heads tails", null)."""
-    automaton = model.structure.full.body
+    model, automaton = run.model, run.structure.full.body
     left = np.array([e.source == automaton.gone for e in automaton.edges], bool)
     columns = [pl.Series("reached", ~left[edge])]
     columns += _falls(model, automaton, edge, "")

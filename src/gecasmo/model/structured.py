@@ -15,7 +15,7 @@ from gecasmo.compiler import Automaton
 from gecasmo.compiler.hide import hide
 from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
-from gecasmo.encoding.observations import LAST_CLICK
+from gecasmo.encoding.observations import LAST_CLICK, unrecorded_signals
 from gecasmo.errors import ModelError, NotFittedError, extra
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Fixed, Form, FormState, Table
@@ -183,7 +183,7 @@ class StructuredModel:
         structure = self.counting_structure if counting else self.structure
         key = (plan, structure is self.structure)
         if key not in self._libraries:
-            self._libraries[key] = Library(structure, plan)
+            self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
         return self._libraries[key]
 
     def encode(
@@ -205,6 +205,7 @@ class StructuredModel:
         structure = self.counting_structure if counting else self.structure
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
+        structure = structure.unrecorded(unrecorded_signals(log, structure.traced))
         machine = structure.machine(augmentation, with_missing)
         keys = self.keys if kernel.startswith("e_step") else self.answer_keys(log.columns)
         return encode(log, structure.traced, machine, keys, wanted=self.wanted(), **options)

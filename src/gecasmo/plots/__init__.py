@@ -40,10 +40,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-_TRAINING = (
-    "Training pages: the model was fitted to these, and foretells others less well. For a fair "
-    "picture, compare it on held-out ones."
-)
+_TRAINING = "Training pages: the model was fitted to these, and foretells others less well."
 _HELD_OUT = "Held-out pages, which the model was not fitted to."
 
 
@@ -131,7 +128,7 @@ def fit_charts(model: Model, log: ClickLog, *, held_out: bool = False) -> dict[s
         charts["relevance_against_ctr"] = relevance_against_ctr(model, log)
     pages = _HELD_OUT if held_out else _TRAINING
     return {
-        name: chart if name == "convergence" else remarked(chart, pages)
+        name: chart if name in ("convergence", "examination") else remarked(chart, pages)
         for name, chart in charts.items()
     }
 

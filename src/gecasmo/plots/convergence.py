@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gecasmo.model.base import Model
 
 _POWER = "datum.value < 0.01 ? format(datum.value, '.0e') : format(datum.value, '~g')"
+_STEPS = "iteration (M-steps)"
 _WIDTH = theme.WIDTH + 60
 _MOST_ROUNDS = 5  # side by side; of more, the first and the last ones
 
@@ -80,18 +81,24 @@ def _by_round(frame: pl.DataFrame, n_rounds: int) -> Chart:
     # Axes and the space between take about 75 of each.
     width = max(60, _WIDTH // len(rounds) - 75)
     panels = [
-        _panel(own, "objective", None if number else "objective", theme.ORANGE).properties(
-            width=width, title=f"round {own['round'][0]}"
-        )
+        _panel(
+            own,
+            "objective",
+            None if number else "objective",
+            theme.ORANGE,
+            f"iteration, round {own['round'][0]}",
+        ).properties(width=width)
         for number, own in enumerate(rounds)
     ]
     return alt.hconcat(*panels, spacing=12)
 
 
-def _panel(frame: pl.DataFrame, column: str, title: str | None, colour: str) -> Chart:
+def _panel(
+    frame: pl.DataFrame, column: str, title: str | None, colour: str, below: str = _STEPS
+) -> Chart:
     alt = altair()
     y = alt.Y(f"{column}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5))
-    return _drawn(frame.select("iteration", column, "round"), frame, y, ".8f", colour)
+    return _drawn(frame.select("iteration", column, "round"), frame, y, ".8f", colour, below)
 
 
 def _gaps(apart: pl.DataFrame, frame: pl.DataFrame) -> Chart:
@@ -105,13 +112,15 @@ def _gaps(apart: pl.DataFrame, frame: pl.DataFrame) -> Chart:
     return _drawn(apart.select("iteration", "gap", "round"), frame, y, ".3e", theme.ORANGE)
 
 
-def _drawn(rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: str) -> Chart:
+def _drawn(
+    rows: pl.DataFrame, whole: pl.DataFrame, y: Any, form: str, colour: str, below: str = _STEPS
+) -> Chart:
     """A line with points over the iterations of a fit or a round, a line for each round."""
     alt = altair()
     first, last = int(whole["iteration"][0]), int(whole["iteration"][-1])
     x = alt.X(
         "iteration:Q",
-        title="iteration (M-steps)",
+        title=below,
         scale=alt.Scale(domain=[first, max(last, first + 1)], nice=False, zero=False),
         axis=alt.Axis(tickMinStep=1, format="d", tickCount=min(10, last - first + 1)),
     )

@@ -157,17 +157,19 @@ def judgments(
     min_examinations: float = 10.0,
     min_probability: float = 0.5,
     min_order: float = 0.8,
+    every_pair: bool = False,
 ) -> Any:
-    """Grade every pair of query and document that a fitted model knows, as a Spark data frame.
+    """Grade pairs of query and document that a fitted model knows, as a Spark data frame.
 
     Parameters
     ----------
     model : fitted model
         If its rows are in files, executors read them, and each grades the pairs of some parts;
         what cut points are found by comes to the driver: of "informative" how many pairs there are
-        of which belief, of rules of quantiles the relevances of pairs with enough data.
+        of which belief, of rules of quantiles the relevances of pairs.
     spark : SparkSession
     grades, rule, thresholds, level, max_width, min_examinations, min_probability, min_order
+    every_pair
         As for `gecasmo.judgments.judge`.
 
     Returns
@@ -184,6 +186,7 @@ def judgments(
         "min_examinations": min_examinations,
         "min_probability": min_probability,
         "min_order": min_order,
+        "every_pair": every_pair,
     }
     parts = PairParts.of(model, None)
     if not parts.in_files:

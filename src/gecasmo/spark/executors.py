@@ -36,7 +36,7 @@ from gecasmo.model.base import Impossible
 from gecasmo.model.log_parts import part_view
 from gecasmo.model.part_builder import Settings, blueprint_of, build_part
 from gecasmo.spark.frame_log import FrameReading
-from gecasmo.spark.messages import unpacked
+from gecasmo.spark.messages import telling_damage, unpacked
 from gecasmo.spark.session import SparkError
 from gecasmo.spark.shipped_model import ShippedModel, plain_rows
 
@@ -231,7 +231,8 @@ def pass_over(job: Job, number: int, task: Task) -> Answer:
     folder = SharedFolder(job.folder)
     for name in task.forget:  # nobody asks for these, also when this task is run again
         folder.remove(_point(number, name))
-    part, points = decoded(job, number), points_of(folder, number, task.recipe)
+    part = decoded(job, number)
+    points = points_of(folder, part, task.recipe)
     with using_threads(job.threads):
         after, answer = run_pass(part, points, task)
     if task.name:
@@ -239,10 +240,16 @@ def pass_over(job: Job, number: int, task: Task) -> Answer:
     return answer
 
 
-def points_of(folder: SharedFolder, number: int, recipe: Recipe) -> Points:
+def points_of(folder: SharedFolder, part: Part, recipe: Recipe) -> Points:
     """The points of a part that a recipe asks for."""
-    names = {name for name in (recipe.of, recipe.start) if name}
-    return {name: Point.from_arrays(folder.read(_point(number, name))) for name in names}
+    found = {}
+    for name in filter(None, {recipe.of, recipe.start}):
+        file = _point(part.number, name)
+        arrays = folder.read(file)
+        with telling_damage(f"{folder.address}/{file}"):
+            found[name] = Point.from_arrays(arrays)
+            found[name].check({coin: len(state.rows) for coin, state in part.local.items()})
+    return found
 
 
 def _point(number: int, name: str) -> str:
@@ -256,19 +263,28 @@ def decoded(job: Job, number: int) -> Part:
         _parts.move_to_end(place)
         return _parts[place][0]
     folder = SharedFolder(job.folder)
-    words, arrays = folder.read(f"{number}/part")
-    for coin, places in folder.read(f"{number}/index").items():
-        if isinstance(places, int):
-            places = places + np.arange(words["n_rows"][coin])
-        arrays[f"index.{coin}"] = places
-    # Most passes do without the keys of rows.
-    stored = PartArrays(words, arrays, lambda coin: folder.read(f"{number}/rows{coin}"))
-    blueprint = blueprint_of(job.model.model(), job.method.augmentation)
-    part = set_up(stored, blueprint, job.n_rows, job.threads)
+    with telling_damage(f"{job.folder}/{number}/part"):
+        words, arrays = folder.read(f"{number}/part")
+        for coin, places in folder.read(f"{number}/index").items():
+            if isinstance(places, int):
+                places = places + np.arange(words["n_rows"][coin])
+            arrays[f"index.{coin}"] = places
+        # Most passes do without the keys of rows.
+        stored = PartArrays(words, arrays, lambda coin: _rows(folder, number, coin, words))
+        blueprint = blueprint_of(job.model.model(), job.method.augmentation)
+        part = set_up(stored, blueprint, job.n_rows, job.threads)
     _parts[place] = part, stored.n_bytes
     while len(_parts) > _MOST_PARTS or sum(size for _, size in _parts.values()) > _MOST_BYTES:
         _parts.popitem(last=False)
     return part
+
+
+def _rows(folder: SharedFolder, number: int, coin: int, words: Mapping[str, Any]) -> pl.DataFrame:
+    frame: pl.DataFrame = folder.read(f"{number}/rows{coin}")
+    with telling_damage(f"{folder.address}/{number}/rows{coin}"):
+        if len(frame) != words["n_rows"][coin] or frame.columns != words["keys"][coin]:
+            raise ValueError("it is of other rows")
+    return frame
 
 
 _parts: OrderedDict[tuple[str, int], tuple[Part, int]] = OrderedDict()
@@ -277,7 +293,8 @@ _parts: OrderedDict[tuple[str, int], tuple[Part, int]] = OrderedDict()
 # -- the end -----------------------------------------------------------------------------------
 def write_rows(job: Job, number: int, task: Task, model_folder: str | None) -> Written:
     """Write the rows of the local coins of a part as files of a saved model."""
-    part, points = decoded(job, number), points_of(SharedFolder(job.folder), number, task.recipe)
+    part = decoded(job, number)
+    points = points_of(SharedFolder(job.folder), part, task.recipe)
     with using_threads(job.threads):
         states, counts = finished(part, points, task)
     return {

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from gecasmo.errors import GecasmoError
-from gecasmo.estimation.packets import DamagedPacketError, pack, unpack
+from gecasmo.estimation.packets import pack, unpack
 from gecasmo.spark.session import SparkError, quiet
 
 # The columns of a data frame with what executors answer.
@@ -63,9 +63,18 @@ def collected(answers: Any) -> dict[int, Any]:
 
 def unpacked(data: bytes | bytearray, name: str) -> Any:
     """What a packet holds, which is told by its name if it is damaged."""
-    try:
+    with telling_damage(name):
         return unpack(data)
-    except DamagedPacketError as problem:
+
+
+@contextmanager
+def telling_damage(name: str) -> Iterator[None]:
+    """Tell that what has this name is not what was written."""
+    try:
+        yield
+    except GecasmoError:
+        raise
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as problem:
         raise SparkError(f"{name} is damaged: {problem}. Run the same again.") from None
 
 

@@ -47,7 +47,7 @@ from gecasmo.spark.executors import (
     write_state,
 )
 from gecasmo.spark.frame_log import FrameLog, open_log, tell_notes
-from gecasmo.spark.messages import ask_parts
+from gecasmo.spark.messages import ask_parts, telling_damage
 from gecasmo.spark.session import SparkError, require_frame
 from gecasmo.spark.shipped_model import ShippedModel
 
@@ -161,7 +161,11 @@ class SparkParts:
     def run(self, task: Task) -> Answer:
         """Run one pass, and add up the answers in the order of the parts."""
         job, work = self.job, self.work
-        return combined(ask_parts(self.spark, self.numbers, lambda n: work(job, n, task)).values())
+        heard = ask_parts(self.spark, self.numbers, lambda n: work(job, n, task))
+        for number, answer in heard.items():
+            with telling_damage(f"The answer of part {number}"):
+                answer.check(job.n_rows)
+        return combined(heard.values())
 
 
 class SparkSource:

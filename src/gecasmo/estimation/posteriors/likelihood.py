@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart, is_by_page
-from gecasmo.encoding.encoded import EncodedLog
+from gecasmo.encoding.encoded import Apart, EncodedLog
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.posteriors.few_rows import elsewhere_of_few, grid_of_few
 from gecasmo.estimation.posteriors.polynomials import Polynomials, elevated, polynomials
@@ -147,7 +146,7 @@ def places_of(
         alone = found.exact != 0  # what the polynomial says is not to be said again
         heads, tails = np.where(alone, 0.0, heads), np.where(alone, 0.0, tails)
     weight = expectation.encoded.weight[apart.pages]
-    if not is_by_page(expectation.encoded, array):
+    if not expectation.encoded.is_by_page(array):
         weight = np.repeat(weight, apart.lengths)
     at = weights[coin][1]
     known = apart.known.setdefault(("by row", array), {})

@@ -16,7 +16,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.encoding.encoded import Apart, take_apart
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.expectation import Expectation
 from gecasmo.estimation.posteriors.few_rows import repeats

@@ -23,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.encoding.apart import Apart, take_apart
+from gecasmo.encoding.encoded import Apart, take_apart
 from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.estimation.expectation import Counts, Expectation
 from gecasmo.estimation.posteriors.likelihood import (

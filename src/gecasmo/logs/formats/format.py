@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from gecasmo.errors import ClickLogError
 from gecasmo.logs.inputs import MAX_LINE, Input, Lines
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.values import integers_where_exact
@@ -110,7 +111,7 @@ class Format:
 def _schema(file: Input) -> dict[str, pl.DataType]:
     try:
         return file.parquet_schema()
-    except (pl.exceptions.PolarsError, OSError):
+    except ClickLogError:
         return {}  # whoever reads it will tell
 
 

@@ -19,7 +19,6 @@ import polars as pl
 from gecasmo.errors import ClickLogError, option
 from gecasmo.files import is_stream, whole_file
 from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
-from gecasmo.logs.formats.writer import packed
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     Input,
@@ -30,6 +29,7 @@ from gecasmo.logs.inputs import (
     open_inputs,
 )
 from gecasmo.logs.notes import Notebook
+from gecasmo.logs.packed import packed
 from gecasmo.logs.roles import lists_of
 from gecasmo.logs.values import integers_where_exact
 from gecasmo.report import shortened
@@ -122,7 +122,7 @@ def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
     try:
         schema = _schema_of_file(source[0])
         return tuple(schema), lists_of(schema)
-    except (pl.exceptions.PolarsError, OSError, IndexError):
+    except (pl.exceptions.PolarsError, ClickLogError, OSError, IndexError):
         return (), None
 
 
@@ -311,6 +311,22 @@ def separator_of(file: Input, kind: str) -> str | None:
     return usual if usual in bare else max((usual, *_TITLES), key=bare.count)
 
 
+def check_header(head: bytes, separator: str, name: str) -> None:
+    """Refuse a first line that is not UTF-8, or has two columns of one name."""
+    line = head[: head.find(b"\n") + 1] or head
+    check_utf8(line, name)
+    try:
+        names = next(csv.reader([line.decode().strip("\r\n\ufeff")], delimiter=separator), [])
+    except csv.Error:
+        return  # whoever reads it will tell
+    twice = next((column for column in names if column and names.count(column) > 1), None)
+    if twice is not None:
+        raise ClickLogError(
+            f"{name}, line 1: {names.count(twice)} columns are called {twice!r}; rename all but "
+            "one of them."
+        )
+
+
 def common_separator(inputs: Opened, kind: str, notes: Notebook) -> str:
     """Say what stands between the fields of all files; an unusual one is noted."""
     found = [separator_of(file, kind) or SEPARATORS[kind] for file in inputs]
@@ -334,10 +350,10 @@ def _read_separated(
     inputs: Opened, kind: str, options: ReadOptions, notes: Notebook
 ) -> pl.DataFrame:
     """Read CSV or TSV; the columns of ids keep their exact text, where that says more."""
+    separator = common_separator(inputs, kind, notes)
     for file in inputs:
         # Polars tells of other text in the rows, and puts marks for it into the header.
-        check_utf8(file.head[: file.head.find(b"\n") + 1], file.name)
-    separator = common_separator(inputs, kind, notes)
+        check_header(file.head.lstrip(b"\r\n"), separator, file.name)
     paths = [file.plain_path for file in inputs]
     sources: Sequence[str | bytes]
     if None in paths:

@@ -84,7 +84,10 @@ class _Track(ElementTree.TreeBuilder):
                     reach = option("max_line", max_line, shown=f"{max_line:,}")
                     raise self._error(f"no interaction ends within {reach} bytes")
             parser.close()
-        except ElementTree.ParseError as error:
+        except (ElementTree.ParseError, LookupError, ValueError) as error:
+            # Encodings that Python does not know, or Expat not, are no errors of parsing.
+            if isinstance(error, ClickLogError):
+                raise
             raise ClickLogError(f"{self._file.name} is not well-formed XML: {error}.") from None
 
     def doctype(self, *_: object) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.files import whole_file
+from gecasmo.logs.packed import packed
 from gecasmo.logs.pages import shown
 
 if TYPE_CHECKING:
@@ -182,25 +182,6 @@ def write_lines(path: Path) -> Iterator[Callable[[str], None]]:
                 file.write(f"{line}\n".encode())
 
             yield tell
-
-
-@contextmanager
-def packed(temporary: Path, path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that packs what is written, if `path` ends in .gz or .zst."""
-    suffix = path.suffix.lower()
-    with temporary.open("wb") as file:
-        if suffix == ".gz":
-            # Without the name and the time, the same log makes the same file.
-            with gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) as zipped:
-                yield cast("IO[bytes]", zipped)
-        elif suffix == ".zst":
-            import zstandard
-
-            writer: Any = zstandard.ZstdCompressor().stream_writer(file, closefd=False)
-            with writer:
-                yield writer
-        else:
-            yield file
 
 
 def _is_moment(values: pl.Series) -> bool:

@@ -1,6 +1,6 @@
 """Click logs on disk, larger than memory: made by `ClickLog.ingest`, opened by `open_log`.
 
-The way of an ingest: `intake` reads a source batch by batch (`sources`, `parquet`, `text`), as runs
+The way of an ingest: `intake` reads a source batch by batch (`sources`, `text`), as runs
 of results (`page_runs`); `shuffle` brings those of a partition together, `builder` makes pages of
 them, `partition` writes and reads its files. `ingest` drives it, `plan` decides how much at a time,
 `journal` remembers what is done. What comes out is in `stored_log` and `split`.

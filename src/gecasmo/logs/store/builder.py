@@ -58,26 +58,15 @@ class WholePages(NamedTuple):
 class CodedPages:
     """Pages of a partition with numbers instead of ids, by the hash of their query.
 
-    Attributes
-    ----------
-    runs
-        A run a page. Heads have the number of the query, the weight, the id of the session where
-        it is kept, and other columns; results the number of the document, the click, the rank
-        unless it is 1, 2, 3, ... on every page, and other columns.
-    queries
-        The different queries (without queries: the sessions), by their hash.
-    docs
-        The documents of each query: the document, the query, how often it is in the source, and
-        where it is there first.
-    sessions, results, clicks, weight
-        How many there are in the source, before anything is folded.
-    notes
-        What was met.
+    Heads have the number of the query, the weight, the id of the session where it is kept, and
+    other columns; results the number of the document, the click, the rank unless it is 1, 2, 3,
+    ... on every page, and other columns. Sessions, results, clicks and weight are counted in the
+    source, before anything is folded.
     """
 
-    runs: PageRuns
-    queries: pl.Series
-    docs: pl.DataFrame
+    runs: PageRuns  # one a page
+    queries: pl.Series  # the different queries (without queries: the sessions), by their hash
+    docs: pl.DataFrame  # of each query: document, query, how often and where first in the source
     sessions: int
     results: int
     clicks: int
@@ -87,25 +76,13 @@ class CodedPages:
 
 @dataclass(frozen=True)
 class PartitionBuilder:
-    """How the runs of one ingest become the pages of partitions.
-
-    Attributes
-    ----------
-    layout
-        Which columns there are.
-    roles, label
-        What the columns of the source, and the source itself, are called in messages.
-    from_0
-        Whether ranks start at 0 anywhere in the log.
-    row_name
-        Names a row of the source, counted over all files.
-    """
+    """How the runs of one ingest become the pages of partitions."""
 
     layout: LogLayout
-    roles: Roles
-    label: str
-    from_0: bool
-    row_name: Callable[[int], str]
+    roles: Roles  # what columns of the source are called in messages
+    label: str  # and the source itself
+    from_0: bool  # whether ranks start at 0 anywhere in the log
+    row_name: Callable[[int], str]  # names a row of the source, counted over all files
 
     def build(self, parts: Iterable[PageRuns], fold: bool) -> CodedPages:
         """Put a partition together; each page has all its runs in one part.

@@ -5,7 +5,6 @@ A file is written whole or not at all, also when the power is cut; a full disk i
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import os
@@ -19,8 +18,8 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, GecasmoError
+from gecasmo.files import FULL
 
-_UNITS = {"": 1, "b": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 # Below this, what the interpreter and its threads need besides is more.
 SMALLEST_MEMORY = 64 * 10**6
@@ -29,45 +28,17 @@ SPARE_SHARE = 1.05
 
 
 def parse_bytes(amount: int | str, what: str = "memory") -> int:
-    """Read an amount such as "4GB", "512 MiB" or 4000000000.
-
-    Parameters
-    ----------
-    amount
-        Bytes, or a text with a unit: kB, MB, GB, TB, or KiB, MiB, GiB, TiB.
-    what
-        How messages name the argument.
-
-    Returns
-    -------
-    int
-        Bytes.
-
-    Raises
-    ------
-    ClickLogError
-        When it is no such amount.
-
-    Examples
-    --------
-    >>> parse_bytes("4GB")
-    4000000000
-    """
+    """Read an amount such as "4GB", "512 MiB" or 4000000000; messages name it as `what`."""
     if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0:
         return amount
-    found = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
-    if found is None or not (bytes_ := _bytes(*found.groups())):
-        raise ClickLogError(
-            f"{what}={amount!r}: an amount such as '4GB', '500MB' or a number of bytes is needed."
-        )
-    return bytes_
-
-
-def _bytes(number: str, unit: str, binary: str) -> int:
-    scale = _UNITS[unit.lower()]
-    if binary and unit:
-        scale = 1024 ** ("kmgt".index(unit.lower()) + 1)
-    return int(float(number) * scale)
+    if isinstance(amount, str) and (found := _AMOUNT.fullmatch(amount)):
+        number, unit, binary = found.groups()
+        power = " kmgt".index(unit.lower() or " ")
+        if bytes_ := int(float(number) * (1024 if binary else 1000) ** power):
+            return bytes_
+    raise ClickLogError(
+        f"{what}={amount!r}: an amount such as '4GB', '500MB' or a number of bytes is needed."
+    )
 
 
 def in_bytes(amount: float) -> str:
@@ -129,9 +100,6 @@ class DiskFullError(ClickLogError):
     """The disk is full; what was done so far is kept, and goes on when there is room."""
 
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
 @contextmanager
 def telling_full_disk(
     path: Path,
@@ -159,7 +127,7 @@ def telling_full_disk(
 def _is_full(problem: OSError) -> bool:
     # Writers of arrays do not say which error it was; others, at least, have a class for it.
     is_unknown = problem.errno is None and type(problem) is OSError
-    return is_unknown or problem.errno in _FULL
+    return is_unknown or problem.errno in FULL
 
 
 def write_whole(path: Path, data: bytes | memoryview) -> None:
@@ -180,17 +148,6 @@ def write_whole(path: Path, data: bytes | memoryview) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON, whole."""
     write_whole(path, (json.dumps(content, indent=1) + "\n").encode())
-
-
-def sync_folder(folder: Path) -> None:
-    """Push the names of new files to the disk."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def arrow_bytes(frame: pl.DataFrame) -> bytes:

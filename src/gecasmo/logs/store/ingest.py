@@ -18,12 +18,12 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
-from gecasmo.files import followed
+from gecasmo.files import followed, synced
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
-from gecasmo.logs.notes import Note, in_one_message
+from gecasmo.logs.notes import Faults, Note, in_one_message
 from gecasmo.logs.store.builder import PartitionBuilder
-from gecasmo.logs.store.disk import DiskFullError, sync_folder, write_json
+from gecasmo.logs.store.disk import DiskFullError, write_json
 from gecasmo.logs.store.intake import Intake, Progress, segments_of
 from gecasmo.logs.store.journal import IngestJournal
 from gecasmo.logs.store.manifest import (
@@ -47,6 +47,7 @@ from gecasmo.logs.store.plan import (
 )
 from gecasmo.logs.store.shuffle import Shuffle
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.logs.values import check_total
 
 # Of so many buckets, one is looked at to decide about folding; of a small log more, until there are
 # so many buckets with so many pages.
@@ -193,15 +194,10 @@ class PartitionWriter:
         self.most_rows = most_rows(n_results, n_bytes, wishes.memory)
 
     def run(self, workers: Executor, tell: Progress) -> list[Note]:
-        """Write the partitions that are not written yet, and the manifest.
-
-        Returns
-        -------
-        list of Note
-            What was met and changed, for a warning.
-        """
+        """Write partitions not written yet, and the manifest; what was met, for a warning."""
         if "partitions" not in self.journal.content:
-            self.journal.save(partitions=self._number_of_partitions())
+            sizes = self.spilled["results"], self.spilled["bytes"], self.journal.content["memory"]
+            self.journal.save(partitions=self.wishes.partitions or partitions_for(*sizes))
         if "fold" not in self.journal.content:
             fold = self.wishes.fold
             self.journal.save(fold=self._pays() if fold is None else fold)
@@ -211,12 +207,6 @@ class PartitionWriter:
             warn_of_partitions(self._largest(), self.wishes.memory, self.wishes.partitions)
         self._write_all(workers, tell)
         return self._write_manifest()
-
-    def _number_of_partitions(self) -> int:
-        memory = self.journal.content["memory"]
-        return self.wishes.partitions or partitions_for(
-            self.spilled["results"], self.spilled["bytes"], memory
-        )
 
     def _largest(self) -> int:
         """How many results the largest partition has."""
@@ -285,12 +275,6 @@ class PartitionWriter:
         names = roles if self.layout.has_query else [name for name in roles if name != "query"]
         return {name: schema[name] for name in (*names, *self.layout.kept)}
 
-    def _source_columns(self) -> dict[str, list[str]]:
-        """Which columns of the source were taken for what; logs have the roles already."""
-        if self.layout.whole and not self.layout.nested:
-            return {}
-        return {role: list(names) for role, names in self.intake.roles.columns.items() if names}
-
     def _write_manifest(self) -> list[Note]:
         done = [json.loads(self._note(n).read_text()) for n in range(self.n_partitions)]
         met = notes_from_json(self.spilled["notes"])
@@ -302,6 +286,10 @@ class PartitionWriter:
             met += notes_from_json(each["notes"])
         met = merged_notes(met)
         entries = [each["entry"] for each in done]
+        total = sum(each["weight"] for each in entries)
+        check_total(total, self.intake.roles.title("weight"), Faults(self.intake.source.label))
+        has_roles = self.layout.whole and not self.layout.nested  # as logs do
+        taken = {} if has_roles else self.intake.roles.columns
         write_json(
             self.journal.log / NAME,
             {
@@ -310,12 +298,12 @@ class PartitionWriter:
                 "columns": {name: str(dtype) for name, dtype in self._types().items()},
                 "has_query": self.layout.has_query,
                 "folded": self.fold,
-                "source_columns": self._source_columns(),
+                "source_columns": {role: list(names) for role, names in taken.items() if names},
                 **sums_of(entries),
                 "source_results": sum(each["source_results"] for each in entries),
                 "notes": notes_as_json([*met, *self.layout.notes()]),
                 "partitions": entries,
             },
         )
-        sync_folder(self.journal.log)
+        synced(self.journal.log)
         return met

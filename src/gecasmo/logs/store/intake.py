@@ -30,7 +30,6 @@ from gecasmo.logs.store.page_runs import (
     runs_of_log,
     runs_of_table,
 )
-from gecasmo.logs.store.parquet import ParquetFiles
 from gecasmo.logs.store.plan import (
     LogLayout,
     Wishes,
@@ -42,7 +41,14 @@ from gecasmo.logs.store.plan import (
     warn_of_row_groups,
 )
 from gecasmo.logs.store.shuffle import Shuffle
-from gecasmo.logs.store.sources import BatchSource, FormatFiles, Frames, Segment, SourceBatch
+from gecasmo.logs.store.sources import (
+    BatchSource,
+    FormatFiles,
+    Frames,
+    ParquetFiles,
+    Segment,
+    SourceBatch,
+)
 from gecasmo.logs.store.text import TextFiles, Widened
 
 Progress = Callable[[str, int, int | None], None]
@@ -56,44 +62,27 @@ def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource,
     paths = [file.path for file in files if file.path is not None]
     if found.name != "table":
         return FormatFiles(source, found, wishes), paths
-    opened = _tables(source, wishes, roles) if files else Frames(source)
-    if isinstance(opened, Frames) and (schema := opened.schema()) is not None:
-        roles.guess(schema, lists_of(schema))
-    return opened, paths
-
-
-def _tables(source: Opened, wishes: Wishes, roles: Roles) -> BatchSource:
+    if not files:
+        opened = Frames(source)
+        if (schema := opened.schema()) is not None:
+            roles.guess(schema, lists_of(schema))
+        return opened, paths
     kind = kind_of_files(source)
     if kind == "parquet":
-        return ParquetFiles(source)
-    return TextFiles(source, kind, roles.id_columns, chunk_bytes(wishes.memory), wishes.max_line)
+        return ParquetFiles(source), paths
+    chunk = chunk_bytes(wishes.memory)
+    return TextFiles(source, kind, roles.id_columns, chunk, wishes.max_line), paths
 
 
 class Intake:
-    """The way from a source to shuffled runs.
+    """The way from a source, as `ClickLog.ingest` takes it, to shuffled runs.
 
-    Parameters
-    ----------
-    source
-        What `ClickLog.ingest` takes.
-    wishes
-        What was asked for.
-    journal
-        Of the ingest.
-    tell
-        Told how many rows were read.
-
-    Attributes
-    ----------
-    source
-        It, opened.
-    roles, layout
-        Which column plays which part, and what is kept; known after `run`.
+    After `run`, `roles` and `layout` say which column plays which part, and what is kept.
     """
 
     def __init__(self, source: Any, wishes: Wishes, journal: IngestJournal, tell: Progress) -> None:
         self.journal, self.tell = journal, tell
-        roles = wishes.roles()
+        roles = Roles(wishes.given)
         self.source, self._paths = open_source(source, wishes, roles)
         self.wishes = replace(wishes, given=roles.given)
         notebook = Notebook(list(self.source.notes))
@@ -112,7 +101,7 @@ class Intake:
 
     def _layout(self) -> LogLayout:
         # Which roles have a column is settled anew whenever more of the columns is known.
-        self.roles = self.wishes.roles()
+        self.roles = Roles(self.wishes.given)
         schema = self.source.schema()
         if schema is None:
             return lay_out_log(self.source.first_log(), self.wishes)
@@ -124,8 +113,10 @@ class Intake:
             self.layout = self._layout()
             plan = self.journal.content.get("plan") or self._plan()
             shuffle = Shuffle(self.journal.spill, plan["buckets"], self.layout.key)
-            if self.journal.content.get("spilled"):
-                return shuffle
+            if spilled := self.journal.content.get("spilled"):
+                if spilled["batches"] == len(shuffle):
+                    return shuffle
+                self.journal.save(spilled=None)  # some were damaged meanwhile
             schema = self.source.schema()
             types = None
             if schema is not None:
@@ -264,6 +255,7 @@ def _totals(said: list[dict[str, Any]], source: BatchSource) -> dict[str, Any]:
     notes = list(source.notes)
     notes += [note for each in said for note in notes_from_json(each["notes"])]
     return {
+        "batches": len(said),
         "results": sum(each["results"] for each in said),
         "bytes": sum(each["bytes"] for each in said),
         "from_0": any(each["from_0"] for each in said),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError, either, option
-from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
+from gecasmo.files import link_in, locked_file, synced
+from gecasmo.logs.store.disk import telling_full_disk, write_json
 
-VERSION = 2
+VERSION = 3
 _NAME = "ingest.json"
 
 
@@ -47,18 +47,18 @@ class IngestJournal:
         """Keep others from working here at the same time."""
         with telling_full_disk(self.folder):
             self.folder.mkdir(exist_ok=True)
-        lock = self.folder / "lock"
-        with lock.open("w") as file:
-            if os.name == "posix":
-                import fcntl
-
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except OSError:
-                    raise ClickLogError(
-                        f"{self.target}: another process is ingesting it at the moment; wait for "
-                        "it, or name another place."
-                    ) from None
+            if link := link_in(self.folder):
+                raise ClickLogError(
+                    f"{link} is a link, which no ingest has made; remove {self.folder}, or name "
+                    "another place."
+                )
+            lock = locked_file(self.folder / "lock")
+        if lock is None:
+            raise ClickLogError(
+                f"{self.target}: another process is ingesting it at the moment; wait for it, or "
+                "name another place."
+            )
+        with lock:
             yield
 
     @property
@@ -112,7 +112,7 @@ class IngestJournal:
                 shutil.rmtree(old, ignore_errors=True)
                 self.target.replace(old)
             self.log.replace(self.target)
-            sync_folder(self.target.parent)
+            synced(self.target.parent)
         shutil.rmtree(old, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -18,6 +18,10 @@ NAME = "manifest.json"
 FORMAT = "gecasmo stored log"
 VERSION = 1
 _SUMS = ("sessions", "pages", "results", "queries", "docs", "clicks", "weight")
+# The files of a partition, of which those of the first three are always there.
+_NAMES = ("queries", "docs", "results", "pages", "page_columns", "result_columns", "escapes")
+FILES = tuple(f"{name}.arrow" for name in _NAMES)
+_LARGEST = 2**53
 _NEEDED = {
     "format": str,
     "version": int,
@@ -59,7 +63,7 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
     data = file.read_bytes()
     try:
         manifest = json.loads(data)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise ClickLogError(f"{file} is damaged: it is not JSON ({problem}).") from None
     _check(manifest, file)
     return manifest, hashlib.sha256(data).hexdigest()
@@ -80,14 +84,50 @@ def _check(manifest: Any, file: Path) -> None:
     n = len(partitions)
     if n == 0 or n & (n - 1):
         raise ClickLogError(f"{file} is damaged: {n} is no number of partitions.")
-    try:
-        sums = sums_of(partitions)
-        sound = all(sums[name] == manifest[name] for name in sums)
-        sound = sound and all(isinstance(each["files"], Mapping) for each in partitions)
-    except (KeyError, TypeError, ValueError):
-        sound = False
-    if not sound:
+    for number, entry in enumerate(partitions):
+        if not _is_sound(entry):
+            raise ClickLogError(f"{file} is damaged: what it says of partition {number} is odd.")
+    sums = sums_of(partitions)
+    if any(sums[name] != manifest[name] for name in sums):
         raise ClickLogError(f"{file} is damaged: its partitions do not add up.")
+    try:
+        roles = ["session", *(["query"] if manifest["has_query"] else []), "doc", "rank", "click"]
+        columns = manifest["columns"]
+        is_sound = list(columns)[: len(roles)] == roles
+        is_sound &= all(isinstance(kind, str) for kind in columns.values())
+        taken = manifest.get("source_columns", {}).values()
+        is_sound &= all(isinstance(name, str) for names in taken for name in names)
+        is_sound &= all(_is_note(note) for note in manifest["notes"])
+    except (AttributeError, KeyError, TypeError):
+        is_sound = False
+    if not is_sound:
+        raise ClickLogError(f"{file} is damaged: what it says of columns or notes is odd.")
+
+
+def _is_sound(entry: Any) -> bool:
+    """Whether an entry has the numbers and files of a partition, as far as it alone can tell."""
+    try:
+        counts = [entry[name] for name in _SUMS[:-1]]
+        counts.append(entry.get("source_results", 0))
+        counts.append(entry["length"] or 0)
+        files = entry["files"]
+        counts += [about["bytes"] for about in files.values()]
+        checksums = [about["sha256"] for about in files.values()]
+        weight = entry["weight"]
+    except (AttributeError, KeyError, TypeError):
+        return False
+    return (
+        all(type(count) is int and 0 <= count <= _LARGEST for count in counts)
+        and all(isinstance(checksum, str) for checksum in checksums)
+        and isinstance(weight, int | float)
+        and 0 <= weight < float("inf")
+        and set(FILES[:3]) <= files.keys() <= set(FILES)
+    )
+
+
+def _is_note(note: Any) -> bool:
+    texts = [note["kind"], note["what"], *note["examples"]]
+    return type(note["count"]) is int and all(isinstance(text, str) for text in texts)
 
 
 def _unfinished(path: Path) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -41,7 +42,7 @@ from gecasmo.logs.runs import (
     slices_of_runs,
 )
 from gecasmo.logs.store.plan import LogLayout
-from gecasmo.logs.values import check_clicks, check_ids, check_ranks, check_weights
+from gecasmo.logs.values import check_ids, check_ranks, check_weights
 
 # No columns of a log are called so: what every head has.
 LENGTH = "\0length"
@@ -51,17 +52,12 @@ WEIGHT = "\0weight"
 
 @dataclass(frozen=True)
 class PageRuns:
-    """PageRuns of results.
+    """Runs of results.
 
-    Attributes
-    ----------
-    heads
-        One row a run: `LENGTH`, its number of results; `ROW`, its first row in the source, counted
-        over all files; "session", "query" and `WEIGHT` where there are any; and columns that have
-        one value a page.
-    results
-        One row a result, run after run: "doc", "click", "rank" where there are any, "weight" where
-        pages are not whole, and the other columns.
+    `heads` has one row a run: `LENGTH`, its number of results; `ROW`, its first row in the source,
+    counted over all files; "session", "query" and `WEIGHT` where there are any; and columns that
+    have one value a page. `results` has one row a result, run after run: "doc", "click", "rank"
+    where there are any, "weight" where pages are not whole, and the other columns.
     """
 
     heads: pl.DataFrame
@@ -158,27 +154,21 @@ def runs_of_table(
         With every fault found.
     """
     table = table.select(needed_columns(roles, layout))
-    if not layout.nested:
-        return _Checker(table, None, roles, layout, faults, notebook, first_row).long()
-    note_misplaced_lists(table, roles, faults)
-    unrolled = unroll(table, faults)
+    unrolled = None
+    if layout.nested:
+        note_misplaced_lists(table, roles, faults)
+        unrolled = unroll(table, faults)
+        table = unrolled.results
+    checker = _Checker(layout, first_row, table, unrolled, roles, faults, notebook)
+    if unrolled is None:
+        return checker.long()
     with faults.naming_rows(unrolled.row_of_result):
-        checker = _Checker(unrolled.results, unrolled, roles, layout, faults, notebook, first_row)
         return checker.nested(unrolled)
 
 
 class _Checker(RoleReader):
-    def __init__(
-        self,
-        table: pl.DataFrame,
-        unrolled: Unrolled | None,
-        roles: Roles,
-        layout: LogLayout,
-        faults: Faults,
-        notebook: Notebook,
-        first_row: int,
-    ) -> None:
-        super().__init__(table, unrolled, roles, faults, notebook)
+    def __init__(self, layout: LogLayout, first_row: int, *read: Any) -> None:
+        super().__init__(*read)
         self.layout, self.first_row = layout, first_row
 
     def long(self) -> PageRuns:
@@ -231,12 +221,8 @@ class _Checker(RoleReader):
         read = self.read("rank", check_ranks)
         if read is not None:
             columns.append(pl.Series("rank", np.where(read[1], read[0], 1).astype(np.int32)))
-        clicks = self.read("click", check_clicks)
-        clicked = np.zeros(self.table.height, np.bool_) if clicks is None else clicks.clicked
-        if clicks is not None:
-            # How many at most is not said: what is noted of several batches is added up.
-            self.note_numbers_of_clicks(clicks.numbers, upto=False)
-        columns.append(pl.Series("click", clicked))
+        # How many at most is not said: what is noted of several batches is added up.
+        columns.append(pl.Series("click", self.clicks(upto=False)))
         return columns
 
     def _note_several_queries(self, session: pl.Series, query: pl.Series) -> None:

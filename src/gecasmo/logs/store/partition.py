@@ -8,28 +8,37 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.files import synced
 from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.inputs import naming
 from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import rows_that_differ
 from gecasmo.logs.runs import Integers
 from gecasmo.logs.store.builder import QUERY, CodedPages, groups_of, ranks_by_length, smallest
-from gecasmo.logs.store.disk import arrow_bytes, sync_folder, telling_full_disk, write_whole
+from gecasmo.logs.store.disk import arrow_bytes, telling_full_disk, write_whole
 from gecasmo.logs.store.page_runs import LENGTH, ROW, WEIGHT
+from gecasmo.logs.values import LARGEST_RANK, is_plain
 
 ESCAPE = 255
 # A number that does not fit takes five bytes or more instead of one.
 SHARE_OF_ESCAPES = 0.15
 # Pages without an id of their own are numbered within the partition, above this place.
 PAGE_BITS = 32
+# More pages of a partition than this have a result somewhere.
+MOST_EMPTY_PAGES = 1 << 24
+# Which file a column is in; and columns that are none of the log.
+_HOMES = {"query": "queries", "doc": "docs", "session": "pages"}
+_OWN = {("queries", "pages"), ("queries", "docs"), ("pages", "length"), ("pages", "weight")}
 
 
 def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]:
@@ -143,10 +152,7 @@ def folder_of(log: Path, number: int) -> Path:
 def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[str, Any]:
     """Write a partition; it appears under its name when all of it is on the disk.
 
-    Returns
-    -------
-    dict
-        The counts, and the size and checksum of each file, for the manifest.
+    What is returned is for the manifest: the counts, and the size and checksum of each file.
     """
     temporary = folder.with_name(f"{folder.name}.part")
     with telling_full_disk(folder):
@@ -160,10 +166,10 @@ def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[st
             about = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             files[f"{name}.arrow"] = about
     with telling_full_disk(folder):
-        sync_folder(temporary)
+        synced(temporary)
         shutil.rmtree(folder, ignore_errors=True)
         temporary.replace(folder)
-        sync_folder(folder.parent)
+        synced(folder.parent)
     return {**stored_facts(pages, has_query), "files": files}
 
 
@@ -171,44 +177,182 @@ def checked_file(folder: Path, name: str, entry: Mapping[str, Any]) -> bytes:
     """The content of a file of a partition, if it is what was written."""
     path = folder / name
     try:
-        data = path.read_bytes()
+        about = path.stat()
+        # Before it is read: pipes and devices have no end.
+        is_file, n_bytes = stat.S_ISREG(about.st_mode), about.st_size
+        data = path.read_bytes() if is_file and n_bytes == entry["bytes"] else b""
     except OSError as problem:
-        raise ClickLogError(
-            f"{path} cannot be read: {problem.strerror or problem}. It is a part of a stored log; "
-            "ingest the log again."
-        ) from problem
-    if len(data) != entry["bytes"]:
-        raise ClickLogError(
-            f"{path} has {len(data):,} bytes instead of {entry['bytes']:,}: it was cut off or "
-            "changed. It is a part of a stored log; ingest the log again."
-        )
+        raise _damaged(path, f"cannot be read: {problem.strerror or problem}") from problem
+    if not is_file or n_bytes != entry["bytes"]:
+        found = f"has {n_bytes:,} bytes instead of {entry['bytes']:,}: it was cut off or changed"
+        raise _damaged(path, found if is_file else "is no file")
     if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-        raise ClickLogError(
-            f"{path} was changed since it was written: its checksum differs. It is a part of a "
-            "stored log; ingest the log again."
-        )
+        raise _damaged(path, "was changed since it was written: its checksum differs")
     return data
 
 
-def read_frames(folder: Path, entry: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
-    """Read the files of a partition, by their names without the ending."""
-    return {
-        name.removesuffix(".arrow"): pl.read_ipc(checked_file(folder, name, about))
-        for name, about in entry["files"].items()
-    }
+def _damaged(path: Path, what: str) -> ClickLogError:
+    return ClickLogError(f"{path} {what}. It is a part of a stored log; ingest the log again.")
+
+
+def read_frames(
+    folder: Path, entry: Mapping[str, Any], types: Mapping[str, str]
+) -> dict[str, pl.DataFrame]:
+    """Read the files of a partition, by their names without the ending, and check them.
+
+    `types` are those of the columns of the log, as the manifest says.
+    """
+    frames = {}
+    for name, about in entry["files"].items():
+        data = checked_file(folder, name, about)
+        with naming(str(folder / name), quietly=True):
+            frames[name.removesuffix(".arrow")] = pl.read_ipc(data)
+    _PartitionCheck(folder, frames, entry, types).check()
+    return frames
+
+
+class _PartitionCheck:
+    """Refuses frames that do not fit together.
+
+    Checksums tell damage; whoever makes files on purpose makes checksums, too. What is read here is
+    used as indices by code that does not look, so each is held against what it points into.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        frames: Mapping[str, pl.DataFrame],
+        entry: Mapping[str, Any],
+        types: Mapping[str, str],
+    ) -> None:
+        self.folder, self.frames, self.entry, self.types = folder, frames, entry, types
+        self.n_pages, self.n_results = entry["pages"], entry["results"]
+
+    def check(self) -> None:
+        sizes = {"results": self.n_results, "result_columns": self.n_results}
+        sizes |= {"pages": self.n_pages, "page_columns": self.n_pages, "docs": self.entry["docs"]}
+        sizes["queries"] = self.entry["queries"] if "query" in self.types else 1
+        for name, wanted in sizes.items():
+            if name in self.frames and (height := self.frames[name].height) != wanted:
+                self._refuse(name, f"has {height:,} rows instead of {wanted:,}")
+        self._check_columns()
+        lengths = self._lengths()
+        ends = np.cumsum(lengths)
+        filled = np.flatnonzero(lengths)
+        self._check_docs((ends - lengths)[filled], self._docs_of_pages(filled))
+        if "rank" in self.frames["results"].columns:
+            rank = self._numbers("results", "rank", 1, LARGEST_RANK)
+            rises = rank[1:] > rank[:-1]
+            rises[ends[(ends > 0) & (ends < len(rank))] - 1] = True
+            if not rises.all():
+                self._refuse("results", "has ranks that do not rise on a page")
+        if self._column("results", "click").dtype != pl.Boolean:
+            self._refuse("results", "has clicks that are not yes or no")
+        if "weight" in self.frames.get("pages", pl.DataFrame()).columns:
+            weight = self._column("pages", "weight")
+            if not weight.dtype.is_numeric() or not np.isfinite(
+                weight.cast(pl.Float64).to_numpy().sum()
+            ):
+                self._refuse("pages", "has weights that are no finite numbers")
+            if (weight < 0).any():
+                self._refuse("pages", "has negative weights")
+
+    def _lengths(self) -> Integers:
+        """How many results each page has."""
+        pages = self.frames.get("pages", pl.DataFrame())
+        if "length" in pages.columns:
+            lengths = self._numbers("pages", "length", 0, self.n_results).astype(np.int64)
+            if int(lengths.sum()) != self.n_results:
+                self._refuse("pages", "has lengths that do not add up to the results")
+            return lengths
+        length = self.entry["length"]
+        if length is None and self.n_pages:
+            self._refuse("pages", "does not say how long pages are")
+        # Where nothing in a file stands for a page, any number could be claimed.
+        is_believed = length or pages.width or self.n_pages <= MOST_EMPTY_PAGES
+        if self.n_pages * (length or 0) != self.n_results or not is_believed:
+            self._refuse("results", f"cannot have {self.n_pages:,} pages of {length} results")
+        return np.full(self.n_pages, length or 0, np.int64)
+
+    def _docs_of_pages(self, page: Integers) -> Integers:
+        """How many documents the query of each of some pages has."""
+        n_docs = self.entry["docs"]
+        pages = self._numbers("queries", "pages", 0, self.n_pages).astype(np.int64)
+        docs = self._numbers("queries", "docs", 0, n_docs).astype(np.int64)
+        if int(pages.sum()) != self.n_pages or int(docs.sum()) != n_docs:
+            self._refuse("queries", "has numbers of pages or documents that do not add up")
+        query = self.frames["queries"].get_column("query", default=pl.Series([]))
+        if docs[query.is_null().arg_true().to_numpy()].any():
+            self._refuse("queries", "has results without a query")
+        found: Integers = docs[np.searchsorted(np.cumsum(pages), page, side="right")]
+        return found
+
+    def _check_docs(self, starts: Integers, n_docs: Integers) -> None:
+        """Numbers of documents, on pages that start there and have queries with so many of them."""
+        stored = self._numbers("results", "doc", 0, 2**32)
+        is_small = stored.dtype == np.uint8
+        if is_small and "escapes" in self.frames:
+            place = self._numbers("escapes", "result", 0, self.n_results - 1).astype(np.int64)
+            wide = self._numbers("escapes", "doc", ESCAPE, 2**32)
+            if (place[1:] <= place[:-1]).any() or len(place) != (stored == ESCAPE).sum():
+                self._refuse("escapes", "is not about the results that are marked")
+            page = np.searchsorted(starts, place, side="right") - 1
+            if (stored[place] != ESCAPE).any() or (wide >= n_docs[page]).any():
+                self._refuse("escapes", "has numbers of documents that are not there")
+            stored = np.where(stored == ESCAPE, np.uint8(0), stored)
+        elif "escapes" in self.frames:
+            self._refuse("escapes", "is not about the results that are marked")
+        if len(starts) and (np.maximum.reduceat(stored, starts) >= n_docs).any():
+            self._refuse("results", "has numbers of documents that are not there")
+
+    def _check_columns(self) -> None:
+        """Columns with the types that the manifest says, each once, and ids without gaps."""
+        found = {"rank", "click"}
+        for name in ("queries", "docs", "pages", "page_columns", "result_columns"):
+            for column in self.frames.get(name, pl.DataFrame()):
+                if (name, column.name) in _OWN:
+                    continue
+                is_home = _HOMES.get(column.name, name) == name and (
+                    column.name in _HOMES or name.endswith("_columns")
+                )
+                same = _kind(str(column.dtype)) == _kind(self.types.get(column.name, ""))
+                if not (is_home and same) or column.name in found:
+                    self._refuse(name, f"has a column {column.name!r} that is not as was noted")
+                if column.name in ("doc", "session"):
+                    self._column(name, column.name)
+                found.add(column.name)
+        # Sessions whose ids are not kept are numbered.
+        if lost := self.types.keys() - found - {"session"}:
+            self._refuse("results", f"comes without the column {min(lost)!r}")
+
+    def _column(self, name: str, column: str) -> pl.Series:
+        frame = self.frames[name]
+        if column not in frame.columns or frame[column].null_count():
+            self._refuse(name, f"has no {column!r}, or not everywhere")
+        return frame[column]
+
+    def _numbers(self, name: str, column: str, low: int, high: int) -> NDArray[Any]:
+        """A column of whole numbers between two."""
+        values = self._column(name, column)
+        is_wide = values.dtype in (pl.Int128, pl.UInt128)
+        if is_wide or not is_plain(values, high) or (values < low).any():
+            self._refuse(name, f"has values of {column!r} that cannot be")
+        return values.to_numpy()
+
+    def _refuse(self, name: str, what: str) -> NoReturn:
+        raise _damaged(self.folder / f"{name}.arrow", what)
+
+
+def _kind(type_: str) -> str:
+    """A type without its details, which another version of Polars may print otherwise."""
+    return type_.partition("(")[0]
 
 
 class Decoder:
     """The columns of a partition, and the logs of its pages.
 
-    Parameters
-    ----------
-    frames
-        What its files hold, by their names.
-    number, entry
-        Which partition it is, and what the manifest says about it.
-    columns, notes
-        The columns of the log, in order, and its notes.
+    `frames` are what its files hold, by their names, `entry` is what the manifest says about it;
+    `columns` and `notes` are those of the log.
     """
 
     def __init__(

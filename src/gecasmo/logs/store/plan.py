@@ -50,36 +50,16 @@ _TEXT_BYTES, _LIST_LENGTH = 40, 10
 
 @dataclass(frozen=True)
 class Wishes:
-    """The arguments of an ingest, checked.
+    """The arguments of an ingest, checked; `ClickLog.ingest` explains them."""
 
-    Attributes
-    ----------
-    given
-        The column of each role, as `read_log` takes them.
-    keep
-        Names of further columns to keep; "session" for the ids of pages.
-    keep_all
-        Whether all columns are kept.
-    memory
-        The most memory, in bytes.
-    partitions
-        The number of partitions, or None to choose it.
-    fold
-        Whether equal pages are folded; None decides from the data.
-    format
-        The format of the files, or None to recognise it.
-    max_line
-        The longest line allowed in a text file, in bytes.
-    """
-
-    given: Mapping[str, Given]
-    keep: tuple[str, ...]
+    given: Mapping[str, Given]  # the column of each role
+    keep: tuple[str, ...]  # names of further columns; "session" for the ids of pages
     keep_all: bool
-    memory: int
-    partitions: int | None
-    fold: bool | None
-    format: str | None
-    max_line: int
+    memory: int  # in bytes
+    partitions: int | None  # None chooses
+    fold: bool | None  # None decides from the data
+    format: str | None  # None recognises it
+    max_line: int  # in bytes
 
     def as_json(self) -> dict[str, Any]:
         """What decides about the outcome; the memory does not."""
@@ -99,10 +79,6 @@ class Wishes:
     def keeps_session(self) -> bool:
         """Whether the ids of sessions were asked for."""
         return self.keep_all or SESSION in self.keep
-
-    def roles(self) -> Roles:
-        """Fresh roles, to be settled with the columns of a source."""
-        return Roles(self.given)
 
 
 def wishes(
@@ -128,7 +104,9 @@ def wishes(
             f"{option('memory', memory, of='ingest')}: at least {in_bytes(SMALLEST_MEMORY)} are "
             "needed."
         )
-    if partitions is not None and not _is_power_of_two(partitions):
+    is_number = isinstance(partitions, int) and not isinstance(partitions, bool)
+    is_power = is_number and partitions == power_of_two(partitions or 0) <= MOST_PARTITIONS
+    if partitions is not None and not is_power:
         raise ClickLogError(
             f"{option('partitions', partitions, of='ingest')}: a power of two from 1 to "
             f"{MOST_PARTITIONS}."
@@ -150,42 +128,20 @@ def wishes(
     )
 
 
-def _is_power_of_two(number: object) -> bool:
-    if not isinstance(number, int) or isinstance(number, bool):
-        return False
-    return 1 <= number <= MOST_PARTITIONS and number & (number - 1) == 0
-
-
 @dataclass(frozen=True)
 class LogLayout:
-    """The columns of the rows on their way into a stored log.
+    """The columns of the rows on their way into a stored log."""
 
-    Attributes
-    ----------
-    nested
-        Whether the source has one row a page.
-    whole
-        Whether pages come whole; else rows of one session can be far from each other.
-    has_query, has_rank, has_weight, has_session
-        Whether the source has them.
-    keeps_session
-        Whether the ids of sessions are kept in the log.
-    kept, left_out
-        Names of further columns that are kept, and of those that are not.
-    taken
-        What is to be said about columns that lost their name to a role.
-    """
-
-    nested: bool
-    whole: bool
+    nested: bool  # whether the source has one row a page
+    whole: bool  # whether pages come whole; else rows of a session can be far from each other
     has_query: bool
     has_rank: bool
     has_weight: bool
     has_session: bool
-    keeps_session: bool
-    kept: tuple[str, ...]
+    keeps_session: bool  # whether the ids of sessions are kept in the log
+    kept: tuple[str, ...]  # names of further columns that are kept, and of those that are not
     left_out: tuple[str, ...]
-    taken: tuple[str, ...] = ()
+    taken: tuple[str, ...] = ()  # what is to be said about columns that lost their name to a role
 
     @property
     def carries_session(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
+from gecasmo.files import synced
 from gecasmo.logs.runs import Bools, Integers, offsets
-from gecasmo.logs.store.disk import sync_folder, telling_full_disk, write_json
+from gecasmo.logs.store.disk import telling_full_disk, write_json
 from gecasmo.logs.store.page_runs import LENGTH, ROW, PageRuns, hash_ids, joined_runs
 
 Chosen = Callable[[pl.DataFrame], Bools]
@@ -38,21 +40,10 @@ def bucket_of(hashes: NDArray[np.uint64], n_buckets: int) -> NDArray[np.uint16]:
 
 
 class Shuffle:
-    """The batches of one ingest.
+    """The batches of one ingest, each divided into `n_buckets`, a power of two.
 
-    Parameters
-    ----------
-    folder
-        Where they are.
-    n_buckets
-        Into how many buckets each is divided; a power of two.
-    key
-        The column of heads whose hash decides about the partition.
-
-    Attributes
-    ----------
-    said
-        What was said about each batch.
+    `key` is the column of heads whose hash decides about the bucket; `said` has what was said
+    about each batch.
     """
 
     def __init__(self, folder: Path, n_buckets: int, key: str) -> None:
@@ -61,10 +52,12 @@ class Shuffle:
         self.said: list[dict[str, Any]] = []
         self._batches: list[_BatchFile] = []
         # What an earlier process has written, as far as it is whole.
-        while (note := self._path("json")).exists():
+        while (note := self._path("json")).exists() and (spill := self._path("spill")).exists():
             said = json.loads(note.read_text())
             index = np.array(said.pop("index"), np.int64)
-            self._batches.append(_BatchFile(self._path("spill"), index))
+            if _checksum(spill) != said["crc32"]:
+                break
+            self._batches.append(_BatchFile(spill, index))
             self.said.append(said)
 
     def __len__(self) -> int:
@@ -78,7 +71,7 @@ class Shuffle:
         """Remove all batches; whenever this is cut short, those that are left are whole."""
         for path in sorted(self.folder.glob("batch-*.json"), reverse=True):
             path.unlink()
-        sync_folder(self.folder)
+        synced(self.folder)
         for path in self.folder.glob("batch-*"):
             path.unlink()
         self.said, self._batches = [], []
@@ -116,14 +109,16 @@ class Shuffle:
 
         index = np.zeros((self.n_buckets, 3), np.int64)
         index[:, 2] = np.diff(at_row)
-        path = self._path("spill")
+        path, checksum = self._path("spill"), 0
         with telling_full_disk(path), path.open("wb") as file:
             for bucket, blobs in enumerate(workers.map(packed, range(self.n_buckets))):
                 for which, blob in enumerate(blobs):
                     file.write(blob)
+                    checksum = zlib.crc32(blob, checksum)
                     index[bucket, which] = file.tell()
             file.flush()
             os.fsync(file.fileno())
+        said = {**said, "crc32": checksum}
         write_json(self._path("json"), {**said, "index": index.tolist()})
         self.said.append(said)
         self._batches.append(_BatchFile(path, index))
@@ -212,11 +207,6 @@ class _BatchFile:
         with self.path.open("rb") as file:
             file.seek(before)
             data = file.read(size)
-        if len(data) < size:
-            raise ClickLogError(
-                f"{self.path} is shorter than it was; remove {self.path.parent.parent} and start "
-                "again."
-            )
         place = 0
         for bucket in range(first, last):
             middle, end = (int(each) - before for each in self.ends[bucket])
@@ -224,6 +214,14 @@ class _BatchFile:
                 results = pl.DataFrame() if only_heads else pl.read_ipc_stream(data[middle:end])
                 yield PageRuns(pl.read_ipc_stream(data[place:middle]), results)
             place = end
+
+
+def _checksum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            found = zlib.crc32(data, found)
+    return found
 
 
 def _stream(frame: pl.DataFrame) -> bytes:

@@ -1,16 +1,16 @@
 """Sources of an ingest: each is a stream of batches, in order, that can start in the middle.
 
-Here are those that come in pieces anyway: tables and logs in memory, or made one after the other;
-and logs in formats of their own, a file at a time. `ParquetFiles` and `TextFiles` have modules of
-their own.
+Tables and logs in memory, or made one after the other; logs in formats of their own, a file at a
+time; and Parquet files. `TextFiles` has a module of its own.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -19,14 +19,23 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions
 from gecasmo.logs.formats.table import TABLE
-from gecasmo.logs.inputs import Opened
+from gecasmo.logs.inputs import Opened, naming
 from gecasmo.logs.notes import Note, Notebook
 from gecasmo.logs.reader import read_as
+from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.plan import Schema, Wishes
 
 Place = dict[str, int]
 # The queries of this format are in other files than its events.
 READ_AT_ONCE = ("ubi",)
+# What Polars needs to read a byte of a row group, measured: the pages, and what is made of them.
+MEMORY_OF_A_BYTE = 2
+# Of a larger footer nothing is told: it would take seconds.
+_LARGEST_FOOTER = 2 << 20
+_BOOLS, _INTEGERS, _LISTS = (1, 2), (4, 5, 6), (9, 10)
+_BYTE, _DOUBLE, _BINARY, _MAP, _STRUCT = 3, 7, 8, 11, 12
+# Fields of the file, of a row group, of a column in it, and of what is said about that.
+_ROW_GROUPS, _COLUMNS, _ABOUT, _PATH, _UNCOMPRESSED = 4, 1, 3, 3, 6
 
 
 @dataclass(frozen=True)
@@ -40,24 +49,12 @@ class Segment:
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """Some rows of a source.
+    """Some rows of a source."""
 
-    Attributes
-    ----------
-    content
-        A part of a table, or a log that was read already.
-    segments
-        Where the rows come from, in order.
-    place
-        Where the next batch starts.
-    notes
-        What a reader met in it.
-    """
-
-    content: pl.DataFrame | ClickLog
-    segments: tuple[Segment, ...]
-    place: Place
-    notes: tuple[Note, ...] = ()
+    content: pl.DataFrame | ClickLog  # a part of a table, or a log that was read already
+    segments: tuple[Segment, ...]  # where the rows come from, in order
+    place: Place  # where the next batch starts
+    notes: tuple[Note, ...] = ()  # what a reader met in it
 
     @property
     def rows(self) -> int:
@@ -69,24 +66,12 @@ Batches = Iterator[SourceBatch]
 
 
 class BatchSource(ABC):
-    """What can be read batch by batch.
+    """What can be read batch by batch."""
 
-    Attributes
-    ----------
-    label
-        How messages call all of it.
-    files
-        What its files (or parts) are called.
-    can_resume
-        Whether it can be read again from a place, and is then the same.
-    notes
-        What was met in all of it.
-    """
-
-    label: str
-    files: Sequence[str]
-    can_resume: bool = True
-    notes: Sequence[Note] = ()
+    label: str  # how messages call all of it
+    files: Sequence[str]  # what its files (or parts) are called
+    can_resume: bool = True  # whether it can be read again from a place, and is then the same
+    notes: Sequence[Note] = ()  # what was met in all of it
 
     @abstractmethod
     def schema(self) -> Schema | None:
@@ -151,28 +136,19 @@ class Frames(BatchSource):
         self.files = [self.label]
 
     def first_log(self) -> ClickLog:
-        """The first log."""
         assert isinstance(self._first, ClickLog)
         return self._first
 
     def schema(self) -> Schema | None:
-        """The columns of the first table."""
         return None if isinstance(self._first, ClickLog) else dict(self._first.schema)
 
     def n_rows(self) -> int | None:
-        """The rows, where all are in memory."""
         if isinstance(self._source, ClickLog):
             return self._source.n_results
-        if isinstance(self._first, ClickLog) or not self._is_one or self._is_lazy:
-            return None
-        return self._first.height
-
-    @property
-    def _is_lazy(self) -> bool:
-        return isinstance(self._source, pl.LazyFrame)
+        is_known = self._is_one and not isinstance(self._source, pl.LazyFrame)
+        return self._first.height if is_known and isinstance(self._first, pl.DataFrame) else None
 
     def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
-        """Read columns in batches."""
         done = 0
         for item in chain([self._first], self._items):
             if isinstance(item, ClickLog) != isinstance(self._first, ClickLog):
@@ -236,19 +212,15 @@ class FormatFiles(BatchSource):
         self._known: tuple[int, ClickLog] | None = None
 
     def first_log(self) -> ClickLog:
-        """The log of the first file."""
         return self._log(0)
 
     def schema(self) -> None:
-        """None: the logs are read already."""
         return
 
-    def n_rows(self) -> int | None:
-        """Unknown before all files are read."""
-        return None
+    def n_rows(self) -> None:
+        return  # unknown before all files are read
 
     def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
-        """Read the files one after the other, from a place on."""
         for number in range(after["file"] if after else 0, len(self._parts)):
             log = self._log(number)
             segment = Segment(number, 0, log.n_results)
@@ -259,6 +231,154 @@ class FormatFiles(BatchSource):
             return self._known[1]
         self._known = None
         wishes, label = self._wishes, self.files[number]
-        log = read_as(self._format, self._parts[number], wishes.roles(), wishes.max_line, label)
+        log = read_as(
+            self._format, self._parts[number], Roles(wishes.given), wishes.max_line, label
+        )
         self._known = (number, log)
         return log
+
+
+class ParquetFiles(BatchSource):
+    """Parquet files with the same columns."""
+
+    def __init__(self, inputs: Opened) -> None:
+        self.label = inputs.label
+        self.files = [file.name for file in inputs]
+        self._inputs = inputs
+
+    def schema(self) -> Schema:
+        return self._schema(0)
+
+    def n_rows(self) -> int:
+        total = 0
+        for number in range(len(self.files)):
+            with naming(self.files[number], quietly=True):
+                total += int(self._scan(number).select(pl.len()).collect().item())
+        return total
+
+    def largest_row_group(self, columns: Sequence[str]) -> tuple[str, int]:
+        """About what it takes to read some columns of a row group, of the largest file."""
+        paths = [file.path for file in self._inputs if file.path is not None]
+        sizes = [(path.stat().st_size, path) for path in paths if path.is_file()]
+        if not sizes:
+            return self.label, 0
+        path = max(sizes)[1]
+        return str(path), MEMORY_OF_A_BYTE * largest_row_group(path, columns)
+
+    def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
+        return joined(self._parts(columns, rows, after or {"file": 0, "row": 0}), rows)
+
+    def _parts(self, columns: Sequence[str], rows: int, start: Place) -> Batches:
+        wanted = {name: dtype for name, dtype in self.schema().items() if name in columns}
+        for number in range(start["file"], len(self.files)):
+            first = start["row"] if number == start["file"] else 0
+            self._check_columns(number, wanted)
+            while True:
+                # Slices take less memory than a stream, which reads many row groups ahead.
+                with naming(self.files[number], quietly=True):
+                    frame = self._scan(number).select(columns).slice(first, rows).collect()
+                if not frame.height:
+                    break
+                segment = Segment(number, first, frame.height)
+                first += frame.height
+                yield SourceBatch(frame, (segment,), {"file": number, "row": first})
+
+    def _scan(self, number: int) -> pl.LazyFrame:
+        # A name such as a[1].parquet is a name, and no pattern.
+        content = self._inputs[number].for_parquet()
+        return pl.scan_parquet(content, glob=False, hive_partitioning=False)
+
+    def _schema(self, number: int) -> Schema:
+        with naming(self.files[number], quietly=True):
+            return dict(self._scan(number).collect_schema())
+
+    def _check_columns(self, number: int, wanted: Schema) -> None:
+        there = self._schema(number)
+        for name, dtype in wanted.items():
+            if there.get(name) != dtype:
+                has = f"holds {there[name]} there" if name in there else "is not there"
+                raise ClickLogError(
+                    f"{self.files[number]} has other columns than {self.files[0]}: {name!r} "
+                    f"holds {dtype} in the first, and {has}."
+                )
+
+
+# -- the footer of a Parquet file ----------------------------------------------------------------
+# It is a struct of Thrift's compact protocol, of which only a few fields are wanted; Polars does
+# not tell them. See https://parquet.apache.org/docs/file-format/metadata/.
+def largest_row_group(path: Path, columns: Collection[str]) -> int:
+    """The bytes of some columns of the largest row group, not compressed; 0 where nobody knows."""
+    try:
+        with path.open("rb") as file:
+            file.seek(-8, 2)
+            length = int.from_bytes(file.read(4), "little")
+            if length > _LARGEST_FOOTER or file.read(4) != b"PAR1":
+                return 0
+            file.seek(-8 - length, 2)
+            footer = _Thrift(file.read(length)).struct()
+        return max((_bytes_of(group, columns) for group in footer.get(_ROW_GROUPS, [])), default=0)
+    except (OSError, LookupError, TypeError, ValueError, RecursionError, AttributeError):
+        return 0  # whoever reads the file says what is wrong with it
+
+
+def _bytes_of(group: dict[int, Any], columns: Collection[str]) -> int:
+    found = (column[_ABOUT] for column in group[_COLUMNS])
+    return sum(about[_UNCOMPRESSED] for about in found if about[_PATH][0].decode() in columns)
+
+
+class _Thrift:
+    """Values of the compact protocol, one after the other; structs by the numbers of fields."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def struct(self) -> dict[int, Any]:
+        found: dict[int, Any] = {}
+        number = 0
+        while (head := self._byte()) != 0:
+            number = number + (head >> 4) if head >> 4 else self._zigzag()
+            kind = head & 15
+            found[number] = kind == _BOOLS[0] if kind in _BOOLS else self._value(kind)
+        return found
+
+    def _value(self, kind: int) -> Any:
+        if kind in _INTEGERS:
+            return self._zigzag()
+        if kind == _BINARY:
+            return self._bytes(self._varint())
+        if kind == _STRUCT:
+            return self.struct()
+        if kind in _LISTS:
+            head = self._byte()
+            size = self._varint() if head >> 4 == 15 else head >> 4
+            return [self._value(head & 15) for _ in range(size)]
+        if kind == _MAP:
+            size = self._varint()
+            kinds = self._byte() if size else 0
+            return [(self._value(kinds >> 4), self._value(kinds & 15)) for _ in range(size)]
+        if kind == _DOUBLE:
+            return self._bytes(8)
+        if kind == _BYTE or kind in _BOOLS:
+            return self._byte()
+        raise ValueError(kind)
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self.data[self.place - 1]
+
+    def _bytes(self, size: int) -> bytes:
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+            shift += 7
+
+    def _zigzag(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)

@@ -98,26 +98,14 @@ def counts_of(partition: Decoder, is_counting: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Split:
-    """Which pages are in the test part.
-
-    Attributes
-    ----------
-    test, by, seed
-        As `StoredLog.split` takes them.
-    depth
-        How often the log was split before; parts of parts are drawn anew.
-    folded
-        Whether a page stands for as many sessions as it weighs, each of which is drawn.
-    below
-        Groups whose hash is at most this are in the test part.
-    """
+    """Which pages are in the test part, as `StoredLog.split` was asked."""
 
     test: float
     by: str
     seed: int
-    depth: int
-    folded: bool
-    below: int = 0
+    depth: int  # how often the log was split before; parts of parts are drawn anew
+    folded: bool  # whether a page stands for as many sessions as it weighs, each of which is drawn
+    below: int = 0  # groups whose hash is at most this are in the test part
 
     def hashes(self, values: pl.Series) -> Hashes:
         """A random number for each group; it depends on nothing but the group and the seed."""
@@ -157,17 +145,6 @@ class StoredPart(StoredLog):
     Nothing is copied: its pages are picked from the partitions of the whole log whenever they are
     read. `path` and `bytes` are those of the whole log. Where a log is folded and has weights of
     its own, nobody knows any more how many sessions a part has: then `n_sessions` is `n_pages`.
-
-    Parameters
-    ----------
-    whole
-        The log.
-    split
-        Which of its pages are in which part.
-    is_test
-        Which part this is.
-    counts
-        Of each partition.
     """
 
     def __init__(

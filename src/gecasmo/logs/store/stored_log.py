@@ -1,7 +1,6 @@
 """`StoredLog`: a click log on disk, larger than memory, a partition at a time.
 
-Below the class: what it looks like at a glance, and what it says when it is asked for what only a
-log in memory has.
+Below the class: what it looks like at a glance.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Note
 from gecasmo.logs.pages import Page
 from gecasmo.logs.store.disk import in_bytes
 from gecasmo.logs.store.manifest import notes_from_json, read_manifest
-from gecasmo.logs.store.partition import Decoder, checked_file, folder_of, read_frames
+from gecasmo.logs.store.partition import Decoder, folder_of, read_frames
 from gecasmo.logs.store.plan import NO_SESSIONS
 
 if TYPE_CHECKING:
@@ -252,7 +250,7 @@ class StoredLog:
     def _decoder(self, number: int) -> Decoder:
         refuse_lost_fork()
         entry = self._entry(number)
-        frames = read_frames(folder_of(self.path, number), entry)
+        frames = read_frames(folder_of(self.path, number), entry, self.dtypes)
         return Decoder(frames, number, entry, self.columns, self.notes)
 
     def check(self, number: int | None = None) -> None:
@@ -264,8 +262,7 @@ class StoredLog:
             Naming the first file that is cut off or was changed.
         """
         for each in range(self.n_partitions) if number is None else (number,):
-            for name, about in self._entry(each)["files"].items():
-                checked_file(folder_of(self.path, each), name, about)
+            self._decoder(each)
 
     def _entry(self, number: int) -> dict[str, Any]:
         if not 0 <= number < self.n_partitions:
@@ -279,13 +276,30 @@ class StoredLog:
     if not TYPE_CHECKING:  # else every name would seem to be one of a stored log
 
         def __getattr__(self, name: str) -> Any:
-            raise missing_attribute(self, name)
+            kind = type(self).__name__
+            public = not name.startswith("_")
+            if not public or not (hasattr(ClickLog, name) or name in _OF_EVERY_LOG):
+                what = f"{kind!r} object has no attribute {name!r}"
+                raise AttributeError(what, name=name, obj=self)
+            instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise NotInMemoryError(
+                f"A stored log has no {name!r}: its pages are on the disk. Ask a part of it in "
+                f"memory: log.partition(i).{name} (all of them: for part in log.partitions()), or "
+                f"for a few pages log.head(n).{name}{instead}."
+            )
 
     def __repr__(self) -> str:
-        return text_summary(self)
+        facts = _facts(self)
+        width = max(len(name) for name, _ in facts)
+        lines = [f"  {name:<{width}}  {value}" for name, value in facts]
+        return "\n".join([type(self).__name__, *lines])
 
     def _repr_html_(self) -> str:
-        return html_summary(self)
+        facts = "".join(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+            for name, value in _facts(self)
+        )
+        return f"<div><b>{type(self).__name__}</b><table>{facts}</table></div>"
 
 
 def open_log(path: str | Path) -> StoredLog:
@@ -314,38 +328,6 @@ class NotInMemoryError(ClickLogError, AttributeError):
     """A stored log was asked for something that only a log in memory has."""
 
 
-def missing_attribute(log: Any, name: str) -> AttributeError:
-    """The error for a name that a stored log does not have."""
-    kind = type(log).__name__
-    public = not name.startswith("_")
-    if not public or not (hasattr(ClickLog, name) or name in _OF_EVERY_LOG):
-        return AttributeError(f"{kind!r} object has no attribute {name!r}", name=name, obj=log)
-    instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
-    return NotInMemoryError(
-        f"A stored log has no {name!r}: its pages are on the disk. Ask a part of it in memory: "
-        f"log.partition(i).{name} (all of them: for part in log.partitions()), or for a few pages "
-        f"log.head(n).{name}{instead}."
-    )
-
-
-def text_summary(log: StoredLog) -> str:
-    """Describe a stored log in lines of at most 80 characters."""
-    facts = _facts(log)
-    width = max(len(name) for name, _ in facts)
-    return "\n".join(
-        [type(log).__name__, *(f"  {name:<{width}}  {value}" for name, value in facts)]
-    )
-
-
-def html_summary(log: StoredLog) -> str:
-    """Describe a stored log as HTML, for notebooks."""
-    facts = "".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
-        for name, value in _facts(log)
-    )
-    return f"<div><b>{type(log).__name__}</b><table>{facts}</table></div>"
-
-
 def _facts(log: StoredLog) -> list[tuple[str, str]]:
     facts = [("folder", str(log.path))]
     part_of = getattr(log, "part_of", None)
@@ -362,7 +344,12 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
         )
     facts.append(("clicks", f"{log.n_clicks:,}"))
     if log.source_columns:
-        facts.append(("columns", _shortened(_taken(log.source_columns))))
+        taken = [
+            role if names == [role] else f"{role} = {' + '.join(names)}"
+            for role, names in log.source_columns.items()
+            if role != "weight"
+        ]
+        facts.append(("columns", _shortened(", ".join(taken))))
     weighed = "weight" in log.source_columns
     if weighed or log.total_weight != log.n_sessions:
         of = f", of the column {log.source_columns['weight'][0]!r}" if weighed else ""
@@ -375,22 +362,10 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
         kind = "stored page" if log.is_folded else "page"
         facts.append(("on disk", f"{in_bytes(log.bytes)}, {per_page:.1f} bytes a {kind}"))
     facts.append(("partitions", f"{log.n_partitions:,}"))
-    facts += [("noted", _shortened(_noted(note))) for note in log.notes]
+    for note in log.notes:
+        often = "" if note.kind == NO_SESSIONS else f": {note.count:,}"
+        facts.append(("noted", _shortened(f"{note.kind}{often}")))
     return facts
-
-
-def _noted(note: Note) -> str:
-    """What was met, and how often, where that says something."""
-    return note.kind if note.kind == NO_SESSIONS else f"{note.kind}: {note.count:,}"
-
-
-def _taken(columns: Mapping[str, list[str]]) -> str:
-    """Which columns were taken for what: those with the name of their role by that alone."""
-    return ", ".join(
-        role if names == [role] else f"{role} = {' + '.join(names)}"
-        for role, names in columns.items()
-        if role != "weight"
-    )
 
 
 def _shortened(text: str, width: int = 64) -> str:

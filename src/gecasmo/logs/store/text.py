@@ -17,17 +17,22 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.logs.formats.table import common_separator, explain_text, read_json, whole_json_text
+from gecasmo.logs.formats.table import (
+    check_header,
+    common_separator,
+    explain_text,
+    read_json,
+    whole_json_text,
+)
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     Input,
     Opened,
     check_lines,
-    check_utf8,
     first_line,
-    unpacked,
 )
 from gecasmo.logs.notes import Notebook
+from gecasmo.logs.packed import unpacked
 from gecasmo.logs.store.disk import arrow_bytes
 from gecasmo.logs.store.plan import Schema
 from gecasmo.logs.store.sources import Batches, BatchSource, Place, Segment, SourceBatch, joined
@@ -81,7 +86,7 @@ def chunks_of(
     `quotes` says whether a line end between quotes belongs to a text, as in CSV; `start` is a place
     where a chunk ended, in bytes of the unpacked file.
     """
-    waiting, held = [], 0
+    waiting, held, wanted = [], 0, size
 
     def chunk(data: bytes) -> Chunk:
         found = Chunk(data, file.name, start, lines_before)
@@ -93,17 +98,18 @@ def chunks_of(
     for piece in _from_place(file, start):
         waiting.append(piece)
         held += len(piece)
-        if held < size:
+        if held < wanted:
             continue
         data = b"".join(waiting)
         end = _last_record(data, quotes)
-        if end == 0 and held <= max(max_line, size) + len(piece):
-            waiting, held = [data], len(data)
+        if end == 0 and held <= (most := max(max_line, size)):
+            # Looked at again only when there is much more of it.
+            waiting, wanted = [data], min(2 * held, most + 1)
             continue
         found = chunk(data[:end] if end else data)
         yield found
         start, lines_before = found.end, found.lines_until
-        waiting, held = [data[len(found.data) :]], held - len(found.data)
+        waiting, held, wanted = [data[len(found.data) :]], held - len(found.data), size
     rest = b"".join(waiting)
     if rest:
         yield chunk(rest)
@@ -145,16 +151,10 @@ class Widened(Exception):
 
 
 class TextFiles(BatchSource):
-    """Text files with the same columns.
+    """Text files with the same columns; `kind` is "csv", "tsv" or "json".
 
-    Parameters
-    ----------
-    inputs, kind
-        The files, and what they are: "csv", "tsv" or "json".
-    ids
-        Names of the columns that hold ids, which keep their exact text.
-    chunk, max_line
-        How many bytes are read at a time, and the longest line allowed.
+    `ids` are the columns that hold ids, which keep their exact text; `chunk` says how many bytes
+    are read at a time, `max_line` how long a line may be.
     """
 
     def __init__(
@@ -186,11 +186,9 @@ class TextFiles(BatchSource):
         self._types = dict(pl.read_ipc(b64decode(types)).schema)
 
     def schema(self) -> Schema:
-        """The columns, and their types by now."""
         return dict(self._types)
 
     def n_rows(self) -> int:
-        """About how many rows there are."""
         total = 0.0
         for file in self._inputs:
             size = len(file.content()) if file.path is None else file.path.stat().st_size
@@ -198,13 +196,7 @@ class TextFiles(BatchSource):
         return int(total / self._bytes_of_row)
 
     def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
-        """Read columns in batches, from a place on.
-
-        Raises
-        ------
-        Widened
-            When types turn out too narrow; the schema is then another.
-        """
+        """Read columns in batches; `Widened` when the schema turns out to be another."""
         return joined(self._parts(columns, after or _place(0, 0, 0, 0)), rows)
 
     def _parts(self, columns: Sequence[str], start: Place) -> Batches:
@@ -299,7 +291,7 @@ class TextFiles(BatchSource):
         if self._separator is None:
             return b""
         data = without_mark(chunk.data).lstrip(b"\r\n")
-        check_utf8(data[: data.find(b"\n") + 1], chunk.name)
+        check_header(data, self._separator, chunk.name)
         line = data.split(b"\n", 1)[0]
         return line + b"\n"
 
