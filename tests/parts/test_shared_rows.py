@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gecasmo import PBM, ClickLog, Table, read_log
 from gecasmo.encoding import Rows, shared_rows
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import ClickLogError, ModelError
@@ -96,3 +98,14 @@ def test_features_that_differ_are_refused() -> None:
     shared.add(rows_of([(3,), (2,)], ("doc",), price=[3.0, None]))
     with pytest.raises(ClickLogError, match=r"'price', a feature of 'coin'.*doc 3 has 3.0 and 4"):
         shared.add(rows_of([(4,), (1,), (3,)], ("doc",), price=[9.0, 1.0, 4.0]))
+
+
+def test_a_stored_fit_may_have_no_row_of_its_parts_own(tmp_path: Path) -> None:
+    log = Path(__file__).parents[1] / "parity" / "log.csv"
+    model = PBM(attraction=Table(key="doc"))
+    stored = model.copy().fit(ClickLog.ingest(log, tmp_path / "log.gclog"))
+    with_all = model.fit(read_log(log))
+    assert set(stored.estimates("attraction")["doc"]) == set(
+        with_all.estimates("attraction")["doc"]
+    )
+    assert stored.score(read_log(log)) == pytest.approx(with_all.score(read_log(log)), abs=2e-3)

@@ -184,6 +184,8 @@ def local_states(part: Part, points: Points, task: Task) -> Rows:
 
 def known_states(part: Part, points: Points, task: Task) -> Rows:
     """The local coins at a point, with what is known of their rows there."""
+    if not part.local:  # then there are no points either: all rows are shared
+        return {}
     point = points[task.recipe.of]
     found = {}
     for number, form in _forms(part):
