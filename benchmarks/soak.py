@@ -42,7 +42,7 @@ class Item:
     tests : what pytest is given
     n : how many of `what` there are in a whole soak
     variables : what says so to the tests, for a number
-    least : a smaller number would test nothing
+    steps : the numbers that there may be, if not any
     is_checked : whether kernels look where they index, as compiled code does not
     is_parallel : whether workers share the tests
     """
@@ -52,17 +52,19 @@ class Item:
     tests: Sequence[str]
     n: int
     variables: Callable[[int], dict[str, int]]
-    least: int = 1
+    steps: Sequence[int] = ()
     is_checked: bool = False
     is_parallel: bool = False
 
     def scaled(self, share: float) -> int:
-        return max(self.least, round(self.n * share))
+        wanted = round(self.n * share)
+        possible = [step for step in self.steps if step <= wanted]
+        return max(possible, default=self.steps[0] if self.steps else max(wanted, 1))
 
 
-def _examples(per_unit: int) -> Callable[[int], dict[str, int]]:
-    """Tests that do so many of something for each unit of GECASMO_EXAMPLES."""
-    return lambda n: {"GECASMO_EXAMPLES": max(2, -(-n // per_unit))}
+def _examples(per_unit: int, fewest: int = 0) -> Callable[[int], dict[str, int]]:
+    """Tests that do so many of something for each unit of GECASMO_EXAMPLES, and few without."""
+    return lambda n: {} if n == fewest else {"GECASMO_EXAMPLES": max(2, -(-n // per_unit))}
 
 
 ITEMS = (
@@ -85,8 +87,8 @@ ITEMS = (
             "tests/spark/test_spark_bytes.py",
         ],
         10_000,
-        _examples(2_000),
-        least=4_000,
+        _examples(5_000, fewest=340),
+        steps=(340, 10_000),
         is_checked=True,
     ),
     Item(
@@ -95,7 +97,7 @@ ITEMS = (
         ["tests/parts/test_killed_fits.py"],
         200,
         _examples(5),
-        least=10,
+        steps=range(10, 201, 5),
     ),
     Item(
         "ingests",
@@ -103,15 +105,15 @@ ITEMS = (
         ["tests/store/test_store_resuming.py", "-k", "killed_at_any_moment"],
         200,
         lambda n: {"GECASMO_KILLS": n},
-        least=10,
+        steps=range(10, 201, 2),
     ),
     Item(
         "cache",
         "processes on a cold cache, and damaged kernels",
         ["tests/unit/test_kernel_cache.py"],
         16,
-        lambda _: {"GECASMO_EXAMPLES": 2},
-        least=16,
+        lambda _: {"GECASMO_EXAMPLES": 5},
+        steps=(16,),
     ),
     Item(
         "disks",
@@ -119,23 +121,23 @@ ITEMS = (
         ["tests/soak/test_full_disks.py"],
         20,
         lambda n: {"GECASMO_FULL_DISKS": n},
-        least=5,
+        steps=range(5, 21),
     ),
     Item(
         "seeds",
         "seeds of `check_model`, for every model of the zoo",
         ["tests/proof/test_proof_model_check.py"],
         200,
-        _examples(40),
-        least=80,
+        _examples(40, fewest=2),
+        steps=(2, 80, 200),
     ),
     Item(
         "properties",
         "times the examples of property tests",
         ["tests/proof", "tests/store", "tests/readers", "tests/forms"],
         5,
-        lambda n: {"GECASMO_EXAMPLES": n},
-        least=2,
+        _examples(1, fewest=1),
+        steps=(1, 2, 5),
         is_parallel=True,
     ),
 )

@@ -40,6 +40,12 @@ def is_stream(path: Any) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
+def followed(path: Any) -> Path:
+    """Where a path leads to: itself, or the end of the links that it is."""
+    named = os.path.expanduser(path)
+    return Path(os.path.realpath(named) if os.path.islink(named) else named)
+
+
 def beside(target: Path, ending: str) -> Path:
     """A name that nobody has, in the folder of a target, however long the target's own name is."""
     return target.with_name(f".gecasmo-{uuid.uuid4().hex}.{ending}")
@@ -62,7 +68,7 @@ def whole_file(path: Any, error: type[GecasmoError] = GecasmoError) -> Iterator[
                 _pour(temporary, named)
             return
         # Beside the target, since only a move within one file system is a single step.
-        target = Path(os.path.realpath(named))
+        target = followed(named)
         temporary = beside(target, "part")
         before = target.stat() if target.is_file() else None
         try:
@@ -122,7 +128,7 @@ def scratch_folder(path: Any, error: type[GecasmoError] = GecasmoError) -> Itera
     named = Path(os.path.expanduser(path))
     with _told(named, error):
         target = Path(tempfile.gettempdir(), "x") if is_stream(named) else named
-        folder = beside(Path(os.path.realpath(target)), "pieces")
+        folder = beside(followed(target), "pieces")
         try:
             folder.mkdir(0o700)
             yield folder

@@ -144,6 +144,17 @@ def test_a_saved_folder_may_be_a_link(fit_file: Path, folder: Path) -> None:
     assert names(folder) == ["link", "real"]
 
 
+def test_a_stored_log_may_be_a_link(log_file: Path, folder: Path) -> None:
+    succeed("ingest", log_file, "-o", "real.gclog", "-q")
+    os.symlink("real.gclog", "link.gclog")
+    os.symlink("fresh.gclog", "new.gclog")
+    for name in ("link.gclog", "new.gclog"):
+        succeed("ingest", log_file, "-o", name, "--force", "-q")
+        assert Path(name).is_symlink()
+        assert gecasmo.open_log(name).n_sessions == 240
+    assert names(folder) == ["fresh.gclog", "link.gclog", "new.gclog", "real.gclog"]
+
+
 def test_content_is_on_the_disk_before_it_has_a_name(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

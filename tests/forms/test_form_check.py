@@ -105,6 +105,7 @@ def test_forms_can_be_copied_sent_and_made_again(name: str) -> None:
     columns = with_others.pop("columns", ())
     first = [with_others.pop(n) for n in ("module", "classifier") if n in with_others]
     for twin in (
+        form.from_options(form.options()),
         copy.copy(form),
         copy.deepcopy(form),
         pickle.loads(pickle.dumps(form)),

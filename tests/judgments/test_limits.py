@@ -14,7 +14,7 @@ from scipy import stats
 
 from gecasmo.judgments import FIXED_CUTS, RULES, judge
 
-EXAMPLES = int(os.environ.get("GECASMO_EXAMPLES", "40"))
+EXAMPLES = 40 * int(os.environ.get("GECASMO_EXAMPLES", "1"))
 # Each from the strictest to the loosest.
 LIMITS = {
     "max_width": (0.05, 0.2, 0.4, 0.8, None),

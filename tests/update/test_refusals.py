@@ -34,8 +34,10 @@ def test_a_model_without_logs_behind_it():
 
 
 def test_logs_that_are_none(fitted):
-    with pytest.raises(ClickLogError, match="takes a ClickLog"):
+    with pytest.raises(ClickLogError, match="lacks the columns"):
         fitted.update(pl.DataFrame())
+    with pytest.raises(ClickLogError, match="takes a ClickLog"):
+        fitted.update([LOG])
     with pytest.raises(ClickLogError, match="no results"):
         fitted.update(LOG.take(LOG.weight < 0))
 

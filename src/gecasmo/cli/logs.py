@@ -28,7 +28,7 @@ from gecasmo.cli.flags import (
 from gecasmo.cli.guard import FAULTY_LOG, resumable
 from gecasmo.cli.output import PIPE, Output, place_name
 from gecasmo.errors import ClickLogWarning, GecasmoError
-from gecasmo.files import STANDARD_OUTPUT, is_stream
+from gecasmo.files import STANDARD_OUTPUT, followed, is_stream
 from gecasmo.report import counted, percent
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def ingest(
 
     if is_stored_log(log):
         raise GecasmoError(f"{log} is a stored log already, which other commands take as it is.")
-    place = output.place(target, log, is_file=False)
+    place = followed(output.place(target, log, is_file=False))
     if is_stream(place):
         raise GecasmoError(f"--output {target}: a stored log is a folder; name one: big.gclog.")
     seen, roles, guessed = reading.look(log, output)

@@ -95,8 +95,10 @@ class Form(ABC):
 
     # -- as it is written ----------------------------------------------------------------------
     def options(self) -> dict[str, Any]:
-        """Tell what the form was made with, by the names of its parameters."""
-        return {name: getattr(self, name) for name in _parameters(type(self))}
+        """Tell what the form was made with, by the names of its parameters; those that it keeps
+        under another name are left out."""
+        names = _parameters(type(self))
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], *first: Any) -> Self:
@@ -106,23 +108,24 @@ class Form(ABC):
             value = tuple(options[name]) if isinstance(options[name], list) else options[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
                 first += value
+            elif parameter.default is parameter.empty:
+                first += (value,)
             else:
                 named[name] = value
         return cls(*first, **named)
 
     def __repr__(self) -> str:
-        try:
-            options = self.options()
-        except AttributeError:  # a form of one's own that calls them otherwise
+        options, parameters = self.options(), _parameters(type(self))
+        if options.keys() != parameters.keys():  # a form of one's own that calls them otherwise
             return super().__repr__()
         shown: list[str] = []
-        for name, parameter in _parameters(type(self)).items():
+        for name, parameter in parameters.items():
             value = options[name]
             if parameter.kind is parameter.VAR_POSITIONAL:
                 shown += map(repr, value)
             elif parameter.default is parameter.empty:
                 shown.append(_written(value))
-            elif value != parameter.default:
+            elif _written(value) != _written(parameter.default):
                 is_one = name == "key" and len(value) == 1
                 shown.append(f"{name}={_written(value[0] if is_one else value)}")
         return f"{type(self).__name__}({', '.join(shown)})"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import html
+import textwrap
 from typing import TYPE_CHECKING
 
 from gecasmo.forms.table import NOT_IDENTIFIED, is_open
 from gecasmo.kernels.library import LIFTED_KERNELS, Library
 from gecasmo.kernels.plan import plan_of
 from gecasmo.language.parameter import PAGE_KEYS
-from gecasmo.report import Column, TextTable, printable, printable_lines
+from gecasmo.report import Column, TextTable, printable, printable_lines, text_width
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Augmentation, Model
@@ -30,15 +31,28 @@ def as_text(model: Model) -> str:
     coins = _coins(model)
     width = max((len(coin) for coin, *_ in coins), default=0)
     lines.append("Coins")
-    lines += [f"  {coin:<{width}}  by {by:<18}  {form}  {own}" for coin, by, form, own in coins]
+    for coin, by, form, own in coins:
+        lines += _folded(f"  {coin:<{width}}  by {by:<18}  {form}  {own}")
     lines.append("")
     automaton = str(model.automaton).splitlines()
     lines.append(f"Automaton: {automaton[0]}")
-    lines += automaton[1 : _MAX_EDGES + 1]
+    for edge in automaton[1 : _MAX_EDGES + 1]:
+        lines += _folded(edge)
     if len(automaton) > _MAX_EDGES + 1:
         lines.append(f"  ... {len(automaton) - _MAX_EDGES - 1} more edges")
     # Names and program may come from a file, which comes from anywhere.
     return printable_lines("\n".join(line.rstrip() for line in lines))
+
+
+def _folded(line: str) -> list[str]:
+    """A line that goes on below where the terminal has no room for it."""
+    return textwrap.wrap(
+        line.rstrip(),
+        text_width(),
+        subsequent_indent=" " * 6,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _summary(model: Model) -> str:

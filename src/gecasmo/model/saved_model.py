@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -32,7 +31,7 @@ from numpy.typing import NDArray
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
-from gecasmo.files import beside, put_in_place, refused, whole_file
+from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, form_named
 from gecasmo.forms import saved as saved_forms
@@ -385,7 +384,7 @@ def write_folder(members: Members, path: Any) -> None:
 
     Parts that are in this folder already stay as they are.
     """
-    target = Path(os.path.realpath(os.path.expanduser(path)))
+    target = followed(path)
     try:
         if all(_is_there(target, name, *part) for name, part in members.parts.items()) and (
             members.parts

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
-from gecasmo.files import synced
+from gecasmo.files import followed, synced
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Faults, Note, in_one_message
@@ -138,7 +138,7 @@ def ingest(
     }
     longest = MAX_LINE if max_line is None else max_line
     asked = wishes(given, keep, memory, partitions, fold, format, longest)
-    target = Path(path).expanduser()
+    target = followed(path)
     journal = IngestJournal(target)
     journal.tidy()
     _check_target(target, overwrite)
