@@ -112,7 +112,7 @@ ITEMS = (
         "processes on a cold cache, and damaged kernels",
         ["tests/unit/test_kernel_cache.py"],
         16,
-        lambda _: {"GECASMO_EXAMPLES": 2},
+        lambda _: {"GECASMO_EXAMPLES": 5},
         steps=(16,),
     ),
     Item(
