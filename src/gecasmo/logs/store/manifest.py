@@ -98,6 +98,7 @@ def _check(manifest: Any, file: Path) -> None:
         taken = manifest.get("source_columns", {}).values()
         is_sound &= all(isinstance(name, str) for names in taken for name in names)
         is_sound &= all(_is_note(note) for note in manifest["notes"])
+        is_sound &= type(manifest.get("source_results", 0)) is int
     except (AttributeError, KeyError, TypeError):
         is_sound = False
     if not is_sound:
