@@ -99,8 +99,6 @@ def _checked(
         )
     if log.n_results == 0:
         raise ClickLogError("There is nothing to learn: the log has no results.")
-    if not log.total_weight > 0:
-        raise ClickLogError("There is nothing to learn: all pages of the log weigh 0.")
     check_settings(Settings(method, None, impossible), None, threads)
     model.states(whole=False)  # says so if there is none
     if model.report_ is None:
