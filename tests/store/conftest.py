@@ -17,7 +17,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def set_(rows: int = 50, chunk: int = 300, most: int = 10**9) -> None:
         monkeypatch.setattr("gecasmo.logs.store.intake.batch_rows", lambda *_: rows)
         monkeypatch.setattr("gecasmo.logs.store.intake.chunk_bytes", lambda *_: chunk)
-        monkeypatch.setattr("gecasmo.logs.inputs.CHUNK", chunk)
+        monkeypatch.setattr("gecasmo.logs.packed.CHUNK", chunk)
         monkeypatch.setattr("gecasmo.logs.store.ingest.most_rows", lambda *_: most)
 
     return set_

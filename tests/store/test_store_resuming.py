@@ -25,9 +25,9 @@ from gecasmo.logs.store.shuffle import Shuffle
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[5:]
-from gecasmo.logs import inputs
+from gecasmo.logs import packed
 from gecasmo.logs.store import ingest, intake
-inputs.CHUNK = 400
+packed.CHUNK = 400
 intake.batch_rows = lambda *_: 40
 intake.chunk_bytes = lambda *_: 400
 ingest.most_rows = lambda *_: 60
