@@ -118,7 +118,7 @@ ITEMS = (
     Item(
         "disks",
         "full disks",
-        ["tests/soak/test_full_disks.py"],
+        ["tests/soak/test_soak_disks.py"],
         20,
         lambda n: {"GECASMO_FULL_DISKS": n},
         steps=range(5, 21),

@@ -15,6 +15,7 @@ import faulthandler
 import gzip
 import json
 import re
+import resource
 import shutil
 import sys
 import warnings
@@ -207,7 +208,9 @@ def run(corpus: Path, seed: int, n: int, out: Path) -> None:
         finally:
             faulthandler.cancel_dump_traceback_later()
     shutil.rmtree(own, ignore_errors=True)
-    out.write_text(json.dumps({"next": seed + n, "at": "", "ends": ends, "failed": failures}))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    said = {"next": seed + n, "at": "", "ends": ends, "failed": failures, "peak": peak}
+    out.write_text(json.dumps(said))
 
 
 def _copied(path: Path, target: Path) -> Path:

@@ -500,7 +500,7 @@ def test_evaluation_prints_a_table() -> None:
         "  rank 1        2.0000       2.0000",
         "  rank 2        2.0000       2.0000",
     ]
-    assert "<pre>" in model.evaluate(page([1, 0]))._repr_html_()
+    assert "<table>" in model.evaluate(page([1, 0]))._repr_html_()
 
 
 def test_weights_count_in_evaluation() -> None:

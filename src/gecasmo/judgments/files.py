@@ -166,7 +166,7 @@ def _what_to_do(judgments: Judgments) -> str:
             without = f"{option('max_width', None)}, {option('min_examinations', 0)}"
             return f"The reason: {why}. To judge without say {without}."
         return f"The reason: {why}. Fit the model again, by EM that converges."
-    every = f"{option('every_pair', shown=either('True', ''))} grades all pairs"
+    every = f"all pairs are graded with {option('every_pair', shown=either('True', ''))}"
     ordered = ""
     if judgments.n_ordered:
         ordered = (

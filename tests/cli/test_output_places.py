@@ -286,7 +286,7 @@ def test_a_full_device(command: str, fit_file: Path, log_file: Path, folder: Pat
     os.symlink("/dev/full", "full.csv")
     words = [word.format(fit=fit_file, log=log_file) for word in WRITERS[command][0]]
     said = fail(*words, "-o", "full.csv")
-    assert "full.csv cannot be written: No space left on device." in said
+    assert "full.csv cannot be written: the disk is full." in said
     assert Path("full.csv").is_symlink()
 
 
