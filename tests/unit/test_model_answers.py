@@ -582,3 +582,18 @@ def test_a_copy_is_independent() -> None:
     assert model.parameters["attraction"].equals(before)
     assert repr(model.forms["continuation"]) == "Table()"
     assert type(twin) is DBN
+
+
+def test_weights_that_add_up_to_the_number_of_sessions_count_no_sessions():
+    log = read_log(
+        {
+            "session": [1, 2],
+            "doc": ["a", "b"],
+            "rank": [1, 1],
+            "click": [1, 0],
+            "weight": [0.5, 1.5],
+        },
+        weight="weight",
+    )
+    found = GCTR.with_values(click_rate=0.0).evaluate(log, impossible="drop")
+    assert (found.n_impossible, found.n_sessions) == (1, 1)

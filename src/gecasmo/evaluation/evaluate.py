@@ -24,7 +24,7 @@ from gecasmo.evaluation.metrics import (
 )
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
-from gecasmo.model.log_parts import over_parts
+from gecasmo.model.log_parts import is_stored, over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
 from gecasmo.report import Column, TextTable, counted, html_of, wrapped
 
@@ -195,6 +195,8 @@ def evaluate(
 
 def is_folded(log: Any) -> bool:
     """Whether the weight of a stored page says how many sessions of the source it stands for."""
+    if not is_stored(log):  # of other logs weights are whatever the user says
+        return False
     n_sessions = getattr(log, "n_sessions", -1)
     return bool(getattr(log, "total_weight", None) == n_sessions)
 
