@@ -128,8 +128,7 @@ class Answer:
         """Refuse, by a ValueError, an answer about other coins than those with so many rows."""
         sums = (self.log_likelihood, self.penalty, self.squared_distance, *self.lengths)
         is_right = all(isinstance(value, (int, float)) for value in sums)
-        # Some passes count nothing, such as that over the places of documents.
-        if not is_right or (self.counts and set(self.counts) != set(n_rows)):
+        if not is_right or set(self.counts) != set(n_rows):
             raise ValueError("it is about something else")
         for number, own in self.counts.items():
             own.check(n_rows[number])

@@ -162,9 +162,10 @@ class SparkParts:
         """Run one pass, and add up the answers in the order of the parts."""
         job, work = self.job, self.work
         heard = ask_parts(self.spark, self.numbers, lambda n: work(job, n, task))
+        counted = {} if task.work == "places" else job.n_rows  # where documents are counts nothing
         for number, answer in heard.items():
             with telling_damage(f"The answer of part {number}"):
-                answer.check(job.n_rows)
+                answer.check(counted)
         return combined(heard.values())
 
 
