@@ -73,7 +73,9 @@ def test_every_state_of_the_zoo_has_probability_one() -> None:
     for model in CATALOGUE.values():
         traced = trace(model())
         for edges in traced.by_source():
-            assert sum(0.5 ** len(edge.literals) for edge in edges) == pytest.approx(1)
+            assert sum(0.5 ** len(edge.literals + edge.guards) for edge in edges) == pytest.approx(
+                1
+            )
 
 
 # -- prune -----------------------------------------------------------------------------------------
