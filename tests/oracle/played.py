@@ -76,4 +76,7 @@ def _results(model: Any, page: Shown, player: _Player) -> list[frozenset]:
         shown.append(frozenset(user._signals))
         if "click" in user._signals:
             player.clicked.append(rank)
-    return shown
+    player.throw.place = len(shown) - 1
+    user = User(user._state, at_end=True)
+    model.finish(user)
+    return [*shown[:-1], shown[-1] | user._signals]

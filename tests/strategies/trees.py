@@ -88,12 +88,13 @@ Test.__test__ = False  # type: ignore[attr-defined]  # not for pytest
 
 @dataclass(frozen=True)
 class Program:
-    """Coins with their keys, hidden attributes with their first values, and two trees."""
+    """Coins with their keys, hidden attributes with their first values, and three trees."""
 
     keys: dict[str, tuple[str, ...]]
     attributes: dict[str, bool | int]
     browse: Any
     start: Any = field(default_factory=Done)
+    finish: Any = field(default_factory=Done)
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,8 @@ def as_model(program: Program) -> type[ClickModel]:
     coins = {name: Parameter(*keys) for name, keys in program.keys.items()}
     # No file has the text of this class: of a module that is not there nobody looks for it.
     own = {**coins, "start": start, "browse": browse, "__module__": "invented"}
+    if program.finish != Done():
+        own["finish"] = lambda self, user: _walk(self, program.finish, user, None)
     return type("Invented", (ClickModel,), own)
 
 
@@ -225,7 +228,9 @@ def as_story(program: Program, page: ShownPage) -> Any:
             if "click" in signals:
                 clicks.append(result.rank)
             out.append(frozenset(signals))
-        return tuple(out)
+        throw.place = len(out) - 1  # what is flipped at the end is told of the last result
+        signals, _ = play(program.finish, 0)
+        return (*out[:-1], out[-1] | signals)
 
     return tell
 

@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from gecasmo.compiler.automaton import START, Automaton, Edge, Guard, Literal
+from gecasmo.compiler.automaton import LAST_RESULT, START, Automaton, Edge, Guard, Literal
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.language.flip import running
-from gecasmo.language.parameter import Parameter
+from gecasmo.language.parameter import HISTORY_KEYS, Parameter
 from gecasmo.language.place import Place, callers_place, mistake
 from gecasmo.language.user import Result, User
 
@@ -24,19 +24,31 @@ MAX_SIGNALS = 16
 # A program that is not deterministic may do the same twice by chance, so small ones run more often.
 _MANY_RUNS, _FEW_PATHS = 16, 500
 
-State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left
+State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left, or the page is over
 GONE: State = None
+# Begins the state of a user who has left, where the program has something to say at the end.
+LEFT = ("", "left", True)
+# A result has these of its own: a coin of the whole page cannot be keyed by them.
+_RESULT_KEYS = ("doc", "rank", "result", *HISTORY_KEYS)
 
 
 class Program(Protocol):
-    """What can be traced: coins by name, and what a user does at one result."""
+    """What can be traced: coins by name, and what a user does at one result.
+
+    `finishes` says whether it also has something to say after the last one.
+    """
 
     @property
     def parameters_by_name(self) -> dict[str, Parameter]: ...
 
+    @property
+    def finishes(self) -> bool: ...
+
     def start(self, user: User) -> None: ...
 
     def browse(self, user: User, result: Result) -> None: ...
+
+    def finish(self, user: User) -> None: ...
 
 
 class Choice(NamedTuple):
@@ -64,6 +76,7 @@ class Replay:
         self._parameters = parameters
         self._guards: dict[str, bool] = {}
         self._n_flips = 0
+        self.is_finishing = False
 
     def flip(self, parameter: Parameter) -> bool:
         name = next((n for n, known in self._parameters.items() if known is parameter), None)
@@ -73,6 +86,8 @@ class Replay:
                 f"  Its parameters are: {', '.join(self._parameters) or 'none'}. Parameters are "
                 "attributes of the class, or in a list or dictionary that is one."
             )
+        if self.is_finishing:
+            _check_keys_at_end(name, parameter)
         self._n_flips += 1
         if self._n_flips > MAX_FLIPS:
             raise mistake(
@@ -116,8 +131,9 @@ class _Tracer:
         self.state_list: list[State] = []
         self.initial: list[Edge] = []
         self.edges: list[Edge] = []
+        self.page_signals: set[str] = set()
         self.n_paths = 0
-        for function in (program.browse, program.start):
+        for function in (program.browse, program.start, program.finish):
             if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
                 raise ModelError(
                     f"{type(program).__name__}.{function.__name__} must be a plain function, "
@@ -128,7 +144,7 @@ class _Tracer:
         def run(chooser: Replay) -> Outcome:
             user = User({}, at_start=True)
             self.program.start(user)
-            return _outcome(user)
+            return self._outcome(user)
 
         self._explore(run, START)
 
@@ -137,14 +153,36 @@ class _Tracer:
         if state is None:
             self.edges.append(Edge(source, source))
             return
-        attributes = {name: value for name, _, value in state}
+        has_left = state[:1] == (LEFT,)
+        attributes = {name: value for name, _, value in state[int(has_left) :]}
 
         def run(chooser: Replay) -> Outcome:
-            user = User(attributes)
-            self.program.browse(user, Result(chooser))
-            return _outcome(user)
+            after, outcome = attributes, Outcome(frozenset(), state)
+            if not has_left:
+                user = User(attributes)
+                self.program.browse(user, Result(chooser))
+                after, outcome = user._state, self._outcome(user)
+            if self.program.finishes and chooser.guard(LAST_RESULT):
+                return self._finished(chooser, after, outcome)
+            return outcome
 
         self._explore(run, source)
+
+    def _outcome(self, user: User) -> Outcome:
+        items = sorted(user._state.items())
+        # The type is part of the state: a program may well tell True from 1.
+        state: State = tuple((name, type(value).__name__, value) for name, value in items)
+        if user._has_left:
+            state = (LEFT, *state) if self.program.finishes and state is not None else GONE
+        return Outcome(frozenset(user._signals), state)
+
+    def _finished(self, chooser: Replay, attributes: dict[str, Any], before: Outcome) -> Outcome:
+        """What the last result shows together with the whole page."""
+        user = User(attributes, at_end=True)
+        chooser.is_finishing = True
+        self.program.finish(user)
+        self.page_signals |= user._signals
+        return Outcome(before.signals | user._signals, GONE)
 
     def _explore(self, run: Callable[[Replay], Outcome], source: int) -> None:
         path: list[Choice] = []
@@ -199,7 +237,7 @@ class _Tracer:
             if len(self.states) == MAX_STATES:
                 raise mistake(
                     f"The program has more than {MAX_STATES:,} hidden states; the last one was "
-                    f"{_name(state)}. An attribute that only counts up needs a bound.",
+                    f"{self._name(state)}. An attribute that only counts up needs a bound.",
                     path[-1].place if path else _definition(self.program),
                 )
             self.states[state] = len(self.states)
@@ -217,6 +255,7 @@ class _Tracer:
             )
         emitted = {signal for edge in edges for signal in edge.symbol}
         asked = {guard.column for edge in self.edges for guard in edge.guards}  # type: ignore[union-attr]
+        self._check_page_signals()
         both = sorted(asked & (emitted | {"click"}))
         if both:
             raise ModelError(
@@ -231,26 +270,45 @@ class _Tracer:
         return Automaton(
             parameters=tuple(self.parameters),
             signals=("click", *sorted(emitted - {"click"})),
-            states=tuple(map(_name, self.state_list)),
+            states=tuple(map(self._name, self.state_list)),
             initial=tuple(self.initial),
             edges=tuple(self.edges),
-            gone=self.states.get(GONE),
+            gone=None if self.program.finishes else self.states.get(GONE),
+            page_signals=tuple(sorted(self.page_signals)),
+            left=tuple(n for n, state in enumerate(self.state_list) if state and state[0] == LEFT),
         )
 
+    def _name(self, state: State) -> str:
+        if state is None:
+            return "over" if self.program.finishes else "gone"
+        told = [f"{name}={value!r}" for name, _, value in state if name]
+        if state[:1] == (LEFT,):
+            told.insert(0, "gone")
+        return ", ".join(told) or "examining"
 
-def _outcome(user: User) -> Outcome:
-    if user._has_left:
-        return Outcome(frozenset(user._signals), GONE)
-    items = sorted(user._state.items())
-    # The type is part of the state: a program may well tell True from 1.
-    state = tuple((name, type(value).__name__, value) for name, value in items)
-    return Outcome(frozenset(user._signals), state)
+    def _check_page_signals(self) -> None:
+        """Refuse a signal that would be one of results and one of pages."""
+        before = {
+            signal
+            for edge in self.edges
+            if Guard(LAST_RESULT, False) in edge.guards
+            for signal in edge.symbol
+        }
+        both = sorted(self.page_signals & before)
+        if both:
+            raise ModelError(
+                f"{type(self.program).__name__} emits '{both[0]}' at a result and in finish(): a "
+                "signal is one of results, or one of whole pages."
+            )
 
 
-def _name(state: State) -> str:
-    if state is None:
-        return "gone"
-    return ", ".join(f"{name}={value!r}" for name, _, value in state) or "examining"
+def _check_keys_at_end(name: str, parameter: Parameter) -> None:
+    wrong = [key for key in parameter.keys if key in _RESULT_KEYS]
+    if wrong:
+        raise mistake(
+            f"finish() runs after the last result, and '{name}' has the key '{wrong[0]}', of which "
+            "every result has its own. What it depends on there belongs into user attributes."
+        )
 
 
 def _definition(program: Program, source: int = 0) -> Place:

@@ -19,11 +19,12 @@ class User:
     that nothing below is looked at.
     """
 
-    def __init__(self, state: dict[str, Any], at_start: bool = False) -> None:
+    def __init__(self, state: dict[str, Any], at_start: bool = False, at_end: bool = False) -> None:
         object.__setattr__(self, "_state", dict(state))
         object.__setattr__(self, "_signals", set())
         object.__setattr__(self, "_has_left", False)
         object.__setattr__(self, "_at_start", at_start)
+        object.__setattr__(self, "_at_end", at_end)
 
     def click(self) -> None:
         """Click on the result."""
@@ -37,6 +38,11 @@ class User:
             raise mistake(f"'{signal}' cannot be a signal: it has another meaning in every log.")
         if self._at_start:
             raise mistake("start() runs before the first result: there is nothing to click on yet.")
+        if self._at_end and signal == "click":
+            raise mistake(
+                "finish() runs after the last result: there is nothing to click on any more. It "
+                'tells of the whole page: user.emit("asked_again")'
+            )
         self._signals.add(signal)
 
     def leave(self) -> None:

@@ -90,6 +90,15 @@ class ClickModel(Model):
     def start(self, user: User) -> None:
         """What is decided before the first result: intents, classes of users, defaults."""
 
+    def finish(self, user: User) -> None:
+        """What the whole page shows after its last result, also of users who left early: whether
+        they came back, or asked again."""
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the program says anything after the last result."""
+        return type(self).finish is not ClickModel.finish
+
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:
         """The coins, in the order they are written, those of base classes first.

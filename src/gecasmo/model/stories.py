@@ -14,6 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
+from gecasmo.encoding.observations import on_page
 from gecasmo.errors import ClickLogError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
@@ -81,6 +82,8 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
         signal: np.array([signal in e.symbol for e in automaton.edges], bool)[edge]
         for signal in automaton.signals
     }
+    for signal in automaton.page_signals:  # of a page, so at all of its results
+        signals[signal] = on_page(log, signals[signal])
     simulated = log.with_signals(signals)
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
 
@@ -109,7 +112,7 @@ def _told(
 ) -> pl.DataFrame:
     """Edges as columns: `reached`, and per coin how it fell ("heads", "heads tails", null)."""
     model, automaton = run.model, run.structure.full.body
-    left = np.array([e.source == automaton.gone for e in automaton.edges], bool)
+    left = np.array([e.source in automaton.away for e in automaton.edges], bool)
     columns = [pl.Series("reached", ~left[edge])]
     columns += _falls(model, automaton, edge, "")
     if automaton.start_parameters():

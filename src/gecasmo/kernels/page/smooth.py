@@ -69,13 +69,13 @@ class Smooth(PageKernel):
         )
 
     def _share(self, text: Text, table: EdgeTable, selector: str, n_coins: int) -> None:
-        gone = -1 if self.automaton.gone is None else self.automaton.gone
+        here = " and ".join(f"{{source}} != {state}" for state in self.automaton.away) or "True"
         table.emit(
             text,
             selector,
             "if a[t, {source}] > 0.0:",
             "    x = a[t, {source}] * ({weight} * b[{target}] / z)",
-            f"    if {{source}} != {gone}:",
+            f"    if {here}:",
             "        reached[base + t] += x",
             "    for j in range(FLIP_FIRST[{edge}], FLIP_FIRST[{edge} + 1]):",
             "        flipped[base + t - FLIP_LAG[j], FLIP_COIN[j]] += x",
