@@ -31,6 +31,7 @@ ANCHORS: dict[str, dict[str, Any]] = {
     "EBUBM": UBM_SCALE,
     "FCM": UBM_SCALE,
     "VCM": UBM_SCALE,
+    "Intents": UBM_SCALE,
 }
 
 

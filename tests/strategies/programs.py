@@ -201,3 +201,16 @@ def pages(draw: Any, max_results: int = 4) -> ShownPage:
 
 
 __all__ = ["COLUMNS", "as_story", "columns_of", "pages", "programs", "reached_coins", "trees"]
+
+
+@st.composite
+def programs_of_kinds(draw: Any) -> Program:
+    """A program whose users are of two or three kinds, with a coin that depends on them."""
+    program = draw(programs(max_flips=2))
+    n_kinds = draw(st.integers(2, 3))
+    keys = {coin: keys for coin, keys in program.keys.items() if coin != "a"}
+    if "a" in program.keys:
+        keys |= {f"a[{kind}]": program.keys["a"] for kind in range(n_kinds)}
+    shares = draw(st.sampled_from(PAGE_KEYS))
+    keys |= {f"kind[{kind}]": shares for kind in range(n_kinds - 1)}
+    return replace(program, keys=keys, n_kinds=n_kinds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ def _shape(name: str) -> tuple[Any, ...]:
     return automaton.n_states, several, bool(needs.guards), started, has_history, twice
 
 
+@cache
 def _edges(name: str) -> int:
     return len(CATALOGUE[name]().automaton.edges)
 
@@ -64,6 +65,10 @@ class ZooCase:
     n_pages: int = 12
     max_results: int = 4
     extremes: bool = False
+
+    def __post_init__(self) -> None:
+        if _edges(self.name) > 7:  # as many ways through a page as through a longer one of others
+            self.n_pages, self.max_results = min(self.n_pages, 5), min(self.max_results, 3)
 
     @cached_property
     def values(self) -> Values:

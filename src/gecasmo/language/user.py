@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from gecasmo.language.flip import Chooser
+from gecasmo.language.flip import Chooser, present
 from gecasmo.language.place import mistake
 
 _ALLOWED = (bool, int, str, type(None))
@@ -25,6 +25,7 @@ class User:
         object.__setattr__(self, "_has_left", False)
         object.__setattr__(self, "_at_start", at_start)
         object.__setattr__(self, "_at_end", at_end)
+        present.set(self)
 
     def click(self) -> None:
         """Click on the result."""
