@@ -28,8 +28,8 @@ from gecasmo.models.two_rate import TwoRate as TwoRate
 from gecasmo.models.picky import Picky as Picky
 from gecasmo.models.trust_pbm import TrustPBM as TrustPBM
 from gecasmo.models.bss import BSS as BSS
-from gecasmo.models.shop_dbn import ShopDBN as ShopDBN
 from gecasmo.models.intents import Intents as Intents
+from gecasmo.models.shop_dbn import ShopDBN as ShopDBN
 from gecasmo.models.abandonment import Abandonment as Abandonment
 from gecasmo.models.hover_pbm import HoverPBM as HoverPBM
 from gecasmo.models.eb_ubm import EBUBM as EBUBM

@@ -8,6 +8,8 @@
 Column of the log: `asked_again`, the user came back with another query on the same matter (yes or
 no, the same all over a page; null where unknown). A page without a click was good if its users
 rarely ask again; nothing but that tells `answer` from giving up.
+
+Not for logs in which a further question of the same user is not linked to the page.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

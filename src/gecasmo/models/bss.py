@@ -9,6 +9,8 @@ The paper puts features behind every coin: `BSS(attraction=Logistic("bm25", "pri
 weighs clicks on relevant and on other results apart. Here the second is the first times `noise`,
 so that the two cannot be exchanged. Without features clicks tell attraction up to a scale and a
 shift only; `BSS(care=0.9, noise=0.1)`, say, fixes them.
+
+Not for logs without features, unless both click coins are given.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

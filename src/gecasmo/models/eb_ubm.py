@@ -6,6 +6,8 @@
 Column of the log: `is_vertical` (yes or no). The paper's bias depends on where the first vertical
 stands: `EBUBM(exploration_bias=Table(key="vertical_rank"))`, if the log has such a column. To fix
 the scale: `EBUBM(examination=Table(fixed={(1, 0): 1.0}))`.
+
+Not for pages without verticals, where it is UBM.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -7,6 +7,8 @@
 Columns of the log: `has_vertical` (yes or no, the same all over a page), `vertical` (which one and
 where, the same all over a page; anything where there is none) and `vertical_distance` (rank minus
 that of the vertical). To fix the scale: `FCM(examination=Table(fixed={(1, 0): 1.0}))`.
+
+Not for pages with several verticals, of which it knows one, and pages without, where it is UBM.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

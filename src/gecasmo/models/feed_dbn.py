@@ -6,6 +6,8 @@
 
 A page of the log is all that could have been seen, as far down as the feed had been loaded for
 somebody. Column of the log: `first_on_page` (yes or no).
+
+Not for logs that end where the user stopped scrolling: then all that is logged was seen.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,4 +1,4 @@
-"""DBN of a grid: results in rows. After the row skipping of Xie et al., WSDM 2019.
+"""DBN of a grid: results in rows. After the row skipping of Xie et al., WWW 2019.
 
     first of a row --enters the row?--> reads along it, else passes it over
     reading --attracted--> click --satisfied--> leave
@@ -7,6 +7,8 @@
 
 Columns of the log: `first_in_row` and `last_in_row` (yes or no). Ranks count row by row, in the
 direction of reading.
+
+Not for grids whose rows are of another length for every user, unless the log says which.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -7,6 +7,8 @@ Column of the log: `hover`, the mouse was over the result (yes or no; null where
 recorded) and `has_mouse` (yes or no): on a phone nobody hovers, and that means nothing. Clicks
 tell products of the first two coins only; that the mouse also moves over results that are not
 clicked tells them apart.
+
+Not for logs of phones, and mice that are recorded on clicked results only.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -9,6 +9,8 @@ shares for all queries. Intents have no names: which of the two is the first is 
 end in a local optimum (so it starts several times), and it takes queries with many pages and more
 than one click to tell them apart. To fix the scale:
 `Intents(examination=Table(fixed={(1, 0): 1.0}))`.
+
+Not for queries with few pages, and pages with one click at most.
 """
 
 from gecasmo.language import Choice, Parameter, Result, User, choose, flip

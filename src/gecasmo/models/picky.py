@@ -8,6 +8,8 @@
 A picky user clicks with the square of the probability: good results lose little by that, poor
 ones nearly all. So clicks of a page hang together: who has clicked something poor will click more.
 No coin is added but one, and the two kinds cannot be mistaken for each other.
+
+Not for logs with one click a page at most, which do not tell kinds of users apart.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -9,6 +9,8 @@
 Columns of the log: `cart` and `purchase` (yes or no, null where unknown), on results that were
 clicked. Where a purchase ends the page for certain, a basket of two is impossible; here people go
 on after buying as often as the log says.
+
+Not for shops whose carts are filled from elsewhere than from the page that is logged.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -10,6 +10,8 @@ of results is built in, and the two cannot be exchanged.
 Clicks tell attraction up to a scale and a shift only. Two anchors fix them: a rank that is always
 looked at, and a rank that nobody trusts, such as the last one:
 `TrustPBM(examination=Table(fixed={1: 1.0}), trust=Table(fixed={10: 0.0}))`.
+
+Not for logs without an anchor from elsewhere (an experiment, a random bucket).
 """
 
 from gecasmo.language import Parameter, Result, User, flip

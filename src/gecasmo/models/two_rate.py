@@ -6,6 +6,8 @@ not attracted --continues after skip (by rank)--> examine the next, else leave
 The cascade behind CM, DCM, SDBN, DBN and CCM with both of its rates free, and nothing hidden but
 where the user left. It does not ask why people leave, so it says nothing of satisfaction. Of a
 last rank there is nothing to continue to: its rows are never flipped.
+
+Not for questions about satisfaction, and pages of which results are clicked out of order.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -9,6 +9,8 @@ Those who go back see the same results in another order, which a log without the
 does not show; so `straight` is the share of the others. Columns of the log: `above_vertical` (yes
 or no) and `vertical` (which one and where, the same all over a page). To fix the scale:
 `VCM(examination=Table(fixed={(1, 0): 1.0}))`.
+
+Not for logs that have the order of clicks, of which it makes no use.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
