@@ -137,15 +137,14 @@ def models(
         shown += ["needs"] if any(row["needs"] != "clicks" for row in rows) else []
         columns = [
             Column("model", [str(row["model"]) for row in rows], is_text=True),
-            *(
-                Column(
-                    name, [_words(row[name]) for row in rows], is_text=True, least=20, wraps=True
-                )
-                for name in shown
-            ),
+            *(_wide(name, [_words(row[name]) for row in rows]) for name in shown),
         ]
         tables += [*([""] if tables else []), TextTable(columns, group)]
     output.show({"models": listed}, *tables)
+
+
+def _wide(heading: str, texts: list[str]) -> Column:
+    return Column(heading, texts, is_text=True, least=20, wraps=True)
 
 
 def _words(value: object) -> str:
