@@ -112,7 +112,7 @@ def _told(
 ) -> pl.DataFrame:
     """Edges as columns: `reached`, and per coin how it fell ("heads", "heads tails", null)."""
     model, automaton = run.model, run.structure.full.body
-    left = np.array([e.source == automaton.gone for e in automaton.edges], bool)
+    left = np.array([e.is_away or e.source == automaton.gone for e in automaton.edges], bool)
     columns = [pl.Series("reached", ~left[edge])]
     columns += _falls(model, automaton, edge, "")
     if automaton.start_parameters():

@@ -12,11 +12,12 @@ from typing import Any
 
 from gecasmo.errors import ModelError
 from gecasmo.logs.views.grids import Grids
+from gecasmo.logs.views.tasks import Tasks
 from gecasmo.logs.views.view import Pages, View, ViewedLog, Walks
 from gecasmo.report import listed
 
 # By name, in the order in which they are listed.
-VIEWS: dict[str, type[View]] = {view.name: view for view in (Pages, Grids)}
+VIEWS: dict[str, type[View]] = {view.name: view for view in (Pages, Grids, Tasks)}
 
 
 def as_view(given: str | View, **options: Any) -> View:
@@ -56,6 +57,7 @@ __all__ = [
     "VIEWS",
     "Grids",
     "Pages",
+    "Tasks",
     "View",
     "ViewedLog",
     "Walks",
