@@ -274,8 +274,6 @@ class _Tracer:
         )
 
 
-
-
 def _name(state: State) -> str:
     if state is None:
         return "gone"

@@ -86,7 +86,9 @@ def result_probability(model: Model, coin: str, log: ClickLog) -> Floats:
     """The probability of a coin at each result of a log."""
     viewed = model.viewed(log)
     found = coin_probability(model, coin, result_columns(model, coin, viewed))
-    back: Floats = viewed.back(found) if isinstance(viewed, ViewedLog) and viewed is not log else found
+    back: Floats = (
+        viewed.back(found) if isinstance(viewed, ViewedLog) and viewed is not log else found
+    )
     return back
 
 

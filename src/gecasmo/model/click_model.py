@@ -105,7 +105,7 @@ class ClickModel(Model):
     @property
     def spans_pages(self) -> bool:
         """Whether a walk goes over several pages, so that users may leave one and see the next."""
-        return as_view(self.view).spans_pages
+        return as_view(type(self).view).spans_pages
 
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:

@@ -19,7 +19,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
 from gecasmo.logs.views.view import ViewedLog
 from gecasmo.model.frame_files import write_frames
-from gecasmo.model.log_parts import Partitioned, all_pieces, part_view
+from gecasmo.model.log_parts import Partitioned, all_pieces, part_view, require_parts
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
 
 if TYPE_CHECKING:
@@ -235,6 +235,7 @@ def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickL
     A page that stands for several equal ones is shown so many times, since its users click each in
     their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
     """
+    require_parts(model)
     last, turn = -1, 0
     for number, pages in all_pieces(log):
         if number != last:

@@ -47,15 +47,15 @@ class Tasks(View):
 
     def walks(self, log: ClickLog) -> Walks:
         """The pages of each task in order."""
-        notes = Notebook()
-        _, firsts, task = _tasks(log)
-        session = _in_order(log, task, notes)
+        notes, odd = Notebook(), Notebook()
+        ids, task = _tasks(log)
+        session = _in_order(log, task, notes, odd)
         is_new = changes(task[session])  # where a task begins, among the sessions in order
         page_of_task = runs_within(np.ones(len(session), bool), is_new)
         _refuse_other_weights(log, session, is_new)
         lengths = log.lengths[session]
         empty = session[lengths == 0]
-        notes.add(
+        odd.add(
             "pages of tasks without results",
             len(empty),
             "they count as pages of their task, and nothing can be said of them",
@@ -87,7 +87,9 @@ class Tasks(View):
                     "page": page_of_task[page],
                 }
             )
-            return seen.select(pl.col("page") > pl.col("page").min().over("walk", "doc")).to_series()
+            return seen.select(
+                pl.col("page") > pl.col("page").min().over("walk", "doc")
+            ).to_series()
 
         columns: dict[str, Any] = {
             "first_on_page": lambda: pl.Series(first_on_page),
@@ -106,25 +108,29 @@ class Tasks(View):
             first_session=session[is_new],
             walk_of_session=walk_of_session,
             columns=columns,
-            ids=firsts,
+            ids=ids,
             notes=tuple(notes.notes),
+            odd=tuple(odd.notes),
         )
 
 
-def _tasks(log: ClickLog) -> tuple[pl.Series, pl.Series, NDArray[np.int64]]:
-    """The task of each session, the ids of tasks in order of appearance, and their numbers."""
+def _tasks(log: ClickLog) -> tuple[pl.Series, NDArray[np.int64]]:
+    """The ids of tasks in order of appearance, and the number of each session's task."""
     tasks = log.session_column("task")
     lost = np.flatnonzero(tasks.is_null().to_numpy())
     if len(lost):
         raise ClickLogError(
-            f"The view 'tasks' needs the task of every page: {counted(len(lost), 'page has', 'pages have')} "
-            f"none (first: session {shown(log.sessions, lost[0])})."
+            "The view 'tasks' needs the task of every page: "
+            f"{counted(len(lost), 'page has', 'pages have')} none (first: session "
+            f"{shown(log.sessions, lost[0])})."
         )
     number, first = number_by_first_appearance(tasks)
-    return tasks, tasks.gather(pl.Series(first)), number.astype(np.int64)
+    return tasks.gather(pl.Series(first)), number.astype(np.int64)
 
 
-def _in_order(log: ClickLog, task: NDArray[np.int64], notes: Notebook) -> NDArray[np.int64]:
+def _in_order(
+    log: ClickLog, task: NDArray[np.int64], notes: Notebook, odd: Notebook
+) -> NDArray[np.int64]:
     """The sessions, task by task and page by page."""
     name = "page_number" if "page_number" in log.columns else "time"
     values = log.session_column(name)
@@ -147,7 +153,7 @@ def _in_order(log: ClickLog, task: NDArray[np.int64], notes: Notebook) -> NDArra
             f"{shown(log.sessions, other)} of the task "
             f"{shown(log.session_column('task'), other)} are both {shown(values, other)})."
         )
-    notes.add(
+    odd.add(
         "pages at the same time as another of their task",
         len(tied),
         "they stay in the order of the log",
@@ -169,7 +175,9 @@ def _refuse_other_weights(
     differs = np.flatnonzero(~is_new & changes(log.weight[session]))
     if len(differs):
         one, other = session[differs[0] - 1], session[differs[0]]
-        both = listed(f"{shown(log.sessions, which)} weighs {log.weight[which]:g}" for which in (one, other))
+        both = listed(
+            f"{shown(log.sessions, which)} weighs {log.weight[which]:g}" for which in (one, other)
+        )
         raise ClickLogError(
             f"The view 'tasks' needs pages of one task to weigh the same: session {both}."
         )

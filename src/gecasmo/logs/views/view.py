@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary, ref
@@ -40,8 +40,12 @@ class Walks:
         The walk that each session is in; None if a session may be in several.
     columns
         What follows from the order, by name: makes a value for each row of the walks.
+    ids
+        The id of each walk, where it is not that of its first session.
     notes
-        What was odd in the log, and what was done about it.
+        What was met in the log, and what was done about it.
+    odd
+        Those of the notes that a user should be told.
     """
 
     rows: Integers
@@ -51,7 +55,8 @@ class Walks:
     walk_of_session: Integers | None
     columns: Mapping[str, Callable[[], pl.Series]]
     ids: pl.Series | None = None
-    notes: tuple[Note, ...] = field(default=())
+    notes: tuple[Note, ...] = ()
+    odd: tuple[Note, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,17 +152,19 @@ class ViewedLog(ClickLog):
         else:
             self.sessions = walks.ids
         self.weight = source.weight[walks.first_session]
-        self.notes = (*source.notes, *walks.notes)
+        self.notes = (*source.notes, *walks.notes, *walks.odd)
         self.is_folded = source.is_folded
-        if walks.notes:
-            tell(in_one_message(f"the view '{seen_as.name}'", walks.notes), GecasmoWarning)
+        if walks.odd:
+            tell(in_one_message(f"The view '{seen_as.name}'", walks.odd), GecasmoWarning)
 
     # -- the way back --------------------------------------------------------------------------
     @cached_property
     def is_plain(self) -> bool:
         """Whether users come by each row of the source exactly once."""
         n_rows = self.source.n_results
-        return len(self.rows) == n_rows and bool((np.bincount(self.rows, minlength=n_rows) == 1).all())
+        return len(self.rows) == n_rows and bool(
+            (np.bincount(self.rows, minlength=n_rows) == 1).all()
+        )
 
     def back(self, values: NDArray[Any], visits: Visits | None = None) -> NDArray[Any]:
         """Bring a value for each row of the walks back to the rows of the source.
