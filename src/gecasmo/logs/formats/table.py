@@ -211,10 +211,8 @@ def _read_files(inputs: Opened, options: ReadOptions, notes: Notebook) -> pl.Dat
 
 
 def _read_parquet(inputs: Opened) -> pl.DataFrame:
-    paths = [str(file.path) for file in inputs if file.path is not None]
-    if len(paths) < len(inputs):
-        return pl.read_parquet(inputs[0].for_parquet())
-    return pl.scan_parquet(paths, glob=False, hive_partitioning=False).collect()
+    files: Any = [file.for_parquet() for file in inputs]
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False).collect()
 
 
 def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
