@@ -61,6 +61,7 @@ class Input:
         self.path = path
         self._raw = raw
         self._is_checked = False
+        self.separator: str | None = None  # of its fields, if somebody said so
 
     def open(self) -> IO[bytes]:
         """Open it as it is, packed or not."""
@@ -267,6 +268,11 @@ class Opened(Sequence[Input]):
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self._inputs[index]
+
+    def separated_by(self, separator: str) -> None:
+        """Take it that this stands between the fields of all files."""
+        for file in self._inputs:
+            file.separator = separator
 
 
 def open_inputs(source: str | Path | Opened, folders: bool = False) -> Opened:
