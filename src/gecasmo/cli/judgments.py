@@ -241,6 +241,8 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
     """A CSV, TSV or Parquet file that is no log."""
     import polars as pl
 
+    from gecasmo.logs.inputs import Input
+
     kind = path.suffix.lower()
     if kind not in (".csv", ".tsv", ".parquet"):
         raise GecasmoError(f"{flag} {path}: a .csv, .tsv or .parquet file is wanted.")
@@ -248,7 +250,7 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path}: there is no such file.")
     try:
         if kind == ".parquet":
-            return pl.read_parquet(path, glob=False)
+            return Input(f"{flag} {path}", path).read_parquet()
         return pl.read_csv(
             path, separator="\t" if kind == ".tsv" else ",", infer_schema_length=None
         )

@@ -475,6 +475,7 @@ class ClickLog:
         progress: Callable[[str, int, int | None], None] | None = None,
         format: str | None = None,
         max_line: int | None = None,
+        separator: str | None = None,
     ) -> StoredLog:
         """Store a log of any size on disk, with bounded memory; see `gecasmo.logs.store.ingest`.
 
@@ -502,6 +503,7 @@ class ClickLog:
             progress=progress,
             format=format,
             max_line=max_line,
+            separator=separator,
         )
 
     def __repr__(self) -> str:
