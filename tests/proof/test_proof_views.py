@@ -13,10 +13,9 @@ import pytest
 from gecasmo import EM, ClickModel, Parameter, flip, load, read_log
 from gecasmo.logs.views import Grids
 from gecasmo.models import DBN, UBM
-from gecasmo.models.session_dbn import SessionDBN
-from gecasmo.models.tcm import TCM
 from oracle.walked import walk_grids, walk_tasks
 from strategies.checks import close_to
+from strategies.view_models import TCM, SessionDBN
 from strategies.views import ViewCase, random_table
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")

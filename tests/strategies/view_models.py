@@ -1,12 +1,4 @@
-"""Task-centric click model. Zhang, Chen, Wang and Yang, KDD 2011.
-
-    page --the query matches what is wanted?--> examined (by rank), attracted, fresh --> click
-    last of a page --no match, or wants more--> another query follows, else the task is done
-
-A document that was on an earlier page of the task may be stale: it takes another coin to click it
-again. In the paper it has to have been examined there; that it was shown is a simplification, made
-by public code as well.
-"""
+"""Models under views, to be proved."""
 
 from gecasmo.language import Parameter, Result, User, flip
 from gecasmo.model import ClickModel
@@ -37,5 +29,36 @@ class TCM(ClickModel):
             user.click()
         if result.last_on_page:
             if user.matches and not flip(self.more):
+                return user.stop()
+            user.emit("query_follows")
+
+
+class SessionDBN(ClickModel):
+    """As DBN on each page; who was not satisfied may ask another query, who was asks no more."""
+
+    view = "tasks"
+
+    attraction = Parameter("query", "doc")
+    satisfaction = Parameter("query", "doc")
+    continuation = Parameter()
+    persistence = Parameter()
+
+    relevance = ("attraction", "satisfaction")
+
+    def start(self, user: User) -> None:
+        user.reads = True
+
+    def next_page(self, user: User) -> None:
+        user.reads = True
+
+    def browse(self, user: User, result: Result) -> None:
+        if user.reads:
+            if flip(self.attraction):
+                user.click()
+                if flip(self.satisfaction):
+                    return user.stop()
+            user.reads = not result.last_on_page and flip(self.continuation)
+        if result.last_on_page:
+            if not flip(self.persistence):
                 return user.stop()
             user.emit("query_follows")
