@@ -81,10 +81,8 @@ def test_simulated_pages_have_it_at_all_of_their_results() -> None:
 
 def test_states_of_those_who_left_are_kept_and_named() -> None:
     automaton = Returns().traced_automaton
-    assert {automaton.states[n] for n in automaton.away} == {
-        "gone, clicked=True",
-        "gone, clicked=False",
-    }
+    away = {automaton.states[edge.source] for edge in automaton.edges if edge.is_away}
+    assert away == {"clicked=True, gone for good", "clicked=False, gone for good"}
     assert automaton.page_signals == ("came_back",)
     assert automaton.guard_columns() == []
     assert Returns().needs.signals == ("came_back",)

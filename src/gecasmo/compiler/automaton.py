@@ -70,6 +70,7 @@ class Edge:
     literals: tuple[Literal, ...] = ()
     guards: tuple[Guard | AtPosition, ...] = ()
     multiplicity: float = 1.0
+    is_away: bool = False  # the result is not looked at, though the user may come back
 
     def label(self) -> str:
         """The condition, the probability and the signals, for people."""
@@ -93,7 +94,6 @@ class Automaton:
     gone : the state of a user who has left, if the model has one
     page_length : the longest page the model is defined for, or None for any
     page_signals : the signals of a whole page, which its last result shows
-    left : states of users who have left and of whom the end of the page will still tell
     """
 
     parameters: tuple[str, ...]
@@ -104,16 +104,10 @@ class Automaton:
     gone: int | None = None
     page_length: int | None = None
     page_signals: tuple[str, ...] = ()
-    left: tuple[int, ...] = ()
 
     @property
     def n_states(self) -> int:
         return len(self.states)
-
-    @property
-    def away(self) -> tuple[int, ...]:
-        """All states of users who have left."""
-        return self.left if self.gone is None else (self.gone, *self.left)
 
     def edges_from(self, state: int) -> list[Edge]:
         return [edge for edge in self.edges if edge.source == state]

@@ -27,7 +27,6 @@ def to_data(automaton: Automaton) -> dict[str, Any]:
         "gone": automaton.gone,
         "page_length": automaton.page_length,
         **({"page_signals": list(automaton.page_signals)} if automaton.page_signals else {}),
-        **({"left": list(automaton.left)} if automaton.left else {}),
     }
 
 
@@ -43,7 +42,6 @@ def from_data(data: dict[str, Any]) -> Automaton:
             gone=None if data["gone"] is None else _whole(data["gone"]),
             page_length=None if data["page_length"] is None else _whole(data["page_length"]),
             page_signals=tuple(map(_text, data.get("page_signals", []))),
-            left=tuple(map(_whole, data.get("left", []))),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SavedModelError(f"This is not the description of an automaton ({error!r}).") from None
@@ -64,6 +62,7 @@ def _edge_to_data(edge: Edge) -> dict[str, Any]:
             for guard in edge.guards
         ],
         "multiplicity": edge.multiplicity,
+        **({"away": True} if edge.is_away else {}),
     }
 
 
@@ -83,6 +82,7 @@ def _edge_from_data(data: dict[str, Any]) -> Edge:
             for guard in data["guards"]
         ),
         multiplicity=_number(data["multiplicity"]),
+        is_away=_yes_no(data.get("away", False)),
     )
 
 
@@ -118,7 +118,8 @@ def _check(automaton: Automaton) -> None:
     known = range(automaton.n_states)
     length = automaton.page_length
     faults = {
-        "The automaton names a state that it does not have": not set(automaton.away) <= {*known},
+        "The automaton names a state that it does not have": automaton.gone is not None
+        and automaton.gone not in known,
         "The automaton has a signal of pages that it does not have": not (
             set(automaton.page_signals) <= set(automaton.signals[1:])
         ),

@@ -102,7 +102,6 @@ def quotient(automaton: Automaton, blocks: Partition) -> Automaton:
         initial=initial,
         edges=tuple(edges),
         gone=None if automaton.gone is None else blocks[automaton.gone],
-        left=tuple(dict.fromkeys(blocks[state] for state in automaton.left)),
     )
 
 

@@ -37,7 +37,6 @@ def keep_states(automaton: Automaton, kept: list[int]) -> Automaton:
         initial=renumber(automaton.initial),
         edges=renumber(automaton.edges),
         gone=gone,
-        left=tuple(number[old] for old in automaton.left if old in number),
     )
 
 

@@ -26,10 +26,13 @@ _MANY_RUNS, _FEW_PATHS = 16, 500
 
 State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left, or the page is over
 GONE: State = None
-# Begins the state of a user who has left, where the program has something to say at the end.
-LEFT = ("", "left", True)
+# Parts of the state of users who have left a page, and may look at the next, and of those who have
+# left for good, and of whom the end will still tell; no attribute can be called so.
+LEFT, STOPPED = "left the page", "gone for good"
 # A result has these of its own: a coin of the whole page cannot be keyed by them.
 _RESULT_KEYS = ("doc", "rank", "result", *HISTORY_KEYS)
+# What the view of a log over several pages says of each result.
+FIRST_ON_PAGE, FIRST_PAGE = "first_on_page", "first_page"
 
 
 class Program(Protocol):
@@ -42,11 +45,16 @@ class Program(Protocol):
     def parameters_by_name(self) -> dict[str, Parameter]: ...
 
     @property
+    def spans_pages(self) -> bool: ...
+
+    @property
     def finishes(self) -> bool: ...
 
     def start(self, user: User) -> None: ...
 
     def browse(self, user: User, result: Result) -> None: ...
+
+    def next_page(self, user: User) -> None: ...
 
     def finish(self, user: User) -> None: ...
 
@@ -65,6 +73,7 @@ class Outcome(NamedTuple):
 
     signals: frozenset[str]
     state: State
+    is_away: bool = False  # the result was not looked at
 
 
 class Replay:
@@ -133,7 +142,7 @@ class _Tracer:
         self.edges: list[Edge] = []
         self.page_signals: set[str] = set()
         self.n_paths = 0
-        for function in (program.browse, program.start, program.finish):
+        for function in (program.browse, program.start, program.next_page, program.finish):
             if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
                 raise ModelError(
                     f"{type(program).__name__}.{function.__name__} must be a plain function, "
@@ -153,36 +162,34 @@ class _Tracer:
         if state is None:
             self.edges.append(Edge(source, source))
             return
-        has_left = state[:1] == (LEFT,)
-        attributes = {name: value for name, _, value in state[int(has_left) :]}
+        attributes = {name: value for name, _, value in state}
 
         def run(chooser: Replay) -> Outcome:
-            after, outcome = attributes, Outcome(frozenset(), state)
-            if not has_left:
-                user = User(attributes)
+            user, is_here = User(attributes), True
+            if user._state.pop(STOPPED, False):
+                user.stop()
+                is_here = False
+            elif self.program.spans_pages:
+                is_here = self._come_to(user, chooser)
+            if is_here:
+                user = User(user._state)
                 self.program.browse(user, Result(chooser))
-                after, outcome = user._state, self._outcome(user)
+            outcome = self._outcome(user)._replace(is_away=not is_here)
             if self.program.finishes and chooser.guard(LAST_RESULT):
-                return self._finished(chooser, after, outcome)
+                return self._finished(chooser, user._state, outcome)
             return outcome
 
         self._explore(run, source)
 
-    def _outcome(self, user: User) -> Outcome:
-        items = sorted(user._state.items())
-        # The type is part of the state: a program may well tell True from 1.
-        state: State = tuple((name, type(value).__name__, value) for name, value in items)
-        if user._has_left:
-            state = (LEFT, *state) if self.program.finishes and state is not None else GONE
-        return Outcome(frozenset(user._signals), state)
-
-    def _finished(self, chooser: Replay, attributes: dict[str, Any], before: Outcome) -> Outcome:
-        """What the last result shows together with the whole page."""
-        user = User(attributes, at_end=True)
-        chooser.is_finishing = True
-        self.program.finish(user)
-        self.page_signals |= user._signals
-        return Outcome(before.signals | user._signals, GONE)
+    def _come_to(self, user: User, chooser: Replay) -> bool:
+        """Let the user go to the next page, where one begins; whether the result is looked at."""
+        has_left = user._state.pop(LEFT, False)
+        if chooser.guard(FIRST_ON_PAGE) and not chooser.guard(FIRST_PAGE):
+            object.__setattr__(user, "_at_start", True)
+            self.program.next_page(user)
+        elif has_left:
+            user.leave()
+        return not (user._has_left or user._has_stopped)
 
     def _explore(self, run: Callable[[Replay], Outcome], source: int) -> None:
         path: list[Choice] = []
@@ -229,6 +236,7 @@ class _Tracer:
             symbol=tuple(sorted(outcome.signals, key=lambda name: (name != "click", name))),
             literals=tuple(Literal(c.name, c.outcome) for c in path if c.kind == "flip"),
             guards=tuple(Guard(c.name, c.outcome) for c in path if c.kind == "guard"),
+            is_away=outcome.is_away,
         )
         (self.initial if source == START else self.edges).append(edge)
 
@@ -243,6 +251,47 @@ class _Tracer:
             self.states[state] = len(self.states)
             self.state_list.append(state)
         return self.states[state]
+
+    def _outcome(self, user: User) -> Outcome:
+        has_stopped = user._has_stopped or (user._has_left and not self.program.spans_pages)
+        if has_stopped and not self.program.finishes:
+            return Outcome(frozenset(user._signals), GONE)
+        items = sorted(user._state.items())
+        if has_stopped or user._has_left:
+            items.append((STOPPED if has_stopped else LEFT, True))
+        # The type is part of the state: a program may well tell True from 1.
+        state = tuple((name, type(value).__name__, value) for name, value in items)
+        return Outcome(frozenset(user._signals), state)
+
+    def _finished(self, chooser: Replay, attributes: dict[str, Any], last: Outcome) -> Outcome:
+        """What the last result shows together with the whole page."""
+        user = User(attributes, at_end=True)
+        chooser.is_finishing = True
+        self.program.finish(user)
+        self.page_signals |= user._signals
+        return last._replace(signals=last.signals | user._signals, state=GONE)
+
+    def _check_page_signals(self) -> None:
+        """Refuse a signal that would be one of results and one of pages."""
+        before = {
+            signal
+            for edge in self.edges
+            if Guard(LAST_RESULT, False) in edge.guards
+            for signal in edge.symbol
+        }
+        both = sorted(self.page_signals & before)
+        if both:
+            raise ModelError(
+                f"{type(self.program).__name__} emits '{both[0]}' at a result and in finish(): a "
+                "signal is one of results, or one of whole pages."
+            )
+
+    def _name(self, state: State) -> str:
+        if state is None:
+            return "over" if self.program.finishes else "gone"
+        own = (LEFT, STOPPED)
+        told = (name if name in own else f"{name}={value!r}" for name, _, value in state)
+        return ", ".join(told) or "examining"
 
     def automaton(self) -> Automaton:
         edges = self.initial + self.edges
@@ -273,33 +322,9 @@ class _Tracer:
             states=tuple(map(self._name, self.state_list)),
             initial=tuple(self.initial),
             edges=tuple(self.edges),
-            gone=None if self.program.finishes else self.states.get(GONE),
+            gone=self.states.get(GONE),
             page_signals=tuple(sorted(self.page_signals)),
-            left=tuple(n for n, state in enumerate(self.state_list) if state and state[0] == LEFT),
         )
-
-    def _name(self, state: State) -> str:
-        if state is None:
-            return "over" if self.program.finishes else "gone"
-        told = [f"{name}={value!r}" for name, _, value in state if name]
-        if state[:1] == (LEFT,):
-            told.insert(0, "gone")
-        return ", ".join(told) or "examining"
-
-    def _check_page_signals(self) -> None:
-        """Refuse a signal that would be one of results and one of pages."""
-        before = {
-            signal
-            for edge in self.edges
-            if Guard(LAST_RESULT, False) in edge.guards
-            for signal in edge.symbol
-        }
-        both = sorted(self.page_signals & before)
-        if both:
-            raise ModelError(
-                f"{type(self.program).__name__} emits '{both[0]}' at a result and in finish(): a "
-                "signal is one of results, or one of whole pages."
-            )
 
 
 def _check_keys_at_end(name: str, parameter: Parameter) -> None:

@@ -120,7 +120,7 @@ def fit_charts(model: Model, log: ClickLog, *, held_out: bool = False) -> dict[s
     charts = {}
     if model.report_ is not None:
         charts["convergence"] = convergence(model)
-    if "examination" in model.forms or model.structure.full.body.away:
+    if "examination" in model.forms or model.structure.full.body.gone is not None:
         charts["examination"] = examination(model, log)
     charts["ctr_by_rank"] = ctr_by_rank(model, log)
     charts["calibration"] = calibration(model, log)
