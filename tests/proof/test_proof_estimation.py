@@ -119,7 +119,7 @@ def simulated(name: str, seed: int, n_pages: int = 400) -> tuple[Any, Any]:
     for coin, parameter in CATALOGUE[name]._parameters().items():
         grid: list[tuple[Any, ...]] = [()]
         for key in parameter.keys:
-            grid = [(*row, value) for row in grid for value in keys.get(key, [0])]
+            grid = [(*row, value) for row in grid for value in keys.get(key, range(6))]
         drawn = {row: float(generator.uniform(0.1, 0.9)) for row in grid}
         values[coin] = drawn if parameter.keys else drawn[()]
     truth = CATALOGUE[name].with_values(**values)

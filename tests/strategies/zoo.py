@@ -23,13 +23,14 @@ def story_of(name: str) -> Any:
 
 
 def with_columns_of(model: Any, log: ClickLog) -> ClickLog:
-    """The log with all columns that a model needs. A signal that it lacks goes with every other
-    click, yes and no take turns, and a key is one all over."""
+    """The log with all columns that a model needs. A signal that is not there goes with every second
+    click, yes and no take turns, and a key is the rank, or one all over if pages have to have one."""
     every_other = log.click & (np.cumsum(log.click) % 2 == 0)
     needs = model.needs
     made = dict.fromkeys(needs.signals, every_other)
     made |= dict.fromkeys(needs.guards, np.arange(log.n_results) % 2 == 0)
-    made |= dict.fromkeys(needs.keys, np.zeros(log.n_results, np.int64))
+    on_page = {k for c in model.traced_automaton.start_parameters() for k in model.keys[c]}
+    made |= {key: np.zeros_like(log.rank) if key in on_page else log.rank for key in needs.keys}
     lacking = {name: column for name, column in made.items() if name not in log.columns}
     return read_log(log.to_frame().with_columns(**lacking)) if lacking else log
 
