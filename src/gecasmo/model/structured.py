@@ -188,6 +188,12 @@ class StructuredModel:
             self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
         return self._libraries[key]
 
+    @property
+    def foreseen(self) -> list[str]:
+        """The keys of coins that tell of what users do later."""
+        told = as_view(self.view).foreseen
+        return [key for keys in self.keys.values() for key in keys if key in told]
+
     def viewed(self, log: ClickLog) -> ClickLog:
         """The log in the order in which this model reads it."""
         return as_view(self.view).apply(log)

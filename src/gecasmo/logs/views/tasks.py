@@ -19,14 +19,17 @@ from gecasmo.logs.views.view import View, Walks, changes, runs_within, sorted_ro
 from gecasmo.report import counted, listed
 
 FOLLOWS = "query_follows"
+TASK = ("task", "visit", "session_id")
+WHEN = ("page_number", "time", "time_passed", "timestamp")
 
 
 @dataclass(frozen=True)
 class Tasks(View):
     """All pages that a user saw for one task: searches after searches, or pages of a feed.
 
-    A log has a column `task`, and `page_number` or `time`, by which its pages are in order; each
-    with one value a page. Where there is a `page_number`, that is the order, and it stays as it is.
+    A log has a column `task` (or `visit`, or `session_id`, as readers call it) and `page_number` or
+    `time` (or `time_passed`, or `timestamp`), by which its pages are in order; each with one value
+    a page. The first of these that is there counts; a `page_number` stays as it is.
     """
 
     name: ClassVar[str] = "tasks"
@@ -43,7 +46,12 @@ class Tasks(View):
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """What makes a task, and the order of its pages."""
-        return (("task",), ("page_number", "time"))
+        return (TASK, WHEN)
+
+    def together(self, log: ClickLog) -> str:
+        """The column that says which pages are of one task."""
+        self.require_columns(log)
+        return _present(log, TASK)
 
     def walks(self, log: ClickLog) -> Walks:
         """The pages of each task in order."""
@@ -114,9 +122,13 @@ class Tasks(View):
         )
 
 
+def _present(log: ClickLog, names: tuple[str, ...]) -> str:
+    return next(name for name in names if name in log.columns)
+
+
 def _tasks(log: ClickLog) -> tuple[pl.Series, NDArray[np.int64]]:
     """The ids of tasks in order of appearance, and the number of each session's task."""
-    tasks = log.session_column("task")
+    tasks = log.session_column(_present(log, TASK))
     lost = np.flatnonzero(tasks.is_null().to_numpy())
     if len(lost):
         raise ClickLogError(
@@ -132,7 +144,7 @@ def _in_order(
     log: ClickLog, task: NDArray[np.int64], notes: Notebook, odd: Notebook
 ) -> NDArray[np.int64]:
     """The sessions, task by task and page by page."""
-    name = "page_number" if "page_number" in log.columns else "time"
+    name = _present(log, WHEN)
     values = log.session_column(name)
     lost = values.is_null()
     if lost.any():
@@ -147,11 +159,11 @@ def _in_order(
     tied = np.flatnonzero(~changes(task[session]) & ~changes(times[session]))
     if len(tied) and name == "page_number":
         one, other = session[tied[0] - 1], session[tied[0]]
+        of = shown(log.session_column(_present(log, TASK)), other)
         raise ClickLogError(
             f"{counted(len(tied), 'page has', 'pages have')} the 'page_number' of another page of "
             f"the same task (first: sessions {shown(log.sessions, one)} and "
-            f"{shown(log.sessions, other)} of the task "
-            f"{shown(log.session_column('task'), other)} are both {shown(values, other)})."
+            f"{shown(log.sessions, other)} of the task {of} are both {shown(values, other)})."
         )
     odd.add(
         "pages at the same time as another of their task",

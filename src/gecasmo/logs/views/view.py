@@ -66,10 +66,14 @@ class View:
     name: ClassVar[str] = ""
     # Whether a walk goes over several pages, whose queries differ.
     spans_pages: ClassVar[bool] = False
+    # Whether each walk begins where the one before ended, so that walks are made one by one.
+    is_sequential: ClassVar[bool] = False
     # The columns that it makes: yes/no columns, keys, and signals.
     guards: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[str, ...]] = ()
+    # Those keys that tell of what users do later: a model with such a key can foretell nothing.
+    foreseen: ClassVar[tuple[str, ...]] = ()
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -93,16 +97,21 @@ class View:
         known = _known.setdefault(log, {})
         viewed = known[self]() if self in known else None
         if viewed is None:
-            self._require_columns(log)
+            self.require_columns(log)
             viewed = ViewedLog(log, self, self.walks(log))
             known[self] = ref(viewed)
         return viewed
+
+    def together(self, log: ClickLog) -> str:
+        """The column of what must not be split: "session", unless walks go over several."""
+        return "session"
 
     def to_data(self) -> dict[str, Any]:
         """Its name and options, as `as_view` takes them."""
         return {"given": self.name, **asdict(self)}
 
-    def _require_columns(self, log: ClickLog) -> None:
+    def require_columns(self, log: ClickLog) -> None:
+        """Refuse a log that lacks columns, by a message that names them."""
         lacking = [names for names in self.needs if not any(n in log.columns for n in names)]
         if lacking:
             which = listed(" or ".join(map(repr, names)) for names in lacking)
