@@ -88,16 +88,15 @@ class Tasks(View):
         is_last_page = np.append(is_new[1:], True)[: len(is_new)]
 
         def shown_before() -> pl.Series:
-            seen = pl.DataFrame(
-                {
-                    "walk": walk_of_session[session][page],
-                    "doc": log.column("doc").gather(pl.Series(rows)),
-                    "page": page_of_task[page],
-                }
+            doc = number_by_value(log.column("doc"))[rows]
+            together = walk_of_session[session][page] * (int(doc.max(initial=0)) + 1) + doc
+            order = np.argsort(together, kind="stable")  # walks are in order already
+            first = np.maximum.accumulate(
+                np.where(changes(together[order]), np.arange(len(order)), 0)
             )
-            return seen.select(
-                pl.col("page") > pl.col("page").min().over("walk", "doc")
-            ).to_series()
+            seen = np.empty(len(rows), bool)
+            seen[order] = page_of_task[page[order]] > page_of_task[page[order[first]]]
+            return pl.Series(seen)
 
         columns: dict[str, Any] = {
             "first_on_page": lambda: pl.Series(first_on_page),
@@ -120,6 +119,15 @@ class Tasks(View):
             notes=tuple(notes.notes),
             odd=tuple(odd.notes),
         )
+
+
+def number_by_value(values: pl.Series) -> NDArray[np.int64]:
+    """Whole numbers from 0 on that are equal where values are."""
+    if values.dtype.is_integer() and not values.null_count() and len(values):
+        low, high = values.min(), values.max()
+        if int(high) - int(low) < 2**31:  # type: ignore[arg-type, call-overload]
+            return (values - low).to_numpy().astype(np.int64)
+    return number_by_first_appearance(values)[0].astype(np.int64)
 
 
 def _present(log: ClickLog, names: tuple[str, ...]) -> str:

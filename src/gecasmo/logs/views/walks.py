@@ -134,7 +134,12 @@ def _turns(log: ClickLog, odd: Notebook) -> Integers:
     turn = np.zeros(log.n_results, np.int64)
     if not len(clicked):
         return turn
-    times = comparable_times(column.gather(pl.Series(clicked)), name).rank("dense").to_numpy()
+    times = (
+        comparable_times(column.gather(pl.Series(clicked)), name)
+        .rank("dense")
+        .to_numpy()
+        .astype(np.int64)
+    )
     page = log.page[clicked].astype(np.int64)
     order = sorted_rows(page, times, log.rank[clicked])
     page, times = page[order], times[order]
