@@ -330,7 +330,7 @@ class Sum(Form):
         offsets = saved.column(table, "*offset*", part)
         spread = saved.number(data["spread"], "The spread of a sum", above=0)
         beliefs = None
-        if "*mean*" in table.columns:
+        if "*mean*" in table.columns or data.get("unseen") is not None:
             beliefs = OffsetBeliefs(
                 saved.column(table, "*mean*", part),
                 saved.column(table, "*variance*", part, least=0),
