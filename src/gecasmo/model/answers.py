@@ -25,6 +25,7 @@ from gecasmo.estimation.coins import as_weights
 from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views.view import ViewedLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
     Answer,
@@ -39,6 +40,7 @@ from gecasmo.model.page_run import (
     Filtered,
     PageRun,
     Tally,
+    brought_back,
     counts_of_source,
     n_source_results,
     refuse,
@@ -78,6 +80,16 @@ def result_columns(model: Model, coin: str, log: ClickLog) -> pl.DataFrame:
         for key, part in zip(made, parts, strict=True)
     ]
     return log.to_frame().with_columns(columns)
+
+
+def result_probability(model: Model, coin: str, log: ClickLog) -> Floats:
+    """The probability of a coin at each result of a log."""
+    viewed = model.viewed(log)
+    found = coin_probability(model, coin, result_columns(model, coin, viewed))
+    back: Floats = (
+        viewed.back(found) if isinstance(viewed, ViewedLog) and viewed is not log else found
+    )
+    return back
 
 
 def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
@@ -301,6 +313,7 @@ def unseen_coins(
     """
     states = model.states(whole=False)
     encoded = encoded or model.encode(log, "filter")
+    viewed = model.viewed(log)
     unseen = {}
     for (coin, form), rows, plan in zip(
         model.forms.items(), encoded.rows, encoded.plan.coins, strict=True
@@ -309,11 +322,12 @@ def unseen_coins(
         if plan.scope == "global" or not is_new.any():
             unseen[coin] = np.full(log.n_results, bool(is_new.all()) and len(is_new) > 0)
         elif plan.scope == "page":
-            pages = encoded.page_of_session[log.page]
-            unseen[coin] = is_new[encoded.page_rows(plan.codes)[pages]]
+            pages = encoded.page_of_session[viewed.page]
+            found = is_new[encoded.page_rows(plan.codes)[pages]]
+            unseen[coin] = brought_back(log, encoded, found)
         else:
             used = encoded.result_rows(plan.codes, bool(plan.history))
-            unseen[coin] = is_new[used[encoded.result_places()]]
+            unseen[coin] = brought_back(log, encoded, is_new[used[encoded.result_places()]])
     return unseen
 
 
@@ -324,6 +338,21 @@ def unseen_weights(
     weight = log.weight[log.page] * kept
     unseen = unseen_coins(model, log, encoded)
     return {coin: float(weight[is_new].sum()) for coin, is_new in unseen.items()}
+
+
+def unseen_shares(model: Model, log: Any) -> dict[str, float]:
+    """Per coin, the share of the results of a log whose row was never fitted."""
+
+    def ask(view: Model, pages: ClickLog) -> tuple[float, dict[str, float]]:
+        kept = np.ones(pages.n_results, np.bool_)
+        new = unseen_weights(view, pages, view.encode(pages, "filter"), kept)
+        return float(pages.weight[pages.page].sum()), new
+
+    total, unseen = 0.0, Counter[str]()
+    for weight, new in over_parts(model, log, ask):
+        total += weight
+        unseen.update(new)
+    return {coin: unseen[coin] / max(total, 1e-300) for coin in model.forms}
 
 
 def told_unseen(shares: Mapping[str, float]) -> str:

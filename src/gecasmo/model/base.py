@@ -158,7 +158,7 @@ class Model(StructuredModel):
         has them from `features`. Rows that no fit has seen are answered as the form sees fit.
         """
         if isinstance(rows, ClickLog):
-            rows = answers.result_columns(self, coin, rows)
+            return answers.result_probability(self, coin, rows)
         return answers.coin_probability(self, coin, as_frame(rows, coin))
 
     def estimates(self, coin: str, rows: Any = None, *, level: float = 0.9) -> pl.DataFrame:

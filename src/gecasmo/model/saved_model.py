@@ -46,6 +46,7 @@ from gecasmo.forms.parted_table import (
     read_content,
 )
 from gecasmo.language.parameter import check_keys
+from gecasmo.logs.views import Pages, as_view
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
@@ -153,6 +154,9 @@ def _members(model: Model) -> Members:
     }
     if model.pairs_ is not None:
         tables[_PAIRS] = _parquet(model.pairs_)
+    view = as_view(model.view)
+    if view != Pages():
+        described["view"], members.version = view.to_data(), 3
     members.small = {"model.json": as_json(described), **tables}
     return members
 
@@ -223,6 +227,8 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
     program = _are("The program of a model", str, data["program"])
     model = AutomatonModel(automaton, keys, forms, name=title, program=program)
     model.relevance = relevance
+    if "view" in data:
+        model.view = as_view(**_are("The view of a model", dict, data["view"]))
     model.states_ = states
     frames = {c["name"]: c["features"] for c in data["coins"] if c.get("features")}
     read = {file: _frame(parts, file) for file in set(frames.values())}
@@ -341,8 +347,8 @@ def _part(parts: Mapping[str, bytes], name: str) -> pl.DataFrame | bytes:
 
 
 FORMAT = "gecasmo model"
-# 1: everything is read at once. 2: some tables are in parts.
-VERSION = 2
+# 1: everything is read at once. 2: some tables are in parts. 3: the model reads a log under a view.
+VERSION = 3
 MANIFEST = "manifest.json"
 _MOST_WORDS = 2**28
 PARTED = "parted/"
@@ -355,12 +361,13 @@ class Members:
 
     small: dict[str, bytes] = field(default_factory=dict)
     parts: dict[str, tuple[RowFiles, PartFile]] = field(default_factory=dict)
+    version: int = 1
 
     def manifest(self) -> bytes:
         """The list of members with their SHA-256."""
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in self.small.items()}
         digests |= {name: file.sha256 for name, (_, file) in self.parts.items()}
-        version = VERSION if self.parts else 1
+        version = max(self.version, 2 if self.parts else 1)
         return as_json({"format": FORMAT, "version": version, "sha256": digests})
 
 

@@ -17,8 +17,9 @@ from gecasmo.compiler import Automaton
 from gecasmo.errors import ClickLogError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
+from gecasmo.logs.views.view import ViewedLog
 from gecasmo.model.frame_files import write_frames
-from gecasmo.model.log_parts import Partitioned, all_pieces, part_view
+from gecasmo.model.log_parts import Partitioned, all_pieces, part_view, require_parts
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def decoded_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     edge = np.zeros(run.encoded.n_results, np.int64)
     start_edge = np.zeros(run.encoded.n_pages, np.int64)
     run.run(edge, start_edge)
-    return _told(run, log, run.results(edge), run.sessions(start_edge))
+    return _told(run, log, run.results(edge, None), run.sessions(start_edge))
 
 
 def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
@@ -66,7 +67,7 @@ def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
     Filtered(model, log, "raise")
     run = PageRun(model, log, "stories", merge=False)
     edge, start_edge = _draw(run, seed, n_page_uniforms=2)
-    return _told(run, log, run.results(edge), run.sessions(start_edge))
+    return _told(run, log, run.results(edge, None), run.sessions(start_edge))
 
 
 def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
@@ -76,7 +77,7 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     blank = log.with_signals(dict.fromkeys(automaton.signals, none))
     run = PageRun(model, blank, "sample", merge=False)
     edge, start_edge = _draw(run, seed, n_page_uniforms=1)
-    edge, start_edge = run.results(edge), run.sessions(start_edge)
+    edge, start_edge = run.results(edge, None), run.sessions(start_edge)
     signals = {
         signal: np.array([signal in e.symbol for e in automaton.edges], bool)[edge]
         for signal in automaton.signals
@@ -89,11 +90,13 @@ def _draw(
     run: PageRun, seed: int, n_page_uniforms: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Run a sampling kernel with uniforms that belong to the log's rows, not to its encoding."""
-    log, encoded = run.log, run.encoded
+    log, encoded, viewed = run.log, run.encoded, run.viewed
     # People use one seed for their pages and for the clicks on them: the streams must differ.
     generator = np.random.default_rng([seed, _STREAM])
     in_order = generator.random(log.n_results)
     by_session = generator.random((n_page_uniforms, log.n_sessions))
+    if isinstance(viewed, ViewedLog) and viewed is not log:
+        in_order, by_session = in_order[viewed.rows], by_session[:, viewed.walks.first_session]
     uniform = np.empty(encoded.n_results)
     uniform[encoded.result_places()] = in_order
     pages = np.empty((n_page_uniforms, encoded.n_pages))
@@ -109,7 +112,7 @@ def _told(
 ) -> pl.DataFrame:
     """Edges as columns: `reached`, and per coin how it fell ("heads", "heads tails", null)."""
     model, automaton = run.model, run.structure.full.body
-    left = np.array([e.source == automaton.gone for e in automaton.edges], bool)
+    left = np.array([e.is_away or e.source == automaton.gone for e in automaton.edges], bool)
     columns = [pl.Series("reached", ~left[edge])]
     columns += _falls(model, automaton, edge, "")
     if automaton.start_parameters():
@@ -232,6 +235,7 @@ def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickL
     A page that stands for several equal ones is shown so many times, since its users click each in
     their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
     """
+    require_parts(model)
     last, turn = -1, 0
     for number, pages in all_pieces(log):
         if number != last:

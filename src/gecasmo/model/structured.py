@@ -24,6 +24,7 @@ from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.language import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views import View, ViewedLog, as_view
 from gecasmo.model.log_parts import in_memory
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class StructuredModel:
     """All of a `Model` but the questions it answers."""
 
     relevance: tuple[str, ...] = ()
+    view: str | View = "pages"  # in which order a log is read
 
     def __init__(
         self,
@@ -187,6 +189,10 @@ class StructuredModel:
             self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
         return self._libraries[key]
 
+    def viewed(self, log: ClickLog) -> ClickLog:
+        """The log in the order in which this model reads it."""
+        return as_view(self.view).apply(log)
+
     def encode(
         self,
         log: ClickLog,
@@ -196,9 +202,12 @@ class StructuredModel:
         counting: bool | None = None,
         **options: Any,
     ) -> EncodedLog:
-        """The log as the arrays that a kernel of this model reads."""
+        """The log as the arrays that a kernel of this model reads, in the order of its view."""
         refuse_lost_fork()
-        log = in_memory(log)
+        given = in_memory(log)
+        log = self.viewed(given)
+        if isinstance(log, ViewedLog) and log is not given and options.get("missing") is not None:
+            options["missing"] = options["missing"][log.rows]
         if augmentation not in ("minimal", "full"):
             raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
         if counting is None:
