@@ -53,6 +53,7 @@ class StructuredModel:
         self.states_: dict[str, FormState] | None = None
         self.report_: FitReport | None = None
         self.features_: dict[str, pl.DataFrame] = {}
+        self.pairs_: pl.DataFrame | None = None  # of the fit, where forms on features need them
         self.kept_: Any = None  # the folder that rows in files are read from
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
@@ -305,13 +306,13 @@ class StructuredModel:
                 )
             after = before.from_options({**before.options(), option: params[name]})
             forms = {other: after if form is before else form for other, form in forms.items()}
-        self.forms, self.states_, self.report_ = forms, None, None
+        self.forms, self.states_, self.report_, self.pairs_ = forms, None, None, None
         return self
 
     def __sklearn_clone__(self) -> Self:
         twin = self.copy()
         twin.forms = copying.deepcopy(self.forms)  # at once: coins that share a form still do
-        twin.states_ = twin.report_ = twin.kept_ = None
+        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = None
         return twin
 
     def __sklearn_tags__(self) -> Any:
