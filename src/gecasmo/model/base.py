@@ -329,6 +329,7 @@ class Model(StructuredModel):
         min_order: float = 0.8,
         every_pair: bool = False,
         pairs: Any = None,
+        features: Any = None,
     ) -> Judgments:
         """Grade pairs of query and document that this model knows, where the data suffice.
 
@@ -351,7 +352,9 @@ class Model(StructuredModel):
         every_pair : bool
             Grade every pair, however little is known of it; `grade_probability` says how sure.
         pairs : data frame, ClickLog or StoredLog, optional
-            The pairs to be judged; by default all rows of the fit.
+            The pairs to be judged, also ones never shown; by default all of the fit.
+        features : data frame, optional
+            Columns that forms of relevance read, for pairs that lack them.
 
         Returns
         -------
@@ -372,6 +375,7 @@ class Model(StructuredModel):
             min_order=min_order,
             every_pair=every_pair,
             pairs=pairs,
+            features=features,
         )
 
     # -- keeping -------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.logs.views import as_view
+from gecasmo.model.fit_pairs import pairs_of_fit
 from gecasmo.model.log_parts import as_log
 from gecasmo.model.page_run import check_impossible
 from gecasmo.model.part_builder import Builder, Settings
@@ -181,7 +182,9 @@ def fit_model(
             source = MemorySource(work, log, settings, threads)
             fit_source(model, source, settings.method, show, intervals)
             tell_remarks(model)
-    model.features_ = work.features_
+    model.features_, model.pairs_ = work.features_, None
+    if isinstance(log, ClickLog):
+        model.pairs_ = pairs_of_fit(model, log)
     assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
 
@@ -234,7 +237,7 @@ def _set_apart(model: Model, log: ClickLog, method: Any) -> tuple[ClickLog, Clic
         return log, None
     if isinstance(validation, ClickLog):
         return log, validation
-    by = "task" if as_view(model.view).spans_pages else "session"
+    by = as_view(model.view).together(log)
     return log.split(test=validation, by=by, seed=method.seed)
 
 

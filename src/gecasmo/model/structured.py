@@ -66,6 +66,7 @@ class StructuredModel:
         self.states_: dict[str, FormState] | None = None
         self.report_: FitReport | None = None
         self.features_: dict[str, pl.DataFrame] = {}
+        self.pairs_: pl.DataFrame | None = None  # of the fit, where forms on features need them
         self.kept_: Any = None  # the folder that rows in files are read from
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
@@ -211,6 +212,12 @@ class StructuredModel:
             self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
         return self._libraries[key]
 
+    @property
+    def foreseen(self) -> list[str]:
+        """The keys of coins that tell of what users do later."""
+        told = as_view(self.view).foreseen
+        return [key for keys in self.keys.values() for key in keys if key in told]
+
     def viewed(self, log: ClickLog) -> ClickLog:
         """The log in the order in which this model reads it."""
         return as_view(self.view).apply(log)
@@ -322,13 +329,13 @@ class StructuredModel:
                 )
             after = before.from_options({**before.options(), option: params[name]})
             forms = {other: after if form is before else form for other, form in forms.items()}
-        self.forms, self.states_, self.report_ = forms, None, None
+        self.forms, self.states_, self.report_, self.pairs_ = forms, None, None, None
         return self
 
     def __sklearn_clone__(self) -> Self:
         twin = self.copy()
         twin.forms = copying.deepcopy(self.forms)  # at once: coins that share a form still do
-        twin.states_ = twin.report_ = twin.kept_ = None
+        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = None
         return twin
 
     def __sklearn_tags__(self) -> Any:
