@@ -27,6 +27,10 @@ class ModelError(GecasmoError, ValueError):
     """A model program, its parameters or its forms cannot mean what was written."""
 
 
+class MissingPackageError(ModelError, ImportError):
+    """An optional package is not installed; the message says which extra has it."""
+
+
 class ClickLogError(GecasmoError, ValueError):
     """A log cannot be read as pages with clicks, or lacks a column that is needed."""
 
@@ -100,8 +104,9 @@ def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ModelError(
-            f'{what} needs the package {module.split(".")[0]}: pip install "{install}"'
+        package = module.split(".")[0]
+        raise MissingPackageError(
+            f'{what} needs the package {package}: pip install "{install}"', name=package
         ) from None
 
 

@@ -30,7 +30,7 @@ def assert_same(one: ClickLog, other: ClickLog) -> None:
 
 def duckdb_relation(columns: dict[str, Any]) -> Any:
     table = pa.table(columns)
-    return duckdb.connect().from_arrow(table)
+    return duckdb.from_arrow(table)
 
 
 def pandas_categories(columns: dict[str, Any]) -> Any:

@@ -21,7 +21,7 @@ ROOT = Path(gecasmo.__file__).parent
 # inside functions and for type checkers alike. CONTRIBUTING.md shows these layers.
 LAYERS = (
     ("errors",),
-    ("files", "forks", "hashes", "report"),
+    ("files", "forks", "frames", "hashes", "report"),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),
