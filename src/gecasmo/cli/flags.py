@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _PANEL = "How to read the log"
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
-LOG_FLAGS = (*ROLES, "format", "max_line")  # what the table [log] of gecasmo.toml may have
+# What the table [log] of gecasmo.toml may have.
+LOG_FLAGS = (*ROLES, "format", "separator", "max_line")
 _OF_FILES = "Give it the files that were ingested, or some of them."
 
 
@@ -202,6 +203,15 @@ class LogFlags:
             rich_help_panel=_PANEL,
         ),
     ] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHARACTER",
+            help="What stands between the fields of a text file, such as ';' or tab; by default "
+            "told from its first line.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
     max_line: Annotated[
         int | None,
         typer.Option(
@@ -257,15 +267,21 @@ class LogFlags:
         named = self._named()
         of_config = {role: named.pop(role) for role in ROLES if role in {*named} & from_config()}
         # Who names columns means a table; other formats have columns of their own.
-        seen = peek(source, self.format or ("table" if named else None))
+        format = self.format or ("table" if named else None)
+        is_of_config = "separator" in from_config()
+        seen = peek(source, format, None if is_of_config else self.separator)
         # A file speaks for many logs, among them such as gecasmo writes, with names of its own.
-        meant = {}
+        meant: dict[str, Any] = {}
+        said = []
+        if is_of_config and seen.has_separator(self.separator):
+            seen = peek(seen.source, "table", self.separator)
+            said.append("separator")
         for role, names in of_config.items() if seen.format == "table" else ():
             columns = [names] if isinstance(names, str) else names or ()
             if role not in seen.columns or set(columns) <= set(seen.columns):
                 meant[role] = names
-        if meant:
-            flags = " ".join(_as_flag(role, getattr(self, role)) for role in meant)
+        if said := [*meant, *said]:
+            flags = " ".join(_as_flag(name, getattr(self, name)) for name in said)
             output.say(f"{source}: columns named by {config_path()}: {flags}")
         roles = {**meant, **named}
         return seen, roles, guess(seen, roles)
@@ -376,7 +392,8 @@ def bundled(command: Command) -> Command:
 
     def run(context: typer.Context, **values: Any) -> None:
         used = [name for name in values if _is_of_config(context, name)]
-        of_logs = ROLES if any(issubclass(kind, LogFlags) for kind in bundles.values()) else ()
+        reads = any(issubclass(kind, LogFlags) for kind in bundles.values())
+        of_logs = (*ROLES, "separator") if reads else ()  # told by who looks at a log
         said = {name: values[name] for name in used if name not in of_logs}
         for name, kind in bundles.items():
             mine = {field.name: values.pop(field.name) for field in fields(kind)}

@@ -197,6 +197,7 @@ def ingest(
             progress=_saying_that_it_goes_on(place, output, tell) if goes_on else tell,
             format=seen.format,
             max_line=reading.max_line,
+            separator=seen.separator,
         )
     seconds = time.perf_counter() - began
     for note in stored.notes:
