@@ -27,7 +27,7 @@ class ModelError(GecasmoError, ValueError):
     """A model program, its parameters or its forms cannot mean what was written."""
 
 
-class MissingPackageError(ModelError, ImportError):
+class MissingPackageError(ImportError, ModelError):
     """An optional package is not installed; the message says which extra has it."""
 
 

@@ -71,7 +71,10 @@ def read_json_lines(text: bytes, **options: Any) -> pl.DataFrame:
         to 2.0 it does at some 20,000 levels.
     """
     _refuse_deep(text)
-    return pl.read_ndjson(io.BytesIO(text), **options)
+    try:
+        return pl.read_ndjson(io.BytesIO(text), **options)
+    except pl.exceptions.PanicException as panic:  # of old versions
+        raise pl.exceptions.ComputeError(str(panic)) from None
 
 
 def _refuse_deep(text: bytes) -> None:
@@ -101,18 +104,32 @@ def scan_csv(sources: Sequence[Any], types: dict[str, Any], **options: Any) -> p
         Types that are known; those of other columns are found.
     options : further options of `polars.scan_csv`
     """
-    options = {"glob": False, "infer_schema_length": None, **options}
+    options["glob"] = False
     if _takes(pl.scan_csv, "infer_schema_files"):
         options["infer_schema_files"] = len(sources)
-    elif len(sources) > 1:
-        # Old versions look at the first file only.
-        empty = [
-            pl.scan_csv(source, schema_overrides=types, **options).collect_schema().to_frame()
-            for source in sources
-        ]
-        if len({tuple(frame.columns) for frame in empty}) == 1:
-            types = {**pl.concat(empty, how="vertical_relaxed").schema, **types}
-    return pl.scan_csv(sources, schema_overrides=types, **options)
+    else:
+        types = _types_of_all(sources, types, options)
+    return pl.scan_csv(sources, schema_overrides=types, infer_schema_length=None, **options)
+
+
+def _types_of_all(
+    sources: Sequence[Any], types: dict[str, Any], options: dict[str, Any]
+) -> dict[str, Any]:
+    """Find types that suit all files: old versions look at the first one only.
+
+    They also take types of as many columns as there are for the names of these.
+    """
+    found = []
+    for source in sources:
+        names = pl.scan_csv(source, infer_schema_length=0, **options).collect_schema()
+        known = {name: types[name] for name in names if name in types}
+        if len(sources) == 1:
+            return known
+        table = pl.scan_csv(source, schema_overrides=known, infer_schema_length=None, **options)
+        found.append(table.collect_schema().to_frame())
+    if len({tuple(frame.columns) for frame in found}) > 1:
+        return known  # Polars says what is wrong
+    return dict(pl.concat(found, how="vertical_relaxed").schema)
 
 
 def _takes(function: Any, option: str) -> bool:
