@@ -104,7 +104,7 @@ def test_nested_pages_give_the_same_log(columns: dict[str, Any]) -> None:
 
 
 def write(path: Path, text: str) -> Path:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
