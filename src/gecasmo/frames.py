@@ -31,7 +31,7 @@ def write_one_batch(frame: pl.DataFrame, file: IO[bytes]) -> None:
         options["record_batch_size"] = max(frame.height, 1)
     else:
         frame = frame.rechunk()  # old versions write a batch per chunk
-    frame.write_ipc(file, compression="uncompressed", **options)  # type: ignore[call-overload]
+    frame.write_ipc(file, compression="uncompressed", **options)
 
 
 def lines_of(text: bytes) -> pl.Series:
@@ -94,12 +94,12 @@ def _depth(text: bytes) -> int:
     return int((height - np.minimum.accumulate(height)).max(initial=0)) + 1
 
 
-def scan_csv(sources: Sequence[Any], types: dict[str, Any], **options: Any) -> pl.LazyFrame:
+def scan_csv(sources: Any, types: dict[str, Any], **options: Any) -> pl.LazyFrame:
     """Scan text files whose columns have the types that suit all rows of all files.
 
     Parameters
     ----------
-    sources : paths or contents of files
+    sources : list of paths, or of contents of files
     types : dict
         Types that are known; those of other columns are found.
     options : further options of `polars.scan_csv`
