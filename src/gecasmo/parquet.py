@@ -235,6 +235,8 @@ class _Thrift:
 
     def _bytes(self, size: int) -> bytes:
         self.place += size
+        if self.place > len(self.data):  # else a list of ever so many would never end
+            raise IndexError(self.place)
         return bytes(self.data[self.place - size : self.place])
 
     def _varint(self) -> int:
