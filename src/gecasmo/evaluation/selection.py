@@ -185,14 +185,14 @@ def _selected(
     order = sorted(means, key=lambda name: -means[name])
     best = order[0]
     group, _ = groups(log, "query", False, [])
-    rows = []
+    rows, near = [], []
     for name in order:
         low, high = _interval(scores[best] - scores[name], log.weight, group, level)
         behind = means[best] - means[name]
         told = {"behind": behind, "behind_low": low, "behind_high": high}
+        near += [name] if low <= 0 else []
         rows.append({"model": name, "log_likelihood": means[name], **told})
     table = pl.DataFrame(rows)
-    near = [row["model"] for row in rows if row["behind_low"] <= 0]
     chosen = min(near, key=lambda name: (_size(models[name]), order.index(name)))
     return Selection(table, best, chosen, models[chosen], log.n_sessions, folds, level)
 
