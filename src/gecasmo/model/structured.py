@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import polars as pl
 
@@ -31,6 +31,21 @@ if TYPE_CHECKING:
     from gecasmo.model.fit import FitReport
 
 Augmentation = Literal["minimal", "full"]
+
+# What every log has, or a log can be made without.
+_COMMON_COLUMNS = ("session", "query", "doc", LAST_CLICK, "click", *POSITION_KEYS, *HISTORY_KEYS)
+
+
+class Needs(NamedTuple):
+    """The columns that a model needs of a log beyond sessions, queries, documents, ranks and
+    clicks: what it explains (yes or no, null where not recorded), what it asks (yes or no), and
+    what its coins are keyed by. What its view makes of a log is not needed; what it is made of is:
+    of several columns in a tuple, one."""
+
+    signals: tuple[str, ...]
+    guards: tuple[str, ...]
+    keys: tuple[str, ...]
+    view: tuple[tuple[str, ...], ...] = ()
 
 
 class StructuredModel:
@@ -121,6 +136,18 @@ class StructuredModel:
             coin: form.keys(self.declared_keys[coin], self.features_.get(coin))
             for coin, form in self.forms.items()
         }
+
+    @property
+    def needs(self) -> Needs:
+        """The columns that this model needs of a log, beyond those that every log has."""
+        traced = self.traced_automaton
+        numbered = traced.numbered_rows()
+        by_key = (key for coin in self.forms if coin not in numbered for key in self.keys[coin])
+        wanted = (traced.signals, traced.guard_columns(), dict.fromkeys(by_key))
+        view = as_view(self.view)
+        there = (*_COMMON_COLUMNS, *view.guards, *view.keys, *view.signals)
+        found = (tuple(name for name in names if name not in there) for names in wanted)
+        return Needs(*found, view.needs)
 
     @property
     def is_exchangeable(self) -> bool:

@@ -81,6 +81,10 @@ class View:
         """The columns that a log has to have; of several in a tuple, one will do."""
         return ()
 
+    def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
+        """Columns with which pages of any log can be read so, for those who make logs up."""
+        return {}
+
     def walks(self, log: ClickLog) -> Walks:
         """The walks of the users of a log that has all that is needed."""
         raise NotImplementedError

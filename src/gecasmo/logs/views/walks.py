@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -53,6 +53,10 @@ class ClickWalks(View):
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """When each click was made."""
         return (("click_order", "click_time"),)
+
+    def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
+        """Clicks from the bottom to the top on every second page."""
+        return {"click_order": np.where(page % 2, -rank, rank)}
 
     def walks(self, log: ClickLog) -> Walks:
         """The segments of each page."""
