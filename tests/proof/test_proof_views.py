@@ -135,9 +135,8 @@ def test_the_way_back_is_the_inverse(view: str) -> None:
 
 # -- answers -----------------------------------------------------------------------------------
 @pytest.mark.parametrize("cls", MODELS)
-@pytest.mark.parametrize("seed", [1, 2])
-def test_answers_agree_with_enumeration(cls: Any, seed: int) -> None:
-    case = ViewCase(cls, seed, extremes=seed == 2)
+def test_answers_agree_with_enumeration(cls: Any) -> None:
+    case = ViewCase(cls, seed=len(cls.__name__), extremes=len(cls.__name__) % 2 == 0)
     model, log = case.model(), case.log
     likelihood = [math.log(o.likelihood(s)) for o, s in zip(case.oracles, case.shown, strict=True)]
     viewed = model.viewed(log)

@@ -10,6 +10,7 @@ import numpy as np
 
 from gecasmo import ClickLog, read_log
 from gecasmo.language import HISTORY_KEYS
+from gecasmo.logs.views import as_view
 from gecasmo.models import CATALOGUE
 from oracle.brute_force import Oracle
 from oracle.played import played
@@ -23,14 +24,15 @@ def story_of(name: str) -> Any:
 
 
 def with_columns_of(model: Any, log: ClickLog) -> ClickLog:
-    """The log with all columns that a model needs. A signal that is not there goes with every second
-    click, yes and no take turns, and a key is the rank, or one all over if pages have to have one."""
+    """The log with all columns that a model needs. A signal that is not there goes with every other
+    click, yes and no take turns, and a key is the rank, or one all over if it is one of pages."""
     every_other = log.click & (np.cumsum(log.click) % 2 == 0)
     needs = model.needs
     made = dict.fromkeys(needs.signals, every_other)
     made |= dict.fromkeys(needs.guards, np.arange(log.n_results) % 2 == 0)
     on_page = {k for c in model.traced_automaton.start_parameters() for k in model.keys[c]}
     made |= {key: np.zeros_like(log.rank) if key in on_page else log.rank for key in needs.keys}
+    made |= as_view(model.view).example(log.page.astype(np.int64), log.rank.astype(np.int64))
     lacking = {name: column for name, column in made.items() if name not in log.columns}
     return read_log(log.to_frame().with_columns(**lacking)) if lacking else log
 

@@ -4,8 +4,8 @@
     not attracted, or not satisfied --continues--> examine the next, else done
     last of a page, still there --loads--> a further page, else done
 
-Each page that was loaded is a page of the log, and all pages of one feed are a task. A page that was
-loaded tells that all of the page before was looked at.
+Each page that was loaded is a page of the log, and all pages of one feed are a task. A page that
+was loaded tells that all of the page before was looked at.
 
 Not for logs that show what could have been loaded, whether it was or not.
 """

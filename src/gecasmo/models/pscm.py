@@ -2,9 +2,9 @@
 
     from click to click, one way --examined (by rank, last click, next click) and attracted--> click
 
-Between two clicks the user reads in one direction and may skip; from the last click on, down to the
-end. Which results are between is known from the *next* click, by which examination has its rows as
-well: what this form calls the probability of a click is one given where the user will click next. So
+Between two clicks the user reads in one direction and may skip; from the last click on, down to
+the end. Which results are between is known from the *next* click, by which examination has its rows
+as well: what this form calls the probability of a click is one given where the user clicks next. So
 it can say what attracts, and cannot foretell or simulate; its likelihood is none of clicks, and not
 to be held against that of other models. `WalkCM` is the form that can.
 

@@ -222,7 +222,7 @@ def _play(
     signals, reached = [], []
     for position, known in enumerate(guards):
         chooser.position, chooser.guards = position, known
-        if model.spans_pages and known["first_on_page"] and not known["first_page"]:
+        if model.spans_pages and known.get("first_on_page") and not known["first_page"]:
             user = _again(user, at_start=True)
             if not user._has_stopped:
                 object.__setattr__(user, "_has_left", False)
