@@ -132,6 +132,10 @@ def test_models_of_every_shape_that_know_relevance_have_propensities():
             with pytest.raises(JudgmentsError, match="does not say what relevance is"):
                 propensities(model, log)
             continue
+        if name in ("BSS", "TrustPBM"):  # noise clicks, trust bias
+            with pytest.raises(JudgmentsError, match="a click does not require attraction"):
+                propensities(model, log)
+            continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GecasmoWarning)
             frame = propensities(model, log, repeats=0)

@@ -24,8 +24,11 @@ def story_of(name: str) -> Any:
 
 
 def with_columns_of(model: Any, log: ClickLog) -> ClickLog:
-    """The log with all columns that a model needs. A signal that is not there goes with every other
-    click, yes and no take turns, and a key is the rank, or one all over if it is one of pages."""
+    """The log with all columns that a model needs.
+
+    A signal that it lacks goes with every other click, yes and no take turns, and a key is the
+    rank, or one all over where a page has to have one.
+    """
     every_other = log.click & (np.cumsum(log.click) % 2 == 0)
     needs = model.needs
     made = dict.fromkeys(needs.signals, every_other)
