@@ -146,8 +146,8 @@ class StructuredModel:
         wanted = (traced.signals, traced.guard_columns(), dict.fromkeys(by_key))
         view = as_view(self.view)
         there = (*_COMMON_COLUMNS, *view.guards, *view.keys, *view.signals)
-        found = (tuple(name for name in names if name not in there) for names in wanted)
-        return Needs(*found, view.needs)
+        found = [tuple(name for name in names if name not in there) for names in wanted]
+        return Needs(found[0], found[1], found[2], view.needs)
 
     @property
     def is_exchangeable(self) -> bool:

@@ -80,8 +80,8 @@ def random_log(
         for key in sorted(on_result):
             columns.setdefault(key, []).extend(f"v{v}" for v in rng.integers(2, size=length))
     n_results = sum(lengths)
-    page = np.repeat(np.arange(len(lengths)), lengths)
-    made = view.example(page, np.array(columns["rank"], np.int64))
+    of_result = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    made = view.example(of_result, np.array(columns["rank"], np.int64))
     columns |= {name: values.tolist() for name, values in made.items()}
     _add_features(model, columns, n_results, rng)
     for guard in (name for name in automaton.guard_columns() if name not in view.guards):

@@ -94,7 +94,7 @@ def _places(log: ClickLog, name: str) -> NDArray[np.int64]:
             f"{counted(len(lost), 'result has', 'results have')} no number there (first: "
             f"{places(lost[:1], log)[0]})."
         )
-    if column.dtype.is_integer() and len(column) and abs(column).max() < 2**31:
+    if column.dtype.is_integer() and column.is_between(-(2**31), 2**31).all():
         return column.to_numpy().astype(np.int64)
     return column.rank("dense").to_numpy().astype(np.int64)
 

@@ -129,7 +129,7 @@ def number_by_value(values: pl.Series) -> NDArray[np.int64]:
     """Whole numbers from 0 on that are equal where values are."""
     if values.dtype.is_integer() and not values.null_count() and len(values):
         low, high = values.min(), values.max()
-        if int(high) - int(low) < 2**31:  # type: ignore[arg-type, call-overload]
+        if int(high) - int(low) < 2**31:  # type: ignore[arg-type]
             return (values - low).to_numpy().astype(np.int64)
     return number_by_first_appearance(values)[0].astype(np.int64)
 
