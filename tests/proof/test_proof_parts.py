@@ -39,7 +39,7 @@ def stored(case: Case, folder: Path, partitions: int, fold: Any = "auto") -> Any
         pl.DataFrame(case.table),
         folder / "log.gclog",
         weight="weight",
-        keep=("device", "buy", *COLUMNS),
+        keep=("device", "buy", "back", *COLUMNS),
         partitions=partitions,
         fold=fold,
         progress=False,
