@@ -79,6 +79,40 @@ def walk_tasks(table: dict[str, list[Any]]) -> list[Walk]:
     return walks
 
 
+def walk_clicks(table: dict[str, list[Any]]) -> list[Walk]:
+    """From click to click, and on from the last one, page by page."""
+    when = "click_order" if "click_order" in table else "click_time"
+    walks = []
+    for page in pages_of(table).values():
+        clicks = sorted((s for s in page if s["click"]), key=lambda s: (s[when], s["rank"]))
+        seen: list[Step] = []
+        for number, end in enumerate([*clicks, None]):
+            here = page.index(seen[-1]) if seen else -1
+            below, above = page[here + 1 :], page[: max(here, 0)][::-1]
+            if end is not None:
+                way = below if end in below else above
+                below, above = (way[: way.index(end) + 1], []) if way is below else ([], way)
+                above = above[: above.index(end) + 1] if above else []
+            walk = [
+                {
+                    **step,
+                    "rank": place + 1,
+                    "click": step is end,
+                    "from_rank": seen[-1]["page_rank"] if seen else 0,
+                    "to_rank": 0 if end is None else end["page_rank"],
+                    "way": "up" if step in above else "down",
+                    "is_above": step in above,
+                    "before_first": number == 0,
+                    "after_last": end is None,
+                }
+                for place, step in enumerate(s for s in [*below, *above] if s not in seen)
+            ]
+            walks += [walk] if walk else []
+            if end is not None:
+                seen.append(end)
+    return walks
+
+
 class _Player:
     def __init__(self, walk: Walk, flip: Any) -> None:
         self.walk, self.throw = walk, flip
@@ -141,4 +175,7 @@ def _steps(model: Any, walk: Walk, player: _Player) -> list[frozenset]:
         shown.append(frozenset(user._signals))
         if "click" in user._signals:
             player.clicked.append(step["rank"])
-    return shown
+    player.throw.place = len(shown) - 1
+    user = User(state, at_end=True)
+    model.finish(user)
+    return [*shown[:-1], shown[-1] | user._signals]

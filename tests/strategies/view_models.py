@@ -62,3 +62,51 @@ class SessionDBN(ClickModel):
             if not flip(self.persistence):
                 return user.stop()
             user.emit("query_follows")
+
+
+class PSCM(ClickModel):
+    """Users go one way from click to click; examination depends on the rank and on both clicks."""
+
+    view = "walks"
+
+    examination = Parameter("page_rank", "from_rank", "to_rank")
+    attraction = Parameter("query", "doc")
+
+    relevance = ("attraction",)
+
+    def browse(self, user: User, result: Result) -> None:
+        if result.after_last and result.is_above:
+            return
+        examined = flip(self.examination)
+        attracted = flip(self.attraction)
+        if examined and attracted:
+            user.click()
+
+
+class WalkCM(ClickModel):
+    """After a click users stop, or go on down or up the page, and read until they click again."""
+
+    view = "walks"
+
+    attraction = Parameter("query", "doc")
+    continuation = Parameter("way")
+    stopping = Parameter("from_rank")
+    down = Parameter()
+
+    relevance = ("attraction",)
+
+    def start(self, user: User) -> None:
+        user.way = ""
+
+    def browse(self, user: User, result: Result) -> None:
+        if not user.way:
+            if not result.before_first and flip(self.stopping):
+                return user.leave()
+            user.way = "down" if result.before_first or flip(self.down) else "up"
+        if bool(result.is_above) == (user.way == "down"):
+            return
+        if flip(self.attraction):
+            user.click()
+            user.leave()
+        elif not flip(self.continuation):
+            user.leave()

@@ -100,31 +100,51 @@ def _table(rows: list[Row], n_sessions: int) -> TextTable:
 
 
 @bundled
-def models(output: Output) -> None:
-    """List the models of the zoo.
+def models(
+    output: Output,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="The whole page about them, docs/models.md.")
+    ] = False,
+) -> None:
+    """List the models of the zoo, by what they need of a log.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
     [cyan]gecasmo models[/cyan]
+
+    [cyan]gecasmo models --markdown > docs/models.md[/cyan]
     """
+    from gecasmo.cli.models_page import group_of, models_page, needs_in_words
     from gecasmo.models import CATALOGUE
 
+    if markdown:
+        write_result(models_page())
+        return
     listed = [
         {
             "model": name,
+            "group": group_of(model),
             "what a user does": (model.__doc__ or "").split("\n")[0],
             "coins": list(model().forms),
+            "needs": needs_in_words(model),
         }
         for name, model in CATALOGUE.items()
     ]
-    columns = [
-        Column("model", [str(row["model"]) for row in listed], is_text=True),
-        *(
-            Column(name, [_words(row[name]) for row in listed], is_text=True, least=20, wraps=True)
-            for name in ("what a user does", "coins")
-        ),
-    ]
-    output.show({"models": listed}, TextTable(columns))
+    tables: list[TextTable | str] = []
+    for group in dict.fromkeys(str(row["group"]) for row in listed):
+        rows = [row for row in listed if row["group"] == group]
+        shown = ["what a user does", "coins"]
+        shown += ["needs"] if any(row["needs"] != "clicks" for row in rows) else []
+        columns = [
+            Column("model", [str(row["model"]) for row in rows], is_text=True),
+            *(_wide(name, [_words(row[name]) for row in rows]) for name in shown),
+        ]
+        tables += [*([""] if tables else []), TextTable(columns, group)]
+    output.show({"models": listed}, *tables)
+
+
+def _wide(heading: str, texts: list[str]) -> Column:
+    return Column(heading, texts, is_text=True, least=20, wraps=True)
 
 
 def _words(value: object) -> str:

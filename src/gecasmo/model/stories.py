@@ -6,6 +6,7 @@ Simulated users also go over the pages of a stored log, chunk by chunk into anot
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,10 +15,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
-from gecasmo.errors import ClickLogError, either
+from gecasmo.encoding.observations import on_page
+from gecasmo.errors import ClickLogError, ModelError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
-from gecasmo.logs.views.view import ViewedLog
+from gecasmo.logs.views import ViewedLog, as_view
 from gecasmo.model.frame_files import write_frames
 from gecasmo.model.log_parts import Partitioned, all_pieces, part_view, require_parts
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
@@ -72,6 +74,9 @@ def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
 
 def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     """New signals on the pages of a log; whatever was clicked there plays no part."""
+    view = as_view(model.view)
+    if view.is_sequential and not isinstance(log, ViewedLog):
+        return _simulate_walks(model, log, seed, truth)
     automaton = model.structure.full.body
     none = np.zeros(log.n_results, bool)
     blank = log.with_signals(dict.fromkeys(automaton.signals, none))
@@ -82,8 +87,70 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
         signal: np.array([signal in e.symbol for e in automaton.edges], bool)[edge]
         for signal in automaton.signals
     }
+    for signal in automaton.page_signals:  # of a page, so at all of its results
+        signals[signal] = on_page(log, signals[signal])
     simulated = log.with_signals(signals)
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
+
+
+def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> ClickLog:
+    """Click after click: each walk begins where the one before ended."""
+    view = as_view(model.view)
+    foreseen = model.foreseen
+    if foreseen:
+        raise ModelError(
+            f"{model.name} cannot foretell clicks: its coins have the key '{foreseen[0]}', which "
+            "says where the next click will be."
+        )
+    if truth:
+        raise ClickLogError(
+            f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
+            "truth=True."
+        )
+    if model.structure.traced.signals != ("click",):
+        raise ModelError(
+            f"{model.name} has other signals than clicks, which walks do not simulate."
+        )
+    model._both_structures()
+    twin = model.copy()
+    twin.view = replace(view, extent="open")  # type: ignore[call-arg]
+    edges = model.structure.full.body.edges
+    is_click = np.array([bool(edge.symbol) for edge in edges], bool)
+    order = np.zeros(log.n_results, np.int64)
+    active = np.ones(log.n_sessions, bool)
+    turn = 0
+    while active.any():
+        turn += 1
+        rows = np.flatnonzero(active[log.page])
+        pages = _ordered(log.take(active), order[rows])
+        viewed = twin.viewed(pages)
+        assert isinstance(viewed, ViewedLog)
+        if not viewed.n_results:
+            break
+        run = PageRun(twin, viewed, "sample", merge=False)
+        edge, _ = _draw(run, _seed(seed, turn), n_page_uniforms=1)
+        clicked = np.flatnonzero(is_click[run.results(edge)])
+        # A walk ends at its first click.
+        _, first = np.unique(viewed.page[clicked], return_index=True)
+        order[rows[viewed.rows[clicked[first]]]] = turn
+        active = np.zeros(log.n_sessions, bool)
+        active[log.page[order == turn]] = True
+    return _ordered(log, order)
+
+
+def _ordered(log: ClickLog, order: NDArray[np.int64]) -> ClickLog:
+    """The same pages with clicks in this order, 0 for none."""
+    turns = pl.Series("click_order", order).set(pl.Series(order == 0), None)
+    clicked = log.with_signals({"click": order > 0})
+    frame = clicked.to_frame().select(clicked.columns).drop("click_time", strict=False)
+    own = {"page": clicked._known_page, "sessions": log.sessions, "weight": log.weight}
+    return ClickLog(
+        frame.with_columns(turns),
+        **own,
+        order=clicked._known_order,
+        starts=clicked._known_starts,
+        notes=log.notes,
+    )
 
 
 def _draw(

@@ -14,10 +14,11 @@ from gecasmo.errors import ModelError
 from gecasmo.logs.views.grids import Grids
 from gecasmo.logs.views.tasks import Tasks
 from gecasmo.logs.views.view import Pages, View, ViewedLog, Walks
+from gecasmo.logs.views.walks import ClickWalks
 from gecasmo.report import listed
 
 # By name, in the order in which they are listed.
-VIEWS: dict[str, type[View]] = {view.name: view for view in (Pages, Grids, Tasks)}
+VIEWS: dict[str, type[View]] = {view.name: view for view in (Pages, Grids, Tasks, ClickWalks)}
 
 
 def as_view(given: str | View, **options: Any) -> View:
@@ -55,6 +56,7 @@ def view_of(log: Any) -> View:
 
 __all__ = [
     "VIEWS",
+    "ClickWalks",
     "Grids",
     "Pages",
     "Tasks",

@@ -46,7 +46,7 @@ class Grids(View):
 
     def walks(self, log: ClickLog) -> Walks:
         """Each page in the order of reading."""
-        row, column = (_numbers(log, name) for name in ("row", "column"))
+        row, column = (_places(log, name) for name in ("row", "column"))
         if self.order == "columns":
             row, column = column, row
         page = log.page.astype(np.int64)
@@ -75,29 +75,31 @@ class Grids(View):
         )
 
 
-def _numbers(log: ClickLog, name: str) -> NDArray[np.float64]:
+def _places(log: ClickLog, name: str) -> NDArray[np.int64]:
+    """Where results stand along one side of the grid, as whole numbers in the same order."""
     column = log.column(name)
     if not column.dtype.is_numeric():
         raise ClickLogError(
             f"The view 'grids' needs numbers in the column '{name}', which holds {column.dtype}."
         )
-    values = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
-    lost = np.flatnonzero(~np.isfinite(values))
+    lost = np.flatnonzero((column.is_null() | ~column.cast(pl.Float64).is_finite()).to_numpy())
     if len(lost):
         raise ClickLogError(
             f"The view 'grids' needs the column '{name}' of every result: "
             f"{counted(len(lost), 'result has', 'results have')} no number there (first: "
             f"{places(lost[:1], log)[0]})."
         )
-    return values
+    if column.dtype.is_integer() and len(column) and abs(column).max() < 2**31:
+        return column.to_numpy().astype(np.int64)
+    return column.rank("dense").to_numpy().astype(np.int64)
 
 
 def _refuse_shared_cells(
     log: ClickLog,
     order: NDArray[np.int64],
     page: NDArray[np.int64],
-    row: NDArray[np.float64],
-    column: NDArray[np.float64],
+    row: NDArray[np.int64],
+    column: NDArray[np.int64],
 ) -> None:
     is_new = changes(page[order]) | changes(row[order]) | changes(column[order])
     twice = order[~is_new]

@@ -19,14 +19,17 @@ from gecasmo.logs.views.view import View, Walks, changes, runs_within, sorted_ro
 from gecasmo.report import counted, listed
 
 FOLLOWS = "query_follows"
+TASK = ("task", "visit", "session_id")
+WHEN = ("page_number", "time", "time_passed", "timestamp")
 
 
 @dataclass(frozen=True)
 class Tasks(View):
     """All pages that a user saw for one task: searches after searches, or pages of a feed.
 
-    A log has a column `task`, and `page_number` or `time`, by which its pages are in order; each
-    with one value a page. Where there is a `page_number`, that is the order, and it stays as it is.
+    A log has a column `task` (or `visit`, or `session_id`, as readers call it) and `page_number` or
+    `time` (or `time_passed`, or `timestamp`), by which its pages are in order; each with one value
+    a page. The first of these that is there counts; a `page_number` stays as it is.
     """
 
     name: ClassVar[str] = "tasks"
@@ -43,7 +46,12 @@ class Tasks(View):
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """What makes a task, and the order of its pages."""
-        return (("task",), ("page_number", "time"))
+        return (TASK, WHEN)
+
+    def together(self, log: ClickLog) -> str:
+        """The column that says which pages are of one task."""
+        self.require_columns(log)
+        return _present(log, TASK)
 
     def walks(self, log: ClickLog) -> Walks:
         """The pages of each task in order."""
@@ -80,16 +88,15 @@ class Tasks(View):
         is_last_page = np.append(is_new[1:], True)[: len(is_new)]
 
         def shown_before() -> pl.Series:
-            seen = pl.DataFrame(
-                {
-                    "walk": walk_of_session[session][page],
-                    "doc": log.column("doc").gather(pl.Series(rows)),
-                    "page": page_of_task[page],
-                }
+            doc = number_by_value(log.column("doc"))[rows]
+            together = walk_of_session[session][page] * (int(doc.max(initial=0)) + 1) + doc
+            order = np.argsort(together, kind="stable")  # walks are in order already
+            first = np.maximum.accumulate(
+                np.where(changes(together[order]), np.arange(len(order)), 0)
             )
-            return seen.select(
-                pl.col("page") > pl.col("page").min().over("walk", "doc")
-            ).to_series()
+            seen = np.empty(len(rows), bool)
+            seen[order] = page_of_task[page[order]] > page_of_task[page[order[first]]]
+            return pl.Series(seen)
 
         columns: dict[str, Any] = {
             "first_on_page": lambda: pl.Series(first_on_page),
@@ -114,9 +121,22 @@ class Tasks(View):
         )
 
 
+def number_by_value(values: pl.Series) -> NDArray[np.int64]:
+    """Whole numbers from 0 on that are equal where values are."""
+    if values.dtype.is_integer() and not values.null_count() and len(values):
+        low, high = values.min(), values.max()
+        if int(high) - int(low) < 2**31:  # type: ignore[arg-type, call-overload]
+            return (values - low).to_numpy().astype(np.int64)
+    return number_by_first_appearance(values)[0].astype(np.int64)
+
+
+def _present(log: ClickLog, names: tuple[str, ...]) -> str:
+    return next(name for name in names if name in log.columns)
+
+
 def _tasks(log: ClickLog) -> tuple[pl.Series, NDArray[np.int64]]:
     """The ids of tasks in order of appearance, and the number of each session's task."""
-    tasks = log.session_column("task")
+    tasks = log.session_column(_present(log, TASK))
     lost = np.flatnonzero(tasks.is_null().to_numpy())
     if len(lost):
         raise ClickLogError(
@@ -132,7 +152,7 @@ def _in_order(
     log: ClickLog, task: NDArray[np.int64], notes: Notebook, odd: Notebook
 ) -> NDArray[np.int64]:
     """The sessions, task by task and page by page."""
-    name = "page_number" if "page_number" in log.columns else "time"
+    name = _present(log, WHEN)
     values = log.session_column(name)
     lost = values.is_null()
     if lost.any():
@@ -147,11 +167,11 @@ def _in_order(
     tied = np.flatnonzero(~changes(task[session]) & ~changes(times[session]))
     if len(tied) and name == "page_number":
         one, other = session[tied[0] - 1], session[tied[0]]
+        of = shown(log.session_column(_present(log, TASK)), other)
         raise ClickLogError(
             f"{counted(len(tied), 'page has', 'pages have')} the 'page_number' of another page of "
             f"the same task (first: sessions {shown(log.sessions, one)} and "
-            f"{shown(log.sessions, other)} of the task "
-            f"{shown(log.session_column('task'), other)} are both {shown(values, other)})."
+            f"{shown(log.sessions, other)} of the task {of} are both {shown(values, other)})."
         )
     odd.add(
         "pages at the same time as another of their task",

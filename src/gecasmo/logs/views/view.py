@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -66,10 +67,14 @@ class View:
     name: ClassVar[str] = ""
     # Whether a walk goes over several pages, whose queries differ.
     spans_pages: ClassVar[bool] = False
+    # Whether each walk begins where the one before ended, so that walks are made one by one.
+    is_sequential: ClassVar[bool] = False
     # The columns that it makes: yes/no columns, keys, and signals.
     guards: ClassVar[tuple[str, ...]] = ()
     keys: ClassVar[tuple[str, ...]] = ()
     signals: ClassVar[tuple[str, ...]] = ()
+    # Those keys that tell of what users do later: a model with such a key can foretell nothing.
+    foreseen: ClassVar[tuple[str, ...]] = ()
 
     @property
     def needs(self) -> tuple[tuple[str, ...], ...]:
@@ -93,16 +98,21 @@ class View:
         known = _known.setdefault(log, {})
         viewed = known[self]() if self in known else None
         if viewed is None:
-            self._require_columns(log)
+            self.require_columns(log)
             viewed = ViewedLog(log, self, self.walks(log))
             known[self] = ref(viewed)
         return viewed
+
+    def together(self, log: ClickLog) -> str:
+        """The column of what must not be split: "session", unless walks go over several."""
+        return "session"
 
     def to_data(self) -> dict[str, Any]:
         """Its name and options, as `as_view` takes them."""
         return {"given": self.name, **asdict(self)}
 
-    def _require_columns(self, log: ClickLog) -> None:
+    def require_columns(self, log: ClickLog) -> None:
+        """Refuse a log that lacks columns, by a message that names them."""
         lacking = [names for names in self.needs if not any(n in log.columns for n in names)]
         if lacking:
             which = listed(" or ".join(map(repr, names)) for names in lacking)
@@ -290,12 +300,23 @@ def places(rows: Iterable[int], log: ClickLog) -> list[str]:
 
 
 def sorted_rows(*keys: NDArray[Any]) -> Integers:
-    """Row numbers by the first key, then the second, ...; rows that agree stay in order."""
+    """Row numbers by the first key, then the second, ...; rows that agree stay in order.
+
+    Keys are whole numbers. Together they make one, which rises but for short stretches: pages are
+    mostly in order, and a stable sort is fast there.
+    """
     if _is_sorted(keys):  # as most logs are
         return np.arange(len(keys[0]))
-    columns = {f"key{number}": key for number, key in enumerate(keys)}
-    order = pl.DataFrame(columns).select(pl.arg_sort_by(list(columns), maintain_order=True))
-    return order.to_series().to_numpy().astype(np.int64)
+    lows = [int(key.min()) for key in keys]
+    sizes = [int(key.max()) - low + 1 for key, low in zip(keys, lows, strict=True)]
+    if math.prod(sizes) >= 2**62:
+        return np.lexsort(keys[::-1])
+    together = keys[0].astype(np.int64) - lows[0]
+    for key, low, size in zip(keys[1:], lows[1:], sizes[1:], strict=True):
+        together *= size
+        together += key
+        together -= low
+    return np.argsort(together, kind="stable")
 
 
 def _is_sorted(keys: Sequence[NDArray[Any]]) -> bool:
