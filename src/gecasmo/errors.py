@@ -28,6 +28,10 @@ class ModelError(GecasmoError, ValueError):
     """A model program, its parameters or its forms cannot mean what was written."""
 
 
+class MissingPackageError(ImportError, ModelError):
+    """An optional package is not installed; the message says which extra has it."""
+
+
 class ClickLogError(GecasmoError, ValueError):
     """A log cannot be read as pages with clicks, or lacks a column that is needed."""
 
@@ -101,8 +105,9 @@ def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ModelError(
-            f'{what} needs the package {module.split(".")[0]}: pip install "{install}"'
+        package = module.split(".")[0]
+        raise MissingPackageError(
+            f'{what} needs the package {package}: pip install "{install}"', name=package
         ) from None
 
 

@@ -100,7 +100,7 @@ def hints(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", LOGS)
 def test_hints_about_logs_are_for_the_shell(name: str, folder: Path) -> None:
     LOGS[name].write_csv("log.csv")
-    Path("own.py").write_text(MODEL)
+    Path("own.py").write_text(MODEL, encoding="utf-8")
     commands: list[tuple[str, ...]] = [
         ("check", "log.csv"),
         ("fit", "RCTR", "log.csv", "-o", "x.fit"),

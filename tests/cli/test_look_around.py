@@ -185,7 +185,7 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     found = succeed_with_json("paper", "--seeds", "1", "--users", "300")
     assert found["models"] == [{"model": "UBM", "marginal": 1.5}]
     assert found["claims"] == [{"claim": "it is better", "holds": True}]
-    assert "has to end in .png, .svg or .pdf" in fail("paper", "--chart", "a.doc")
+    assert "has to end in .png, .svg, .html or .json" in fail("paper", "--chart", "a.doc")
     assert "there is no such folder" in fail("paper", "--chart", "gone/a.png")
 
 

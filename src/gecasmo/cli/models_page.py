@@ -25,6 +25,7 @@ _MOST_ARROWS = 14
 
 # Who has what and wants what; every model but the click rates is somewhere in it.
 CHOOSER = (
+    ("clicks, and no idea of how people read", "a model that fits", "`gecasmo fit auto`"),
     ("clicks", "judgments with position and tiredness taken out", "DBN"),
     ("clicks of people who read to the end", "the same, with fewer coins", "SDBN, DCM"),
     ("one click a page at most", "the attraction of results", "CM, TwoRate"),

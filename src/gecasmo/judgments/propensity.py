@@ -224,7 +224,9 @@ def write_propensities(frame: pl.DataFrame, path: Any) -> None:
         if end == ".csv":
             frame.write_csv(temporary)
         else:
-            temporary.write_text(json.dumps({"propensities": frame.to_dicts()}, indent=1))
+            temporary.write_text(
+                json.dumps({"propensities": frame.to_dicts()}, indent=1), encoding="utf-8"
+            )
 
 
 class Required(NamedTuple):
