@@ -13,6 +13,7 @@ from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
+from gecasmo.logs.formats.event_columns import EventRoles
 from gecasmo.logs.formats.table import columns_of, source_label
 from gecasmo.logs.formats.ubi import is_pair
 from gecasmo.logs.inputs import MAX_LINE, Opened, naming, open_inputs
@@ -129,14 +130,21 @@ def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tupl
     return source, format_named(name)
 
 
-def read_as(found: Format, source: Any, roles: Roles, max_line: int, label: str) -> ClickLog:
+def read_as(
+    found: Format,
+    source: Any,
+    roles: Roles,
+    max_line: int,
+    label: str,
+    events: EventRoles | None = None,
+) -> ClickLog:
     """Read an opened source of a known format, and check it; `label` is its name in messages."""
     notebook = Notebook()
     roles.note_guesses(notebook)
     is_parquet = isinstance(source, Opened) and any(file.is_parquet for file in source)
     # What is wrong with a damaged file may show only when its columns are looked at.
     with naming(label, quietly=is_parquet):
-        table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
+        table = found.read(source, ReadOptions(max_line, roles.id_columns, events), notebook)
         if found.name != "table":
             # Leave out what a reader made for a role when the user chose another of its columns.
             chosen = [

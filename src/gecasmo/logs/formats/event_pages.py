@@ -114,7 +114,8 @@ def put_together(
         Where it is noted what was met.
     """
     # Numbers for pages and documents are far faster to compare than their names.
-    page = code_of(pl.concat([pages["page"], shown["page"], done["page"]]))
+    page = pl.concat([pages["page"], shown["page"], done["page"]])
+    page = page if page.dtype == pl.UInt32 else code_of(page)
     doc = code_of(pl.concat([shown["doc"], done["doc"]]))
     n_pages, n_shown = pages.height, shown.height
     numbers = pl.DataFrame({"page_code": page.head(n_pages)}).with_row_index("number")
@@ -151,7 +152,7 @@ def put_together(
 def _ranked(shown: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Give every result its rank: its position, or the order of the events where that fails."""
     # The earliest of equal impressions stays, so that the order of the source plays no part.
-    shown = shown.sort("time", "row", nulls_last=True)
+    shown = shown.sort("time", "row", nulls_last=True, maintain_order=True)
     again = ~pl.struct("page_code", "doc_code", "position").is_first_distinct()
     repeats = shown.filter(again)
     notes.add_rows("duplicate impressions", repeats["row"].sort(), "a result is shown once")

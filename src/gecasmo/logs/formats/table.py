@@ -377,14 +377,18 @@ def _read_separated(
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log as a table; `ClickLog.write` explains the kinds."""
+    has_empty_pages = bool((log.lengths == 0).any())
+    write_frame(_one_row_a_page(log) if has_empty_pages else log.to_frame(), path, has_empty_pages)
+
+
+def write_frame(frame: pl.DataFrame, path: Path, has_empty_pages: bool = False) -> None:
+    """Write a table of the kind that the name of the file says."""
     kind = kind_of_name(path.name) or ("csv" if is_stream(path) else None)
     if kind is None:
         raise ClickLogError(
             f"{path}: write to a name that ends in .parquet, .csv, .tsv or .jsonl (text also .gz "
             "or .zst), or name a format."
         )
-    has_empty_pages = bool((log.lengths == 0).any())
-    frame = _one_row_a_page(log) if has_empty_pages else log.to_frame()
     if kind in SEPARATORS:
         _refuse_nested(frame, has_empty_pages, path)
     if kind == "json":

@@ -26,8 +26,8 @@ from gecasmo.logs.roles import Roles
 from gecasmo.logs.store.plan import Schema, Wishes
 
 Place = dict[str, int]
-# The queries of this format are in other files than its events.
-READ_AT_ONCE = ("ubi",)
+# Queries may be in other files than events, and events of a page far apart.
+READ_AT_ONCE = ("ubi", "events")
 # What Polars needs to read a byte of a row group, measured: the pages, and what is made of them.
 MEMORY_OF_A_BYTE = 2
 # Of a larger footer nothing is told: it would take seconds.
