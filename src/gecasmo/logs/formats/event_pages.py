@@ -151,12 +151,13 @@ def put_together(
 
 def _ranked(shown: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Give every result its rank: its position, or the order of the events where that fails."""
-    # The earliest of equal impressions stays, so that the order of the source plays no part.
-    shown = shown.sort("time", "row", nulls_last=True, maintain_order=True)
-    again = ~pl.struct("page_code", "doc_code", "position").is_first_distinct()
-    repeats = shown.filter(again)
-    notes.add_rows("duplicate impressions", repeats["row"].sort(), "a result is shown once")
-    shown = shown.filter(~again) if repeats.height else shown
+    is_first = pl.struct("page_code", "doc_code", "position").is_first_distinct()
+    if not shown.select(is_first.all()).item():
+        # The earliest of equal impressions stays, so that the order of the source plays no part.
+        shown = _by_time(shown)
+        repeats = shown.filter(~is_first)["row"].sort()
+        notes.add_rows("duplicate impressions", repeats, "a result is shown once")
+        shown = shown.filter(is_first)
     unplaced = _on_pages_with(pl.col("position").is_null(), shown)
     shared = _on_pages_with(pl.struct("page_code", "position").is_duplicated(), shown) & ~unplaced
     for kind, pages in (
@@ -171,13 +172,17 @@ def _ranked(shown: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     if not odd.any():
         return by_position
     # A result that came again without a position is the same result.
-    by_order = shown.filter(odd).unique(
-        ["page_code", "doc_code"], keep="first", maintain_order=True
-    )
+    by_order = _by_time(shown.filter(odd))
+    by_order = by_order.unique(["page_code", "doc_code"], keep="first", maintain_order=True)
     by_order = by_order.with_columns(
         rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page_code")
     )
     return pl.concat([by_position.filter(~odd), by_order])
+
+
+def _by_time(events: pl.DataFrame) -> pl.DataFrame:
+    # Documents of one list have one row, and stay in its order.
+    return events.sort("time", "row", nulls_last=True, maintain_order=True)
 
 
 def _on_pages_with(found: pl.Expr, shown: pl.DataFrame) -> pl.Expr:
