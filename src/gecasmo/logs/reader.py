@@ -18,6 +18,7 @@ from gecasmo.logs.formats.table import columns_of, source_label
 from gecasmo.logs.formats.ubi import is_pair
 from gecasmo.logs.inputs import MAX_LINE, Opened, naming, open_inputs
 from gecasmo.logs.notes import Faults, Notebook, in_one_message
+from gecasmo.logs.remote import RemoteTable, is_address
 from gecasmo.logs.roles import Roles
 
 
@@ -45,7 +46,8 @@ def read_log(
     ----------
     source
         A path or glob of Parquet, CSV, TSV or JSON lines (text also packed as .gz or .zst), or of
-        a file of another format; "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
+        a file of another format; an address of such a table that Polars can open (s3://, gs://,
+        az://, hf://, https://); "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
         (anything with ``__arrow_c_stream__``); a Polars LazyFrame; or a dict of columns.
     session
         The column that says which page a result is on, or a list of columns that do so together.
@@ -64,7 +66,7 @@ def read_log(
         How often the page counts; one value a page, not negative. None: every page counts once.
     format
         One of `gecasmo.logs.formats.FORMATS`: "table", "ubi", "yandex", "clickmodels",
-        "pyclickmodels", "baidu" or "trec-session". None recognises it by the beginning of the
+        "pyclickmodels", "baidu", "trec-session" or "events" (see `read_events`). None recognises it by the beginning of the
         file, unless columns are named, which makes it a table. The other formats have columns of
         their own, and are read from a folder, too.
     max_line
@@ -120,7 +122,10 @@ def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tupl
     """
     if name is not None:
         format_named(name)
-    if isinstance(source, str | Path):
+    if is_address(source):
+        source = RemoteTable(source)
+        _refuse_remote(source, name)
+    elif isinstance(source, str | Path):
         source = open_inputs(source, folders=name not in (None, "table"))
     if name is None:
         is_table = roles is not None and roles.name_a_table and not is_pair(source)
@@ -128,6 +133,16 @@ def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tupl
     if roles is not None and name == "table" and not isinstance(source, ClickLog):
         roles.guess(*columns_of(source))
     return source, format_named(name)
+
+
+def _refuse_remote(source: RemoteTable, name: str | None) -> None:
+    """Raise the error for formats that are not read from elsewhere, and for kinds nobody knows."""
+    if name not in (None, "table", "events"):
+        raise ClickLogError(
+            f"{source.address}: only tables and events are read from an address, not "
+            f"{option('format', name)}; copy the file here first."
+        )
+    source.kind  # noqa: B018
 
 
 def read_as(

@@ -26,10 +26,12 @@ from gecasmo.logs.inputs import (
     Opened,
     check_utf8,
     first_line,
+    naming,
     open_inputs,
 )
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.packed import packed
+from gecasmo.logs.remote import RemoteTable
 from gecasmo.logs.roles import lists_of
 from gecasmo.logs.values import integers_where_exact
 from gecasmo.report import shortened
@@ -64,6 +66,8 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read a table as it stands: files, a frame of any library, or a dict of columns."""
     if isinstance(source, str | Path | Opened):
         return _read_files(open_inputs(source), options, notes)
+    if isinstance(source, RemoteTable):
+        return _read_remote(source, options)
     try:
         if isinstance(source, pl.DataFrame):
             return source
@@ -88,8 +92,19 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     )
 
 
+def _read_remote(source: RemoteTable, options: ReadOptions) -> pl.DataFrame:
+    with naming(source.address, quietly=True):
+        table = source.scan(options.id_columns).collect()
+    if source.kind not in SEPARATORS:
+        return table
+    ids = [name for name in options.id_columns if name in table.columns]
+    return table.with_columns(integers_where_exact(table[name]) for name in ids)
+
+
 def source_label(source: object) -> str:
     """Say how messages call the source."""
+    if isinstance(source, RemoteTable):
+        return source.address
     if isinstance(source, Opened):
         return source.label
     if isinstance(source, str | Path):
@@ -117,10 +132,11 @@ def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
     columns = getattr(source, "columns", None)
     if columns is not None:
         return tuple(map(str, getattr(source, "column_names", columns))), None
-    if not isinstance(source, Opened):
+    if not isinstance(source, Opened | RemoteTable):
         return (), None
     try:
-        schema = _schema_of_file(source[0])
+        is_file = isinstance(source, Opened)
+        schema = _schema_of_file(source[0]) if is_file else source.scan().collect_schema()
         return tuple(schema), lists_of(schema)
     except (pl.exceptions.PolarsError, ClickLogError, OSError, IndexError):
         return (), None
