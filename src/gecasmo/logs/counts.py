@@ -22,7 +22,7 @@ from gecasmo.logs.inputs import MAX_LINE, naming
 from gecasmo.logs.notes import Faults, Notebook, in_one_message
 from gecasmo.logs.reader import recognise
 from gecasmo.logs.roles import GUESSED, SYNONYMS, Roles, plain, quoted
-from gecasmo.logs.values import check_weights
+from gecasmo.logs.values import check_ranks, check_weights
 from gecasmo.report import counted
 
 COUNTS = "counts"  # a kind of note
@@ -106,13 +106,18 @@ def read_counts(
         table = TABLE.read(source, ReadOptions(max_line, roles.id_columns), notes)
         faults = Faults(label)
         _refuse_missing(table, [*found.values()], faults)
-        pages = _pages(table, shown_in, clicked_in, faults, notes)
+        for name in roles.columns["rank"]:
+            if name in table.columns:  # else the log lacks it
+                check_ranks(_numbers(table[name]), roles.title("rank"), faults)
+                table = table.with_columns(_numbers(table[name]).alias(name))
+        pages, rows = _pages(table, shown_in, clicked_in, faults, notes)
         used = Roles({**roles.given, "session": "session", "click": "click", "weight": "weight"})
         if rank is None:
             pages = pages.with_columns(rank=pl.lit(1, pl.Int32))
             used = Roles({**used.given, "rank": "rank"})
             notes.tell("ranks left out", 1, "no column is a rank; all results have rank 1.")
-        log = assemble(pages, used, faults, notes.notes)
+        with faults.naming_rows(lambda index: int(rows[index])):
+            log = assemble(pages, used, faults, notes.notes)
     warnings.warn(in_one_message(label, log.notes), ClickLogWarning, stacklevel=2)
     return log
 
@@ -141,8 +146,8 @@ def _refuse_missing(table: pl.DataFrame, names: Sequence[str], faults: Faults) -
 
 def _pages(
     table: pl.DataFrame, impressions: str, clicks: str, faults: Faults, notes: Notebook
-) -> pl.DataFrame:
-    """Make two pages of each row, one that is clicked and one that is not, with weights."""
+) -> tuple[pl.DataFrame, pl.Series]:
+    """Make two pages of each row, one that is clicked and one that is not; also whose they are."""
     shown = pl.Series(check_weights(_numbers(table[impressions]), impressions, faults))
     clicked = pl.Series(check_weights(_numbers(table[clicks]), clicks, faults))
     more = (clicked > shown).arg_true()
@@ -178,7 +183,7 @@ def _pages(
     if not pages.height:
         raise ClickLogError(f"{faults.label}: nothing was ever shown: all impressions are 0.")
     session = pl.int_range(pl.len(), dtype=pl.Int64).alias("session")
-    return pages.drop("\0row").select(session, pl.all())
+    return pages.drop("\0row").select(session, pl.all()), pages["\0row"]
 
 
 def _numbers(values: pl.Series) -> pl.Series:

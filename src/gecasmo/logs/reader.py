@@ -66,9 +66,9 @@ def read_log(
         How often the page counts; one value a page, not negative. None: every page counts once.
     format
         One of `gecasmo.logs.formats.FORMATS`: "table", "ubi", "yandex", "clickmodels",
-        "pyclickmodels", "baidu", "trec-session" or "events" (see `read_events`). None recognises it by the beginning of the
-        file, unless columns are named, which makes it a table. The other formats have columns of
-        their own, and are read from a folder, too.
+        "pyclickmodels", "baidu", "trec-session" or "events" (see `read_events`). None recognises
+        it by the beginning of the file, unless columns are named, which makes it a table. The
+        other formats have columns of their own, and are read from a folder, too.
     max_line
         The longest line allowed in a text file, in bytes.
 

@@ -65,8 +65,9 @@ def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource,
         return FormatFiles(source, found, wishes), paths
     if not files:
         if isinstance(source, RemoteTable):
-            source = source.scan(roles.id_columns)
-        opened = Frames(source)
+            opened = Frames(source.scan(roles.id_columns), source.address)
+        else:
+            opened = Frames(source)
         if (schema := opened.schema()) is not None:
             roles.guess(schema, lists_of(schema))
         return opened, paths

@@ -124,15 +124,15 @@ class Frames(BatchSource):
 
     can_resume = False
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, label: str | None = None) -> None:
         self._source = source
-        self._items = _items(source)
+        self._items = _items(source, label or "the data frame")
         first = next(self._items, None)
         if first is None:
             raise ClickLogError("ingest: there is nothing in the source.")
         self._first = first
         self._is_one = _is_table(source) or isinstance(source, ClickLog | pl.LazyFrame)
-        self.label = "the data frame" if self._is_one else "the data"
+        self.label = label or ("the data frame" if self._is_one else "the data")
         self.files = [self.label]
 
     def first_log(self) -> ClickLog:
@@ -174,11 +174,12 @@ class Frames(BatchSource):
                 )
 
 
-def _items(source: Any) -> Iterator[pl.DataFrame | ClickLog]:
+def _items(source: Any, label: str) -> Iterator[pl.DataFrame | ClickLog]:
     if isinstance(source, ClickLog):
         yield source
     elif isinstance(source, pl.LazyFrame):
-        yield from source.collect_batches(maintain_order=True, lazy=True)
+        with naming(label):
+            yield from source.collect_batches(maintain_order=True, lazy=True)
     elif _is_table(source):
         yield _table(source)
     elif isinstance(source, Iterable):
