@@ -258,6 +258,11 @@ def _as_lists(column: pl.Series) -> pl.Series:
     return pl.select(pl.when(pl.lit(column.is_not_null())).then(pl.lit(lists))).to_series()
 
 
+def role_option(role: str, *value: Any, **shown: Any) -> str:
+    """Name a role in a message; on the command line --time is another thing in some commands."""
+    return option(either(role, "event_time") if role == "time" else role, *value, **shown)
+
+
 # -- what events are called ------------------------------------------------------------------
 def kinds_by_name(names: pl.Series, roles: EventRoles, notes: Notebook) -> dict[str, str]:
     """Say what each name of an event stands for: "impression", or a signal; not for all others.
@@ -294,7 +299,7 @@ def kinds_by_name(names: pl.Series, roles: EventRoles, notes: Notebook) -> dict[
 
 
 def _note_guesses(roles: EventRoles, guessed: Mapping[str, Sequence[str]], notes: Notebook) -> None:
-    said = [option(role, name, shown=quoted(name)) for role, name in roles.guessed.items()]
+    said = [role_option(role, name, shown=quoted(name)) for role, name in roles.guessed.items()]
     for kind, names in guessed.items():
         if list(names) != [kind] and names:
             one: Any = names[0] if len(names) == 1 else list(names)
@@ -393,7 +398,7 @@ def read_times(values: pl.Series, rows: pl.Series, title: str, notes: Notebook) 
         raise ClickLogError(
             f"{title}: no value is a time; row {rows[first]} has {values[first]!r}. Times are "
             "numbers, or dates such as 2026-03-01T10:00:00Z; "
-            f"{option('time', None)} does without."
+            f"{role_option('time', None)} does without."
         )
     notes.add_rows("unreadable times", rows.filter(unread), "the events are kept without one")
     return found

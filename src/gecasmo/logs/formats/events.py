@@ -21,6 +21,7 @@ from gecasmo.logs.formats.event_columns import (
     kinds_by_name,
     read_positions,
     read_times,
+    role_option,
 )
 from gecasmo.logs.formats.event_pages import (
     CLICK_TIME,
@@ -216,7 +217,7 @@ def _in_lists(
     if not shown["time"].count():
         raise ClickLogError(
             f"{option('gap', gap, of='read_events')}: gaps need times, and there are none; name "
-            f"their column: {option('time', shown='...')}."
+            f"their column: {role_option('time', shown='...')}."
         )
     fault = ("events without a time", "a gap cannot be told; left out", _missing("time"))
     shown, done = without(shown, [fault], notes), without(done, [fault], notes)
