@@ -50,8 +50,9 @@ WRITTEN_AS = {"click": "click", "cart": "add_to_cart", "purchase": "purchase"}
 
 
 def sniff(head: Head) -> bool:
-    """Say no: that a table has events is for its owner to say."""
-    return False
+    """Say whether it is as `write` writes it; of other tables their owner has to say so."""
+    names = set(head.schema or head.first_record or re.split("[,\t;|]", head.line))
+    return {"page", "event", "doc"} <= names and "click" not in names
 
 
 def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
@@ -138,9 +139,15 @@ def _laid_out(events: pl.DataFrame, faults: Faults) -> pl.DataFrame:
     events = events.with_columns(
         pl.col(name).arr.to_list() for name in lists if isinstance(events.schema[name], pl.Array)
     )
+    # What is said of the event, in a list of one, is said of all documents in it.
+    alone = [name for name in lists if name != "doc" and (events[name].list.len() <= 1).all()]
+    alone = [name for name in alone if name != "position" or "doc" not in lists]
+    events = events.with_columns(pl.col(name).list.first() for name in alone)
+    lists = [name for name in lists if name not in alone]
+    if not lists:
+        return events.with_columns(place=pl.lit(None, pl.Int64))
     if "doc" not in lists:
-        firsts = [pl.col(name).list.first() for name in lists]
-        return events.with_columns(*firsts, place=pl.lit(None, pl.Int64))
+        events = events.with_columns(pl.concat_list("doc"))
     size = pl.col("doc").list.len()
     others = [name for name in lists if name != "doc"]
     for name in others:
