@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
     "forms.md": ("sklearn", "torch"),
     "language.md": (),
+    "notation.md": (),
     "paper.md": (),
     "readers.md": (),
     "coming-from.md": (),

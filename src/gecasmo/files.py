@@ -25,6 +25,7 @@ from gecasmo.errors import GecasmoError
 from gecasmo.report import printable_lines
 
 STANDARD_OUTPUT = Path("/dev/stdout")
+_BEGUN = re.compile(r"\.gecasmo-[0-9a-f]{32}\.part")
 _DESCRIPTOR = re.compile(r"/dev/(stdout|stderr|fd/\d+)|/proc/self/fd/\d+")
 
 
@@ -49,6 +50,11 @@ def followed(path: Any) -> Path:
 def beside(target: Path, ending: str) -> Path:
     """A name that nobody has, in the folder of a target, however long the target's own name is."""
     return target.with_name(f".gecasmo-{uuid.uuid4().hex}.{ending}")
+
+
+def leftovers(folder: Path) -> list[Path]:
+    """Files in a folder that somebody who was killed had begun to write."""
+    return [path for path in folder.iterdir() if _BEGUN.fullmatch(path.name) and path.is_file()]
 
 
 @contextmanager

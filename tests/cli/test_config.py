@@ -121,3 +121,14 @@ def test_all_kinds_of_flags(own: Path, fit_file: Path, folder: Path) -> None:
     assert (folder / "j.csv").is_file()
     assert json.loads(succeed("models").stdout)["models"]
     assert "that is what gecasmo.toml names" in fail("judgments", fit_file, "-o", "gecasmo.toml")
+
+
+def test_separators(own: Path, log_file: Path, folder: Path) -> None:
+    """Those of the file are for logs that have them; what gecasmo wrote itself has commas."""
+    (folder / "own.txt").write_text(own.read_text().replace(",", "~"))
+    assert "needs --separator" in fail("check", "own.txt")
+    (folder / "gecasmo.toml").write_text(CONFIG.replace("[log]", "[log]\nseparator = '~'"))
+    assert "--click was-clicked --separator '~'\n" in succeed("check", "own.txt").stderr
+    assert "--separator" not in succeed("check", log_file).stderr + succeed("check", own).stderr
+    said = fail("check", "own.txt", "--separator", "|")
+    assert "--separator '|': there is none in the first line of own.txt" in said

@@ -106,6 +106,18 @@ def test_simulate_needs_no_clicks(folder: Path, fit_file: Path, log: gecasmo.Cli
     assert gecasmo.read_log("clicks.csv").click.any()
 
 
+def test_rows_that_were_never_fitted_are_told(
+    folder: Path, fit_file: Path, log: gecasmo.ClickLog
+) -> None:
+    new = log.to_frame().with_columns(pl.col("query") + 1000)
+    new.write_csv("new.csv")
+    told = "100 % of the results have no row of attraction and satisfaction"
+    for command in (["simulate", "-o", "made.csv"], ["propensities"]):
+        arguments = [command[0], fit_file, "new.csv", *command[1:]]
+        assert told in " ".join(succeed(*arguments).stdout.split())
+        assert succeed_with_json(*arguments)["unseen"]["attraction"] == 1
+
+
 def test_pipes_in_both_directions(fit_file: Path, log_file: Path, log: gecasmo.ClickLog) -> None:
     done = run("simulate", fit_file, "-", "-o", "-", input=log_file.read_bytes())
     assert done.returncode == 0, done.stderr

@@ -45,6 +45,7 @@ def test_nothing_may_be_missing(columns: dict[str, Any], role: str) -> None:
     columns[role] = [None, *columns[role][1:-1], None]
     text = message(columns, weight="weight")
     assert f"  - {role}: 2 values are missing (null), first: row 0" in text
+    assert ("after a left join" in text) == (role == "click")
     assert "1 fault:" in text
 
 

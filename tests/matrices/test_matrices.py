@@ -112,7 +112,7 @@ def definition(name="czm"):
 def test_ties_can_be_an_array():
     ubm = definition("ubm")
     words = matrices.automaton(ubm)
-    reader = matrices._Matrices(ubm)
+    reader = matrices.definition._Matrices(ubm)
     ubm["parameters"]["gamma"]["tie"] = reader.ties["gamma"].tolist()
     assert matrices.automaton(ubm) == words
 
@@ -161,3 +161,120 @@ def test_rows_by_position_and_by_state():
     by_state = matrices.read(czm).fit(log)
     assert len(by_state.parameters["gamma"]) == 2
     assert np.isfinite(by_state.score(log))
+
+
+def full(definition):
+    """A definition with every matrix written out, and defaults said."""
+    shape = (definition["states"],) * 2
+    for spec in definition["parameters"].values():
+        spec.setdefault("lag", 0)
+        for mat in ("pos_mat", "neg_mat", "fixed_mat"):
+            spec.setdefault(mat, np.zeros(shape, dtype=int).tolist())
+    definition.pop("only_reachable", None)
+    return definition
+
+
+@pytest.mark.parametrize(("name", "length"), [("czm", 10), ("ubm", 4)])
+def test_the_mappings_are_those_written_out_by_hand(name, length):
+    assert full(getattr(matrices, name)(length)) == full(definition(name))
+
+
+def test_ubm_of_ten_results_needs_eleven_states():
+    ubm = matrices.ubm(10)
+    assert ubm["states"] == 45
+    assert matrices.read(ubm).automaton.n_states == 11
+    with pytest.raises(ModelError, match="list_size=0"):
+        matrices.ubm(0)
+
+
+def values_by_row(model, log, seed):
+    """A number for every row that a log has, by the values of its key."""
+    fitted = model.copy().fit(log, EM(max_iter=1, tol=0, accelerate=False), intervals=False)
+    rng = np.random.default_rng(seed)
+    found = {}
+    for coin, frame in fitted.parameters.items():
+        keys = model.keys[coin]
+        numbers = rng.uniform(0.1, 0.9, frame.height)
+        rows = frame.select(keys).rows() if keys else [()]
+        found[coin] = dict(zip(rows, map(float, numbers), strict=True))
+    return found
+
+
+COUNTING = ("CountingDCM", "CountingSDBN")
+
+
+@pytest.mark.usefixtures("plain_kernels")
+@pytest.mark.parametrize("name", [n for n in gecasmo.models.CATALOGUE if n not in COUNTING])
+def test_what_is_written_and_read_is_the_same_model(name, tmp_path):
+    model = gecasmo.models.CATALOGUE[name]()
+    pages = random_log(60, 4, seed=12).to_frame().with_columns(query=pl.lit("q"))
+    if name == "CM":  # which stops at the first click
+        clicks_above = pl.col("click").cast(int).cum_sum().over("session")
+        pages = pages.with_columns(click=pl.col("click") & (clicks_above == 1))
+    log = gecasmo.read_log(pages)
+    try:
+        written = matrices.write(model, 4, tmp_path / "model.json")
+    except ModelError as error:
+        assert "cannot be written as the paper's matrices" in str(error)  # noqa: PT017
+        assert name not in (
+            "GCTR",
+            "RCTR",
+            "DCTR",
+            "DRCTR",
+            "PBM",
+            "UBM",
+            "CM",
+            "DCM",
+            "SDBN",
+            "DBN",
+        )
+        return
+    assert json.loads((tmp_path / "model.json").read_text()) == written
+    again = matrices.read(tmp_path / "model.json")
+    values = values_by_row(model, log, seed=13)
+    numbered = {}
+    for coin, own in values.items():
+        spec = written["parameters"][coin]
+        if "rows" in spec:
+            numbers = {tuple(row): number for number, row in enumerate(spec["rows"])}
+            own = {numbers[row]: value for row, value in own.items()}
+        numbered[coin], values[coin] = own.get((), own), values[coin].get((), values[coin])
+    given, read = type(model).with_values(**values), again.with_values(**numbered)
+    np.testing.assert_allclose(read.log_likelihood(log), given.log_likelihood(log), atol=1e-10)
+
+
+def test_what_the_paper_cannot_say_is_refused(tmp_path):
+    with pytest.raises(ModelError, match=r"CountingDCM cannot be written .* more than clicks"):
+        matrices.write(gecasmo.CountingDCM())
+    with pytest.raises(ModelError, match=r"CCM .* flips 'attraction' more than once"):
+        matrices.write(gecasmo.CCM())
+    with pytest.raises(ModelError, match="read from such a definition"):
+        matrices.write(matrices.read(FILE, "czm"))
+    with pytest.raises(ModelError, match=r"needs .* states; 1,024 at most"):
+        matrices.write(UBM(), list_size=900)
+    with pytest.raises(ModelError, match="list_size=0"):
+        matrices.write(DBN(), list_size=0)
+
+
+def test_coins_by_clicks_above_and_distance_are_lifted():
+    class Tired(gecasmo.ClickModel):
+        attraction = gecasmo.Parameter("doc")
+        tired = gecasmo.Parameter("clicks_above", "distance")
+
+        def browse(self, user, result):
+            if gecasmo.flip(self.attraction):
+                user.click()
+            if gecasmo.flip(self.tired):
+                user.leave()
+
+    written = matrices.write(Tired(), 3)
+    log = random_log(60, 3, seed=14)
+    values = values_by_row(Tired(), log, seed=15)
+    rows = {tuple(row): n for n, row in enumerate(written["parameters"]["tired"]["rows"])}
+    docs = {doc: value for (doc,), value in values["attraction"].items()}
+    read = matrices.read(written).with_values(
+        attraction=docs, tired={rows[row]: value for row, value in values["tired"].items()}
+    )
+    given = Tired.with_values(attraction=docs, tired=values["tired"])
+    np.testing.assert_allclose(read.log_likelihood(log), given.log_likelihood(log), atol=1e-10)
+    np.testing.assert_allclose(read.predict_clicks(log), given.predict_clicks(log), atol=1e-10)

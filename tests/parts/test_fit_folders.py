@@ -28,6 +28,7 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation import disk, part_files
 from gecasmo.estimation.tasks import Answer, SharedCounts, combined
+from gecasmo.files import beside
 from gecasmo.forms.parted_table import PartedTable
 from gecasmo.logs.store.disk import telling_full_disk
 from gecasmo.model import fit_folder
@@ -116,6 +117,17 @@ def test_a_folder_of_other_things_is_refused(log: Any, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not of a fit"):
         model().fit(log, METHOD, checkpoint=tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+def test_a_fit_that_was_killed_at_its_first_word_begins_anew(log: Any, tmp_path: Path) -> None:
+    """Found by a soak: the 71st of 200 fits that were killed left half of a file, and a lock."""
+    folder = tmp_path / "fit"
+    folder.mkdir()
+    half = beside(folder / "fit.json", "part")
+    for path in (half, folder / "lock"):
+        path.write_text("{")
+    same(model().fit(log, METHOD), model().fit(log, METHOD, checkpoint=folder))
+    assert not half.exists()
 
 
 def test_another_log_is_refused(log: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

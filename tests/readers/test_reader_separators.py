@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -154,3 +155,32 @@ def test_an_archive_is_no_log(tmp_path: Path) -> None:
     (tmp_path / "log.zip").write_bytes(data[: len(data) // 2])
     with pytest.raises(ClickLogError, match=r"log\.zip is a ZIP archive\. Unpack it first"):
         read_log(tmp_path / "log.zip")
+
+
+@pytest.mark.parametrize("separator", [";", "~", "tab", "\\t"])
+def test_a_separator_can_be_said(separator: str, tmp_path: Path) -> None:
+    """Then any name will do, nothing is odd about it, and other characters are text."""
+    path = rewritten(tmp_path / "log.txt", {"tab": "\t", "\\t": "\t"}.get(separator, separator))
+    expected = pages(read_log(SAMPLES / "table.csv"))
+    log, notes = read_noting(path, separator=separator)
+    assert (pages(log), notes) == (expected, {})
+    stored = gecasmo.ClickLog.ingest(path, tmp_path / "a.gclog", separator=separator)
+    assert (stored.n_sessions, stored.n_results) == (len(log), log.n_results)
+    assert peek(path, separator=separator).columns[0] == "session"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("table.csv", {"separator": ";"}, "separator=';': there is none in the first line of"),
+        ("table.csv", {"separator": "ab"}, "separator='ab': one character that is no letter"),
+        ("table.csv", {"separator": "e"}, "separator='e': one character"),
+        ("table.csv", {"separator": ",", "format": "yandex"}, "separator=',' is for CSV files"),
+        ("baidu.parquet", {"separator": ","}, "is no text with fields"),
+    ],
+)
+def test_separators_that_are_none(name: str, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClickLogError, match=re.escape(message)):
+        read_log(SAMPLES / name, **options)
+    with pytest.raises(ClickLogError, match="is for CSV files"):
+        read_log({"session": [1]}, separator=",")

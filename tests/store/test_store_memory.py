@@ -15,7 +15,7 @@ from stored_pages import simulated
 from gecasmo import ClickLog
 from gecasmo.errors import GecasmoWarning
 from gecasmo.logs.store.plan import warn_of_partitions
-from gecasmo.logs.store.sources import largest_row_group
+from gecasmo.parquet import largest_row_group
 
 SCRIPT = """
 import json, resource, sys

@@ -21,7 +21,7 @@ ROOT = Path(gecasmo.__file__).parent
 # inside functions and for type checkers alike. CONTRIBUTING.md shows these layers.
 LAYERS = (
     ("errors",),
-    ("files", "forks", "hashes", "report"),
+    ("files", "forks", "hashes", "parquet", "report"),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),

@@ -304,6 +304,7 @@ def simulate(
     [cyan]gecasmo simulate dbn.fit big.gclog -o made.gclog[/cyan]
     """
     from gecasmo.cli.lookup import load_fit
+    from gecasmo.model.answers import told_unseen, unseen_shares
     from gecasmo.model.frame_files import KINDS, table_kind
     from gecasmo.model.log_parts import is_stored
     from gecasmo.model.stories import Made, simulate_table
@@ -318,6 +319,7 @@ def simulate(
     if not is_large and kind is None:
         raise GecasmoError(f"--output {target}: name a file that ends in {KINDS}.")
     with output.working(f"Simulating {model.name}"):
+        unseen = unseen_shares(model, read.log)
         if is_large and kind is not None:
             made = simulate_table(model, read.log, place, kind, seed)
         elif is_large:
@@ -327,6 +329,7 @@ def simulate(
             clicked = model.simulate(read.log, seed=seed)
             clicked.write(place)
             made = Made(clicked.n_sessions, clicked.n_results, int(clicked.click.sum()))
-    facts = {"model": model.name, **made._asdict(), "seed": seed, "reading": read.facts}
+    facts = {"model": model.name, **made._asdict(), "seed": seed, "unseen": unseen}
     text = f"{made.clicks:,} clicks on {made.sessions:,} pages of {made.results:,} results"
-    output.summarise(place, facts, f"{text}, written to {place_name(place)}.")
+    told = [f"{text}, written to {place_name(place)}.", *wrapped(told_unseen(unseen), "  ", "  ")]
+    output.summarise(place, {**facts, "reading": read.facts}, "\n".join(told))

@@ -101,11 +101,12 @@ class EventFlags:
                 )
         return kind
 
-    def read_stream(self, kind: str, source: Any, given: dict[str, str | None]) -> ClickLog:
+    def read_stream(
+        self, kind: str, source: Any, given: dict[str, str | None], options: dict[str, Any]
+    ) -> ClickLog:
         """Read events or counts; `given` are the flags of tables: query, doc, rank, click."""
         from gecasmo.logs import read_counts, read_events
 
-        options: dict[str, Any] = {}
         texts = {name: given[name] for name in ("query", "doc")}
         if kind == "counts":
             texts |= {name: getattr(self, name) for name in OF_COUNTS} | {"rank": given["rank"]}
@@ -113,14 +114,13 @@ class EventFlags:
             texts |= {name: getattr(self, name) for name in ("page", "event", "position")}
             texts |= {"time": self.event_time, "click": given["click"]}
             texts |= {"impression": self.impression}
+            options = options | {"gap": self.gap}
             options["signals"] = None if self.signal is None else _signals(self.signal)
-            options["gap"] = self.gap
-        several = ("page", "impression", "click")
         for name, text in texts.items():
             if text is not None:
-                options[name] = _names(
-                    text, name in several, name in ("query", "position", "time", "rank")
-                )
+                several = name in ("page", "impression", "click")
+                optional = name in ("query", "position", "time", "rank")
+                options = options | {name: _names(text, several, optional)}
         return (read_counts if kind == "counts" else read_events)(source, **options)
 
 

@@ -31,12 +31,8 @@ if TYPE_CHECKING:
 
 _PANEL = "How to read the log"
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
-LOG_FLAGS = (
-    *ROLES,
-    "format",
-    "max_line",
-    *EVENT_FLAGS,
-)  # what the table [log] of gecasmo.toml may have
+# What the table [log] of gecasmo.toml may have.
+LOG_FLAGS = (*ROLES, "format", "separator", "max_line", *EVENT_FLAGS)
 PIPE = "-"
 _OF_FILES = "Give it the files that were ingested, or some of them."
 
@@ -211,6 +207,15 @@ class LogFlags(EventFlags):
             rich_help_panel=_PANEL,
         ),
     ] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHARACTER",
+            help="What stands between the fields of a text file, such as ';' or tab; by default "
+            "told from its first line.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
     max_line: Annotated[
         int | None,
         typer.Option(
@@ -246,7 +251,9 @@ class LogFlags(EventFlags):
         if self.max_line is not None:
             options["max_line"] = self.max_line
         if (kind := self.kind_of_stream(source)) is not None:
-            return self._read_stream(kind, source, output, notes)
+            if self.separator is not None:
+                options["separator"] = self.separator
+            return self._read_stream(kind, source, output, notes, options)
         with output.working(f"Reading {source}"):
             seen, roles, guessed = self.look(source, output)
             # Clicks that are there are read all the same: others take their place.
@@ -268,16 +275,18 @@ class LogFlags(EventFlags):
         if not (self.events or self.counts):
             return self.stream((), ())
         named = [n for n in (*ROLES, "format") if getattr(self, n) and n not in from_config()]
-        columns = () if source == PIPE else peek(source, "table").columns
+        columns = () if source == PIPE else peek(source, "table", self.separator).columns
         return self.stream(named, columns)
 
-    def _read_stream(self, kind: str, source: str, output: Output, notes: bool) -> Read[ClickLog]:
+    def _read_stream(
+        self, kind: str, source: str, output: Output, notes: bool, options: dict[str, Any]
+    ) -> Read[ClickLog]:
         from gecasmo.logs.roles import GUESSED
 
         given = {name: getattr(self, name) for name in ("query", "doc", "rank", "click")}
         with output.working(f"Reading {source}"), warnings.catch_warnings():
             warnings.simplefilter("ignore", ClickLogWarning)  # told one by one below
-            log = self.read_stream(kind, source, given)
+            log = self.read_stream(kind, source, given, options)
         for note in log.notes:
             if note.kind == GUESSED:
                 output.say(f"{source}: {note.what}")
@@ -292,15 +301,21 @@ class LogFlags(EventFlags):
         named = self._named()
         of_config = {role: named.pop(role) for role in ROLES if role in {*named} & from_config()}
         # Who names columns means a table; other formats have columns of their own.
-        seen = peek(source, self.format or ("table" if named else None))
+        format = self.format or ("table" if named else None)
+        is_of_config = "separator" in from_config()
+        seen = peek(source, format, None if is_of_config else self.separator)
         # A file speaks for many logs, among them such as gecasmo writes, with names of its own.
-        meant = {}
+        meant: dict[str, Any] = {}
+        said = []
+        if is_of_config and seen.has_separator(self.separator):
+            seen = peek(seen.source, "table", self.separator)
+            said.append("separator")
         for role, names in of_config.items() if seen.format == "table" else ():
             columns = [names] if isinstance(names, str) else names or ()
             if role not in seen.columns or set(columns) <= set(seen.columns):
                 meant[role] = names
-        if meant:
-            flags = " ".join(_as_flag(role, getattr(self, role)) for role in meant)
+        if said := [*meant, *said]:
+            flags = " ".join(_as_flag(name, getattr(self, name)) for name in said)
             output.say(f"{source}: columns named by {config_path()}: {flags}")
         roles = {**meant, **named}
         return seen, roles, guess(seen, roles)
@@ -412,7 +427,8 @@ def bundled(command: Command) -> Command:
 
     def run(context: typer.Context, **values: Any) -> None:
         used = [name for name in values if _is_of_config(context, name)]
-        of_logs = ROLES if any(issubclass(kind, LogFlags) for kind in bundles.values()) else ()
+        reads = any(issubclass(kind, LogFlags) for kind in bundles.values())
+        of_logs = (*ROLES, "separator") if reads else ()  # told by who looks at a log
         said = {name: values[name] for name in used if name not in of_logs}
         for name, kind in bundles.items():
             mine = {field.name: values.pop(field.name) for field in fields(kind)}

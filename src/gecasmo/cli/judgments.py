@@ -17,7 +17,7 @@ from gecasmo.cli.flags import FitArgument, LevelFlag, LogFlags, bundled, output_
 from gecasmo.cli.output import Output, table_format, write_table
 from gecasmo.errors import GecasmoError
 from gecasmo.files import STANDARD_OUTPUT
-from gecasmo.report import TextTable
+from gecasmo.report import TextTable, wrapped
 
 if TYPE_CHECKING:
     import polars as pl
@@ -241,6 +241,8 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
     """A CSV, TSV or Parquet file that is no log."""
     import polars as pl
 
+    from gecasmo.logs.inputs import Input
+
     kind = path.suffix.lower()
     if kind not in (".csv", ".tsv", ".parquet"):
         raise GecasmoError(f"{flag} {path}: a .csv, .tsv or .parquet file is wanted.")
@@ -248,7 +250,7 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         raise GecasmoError(f"{flag} {path}: there is no such file.")
     try:
         if kind == ".parquet":
-            return pl.read_parquet(path, glob=False)
+            return Input(f"{flag} {path}", path).read_parquet()
         return pl.read_csv(
             path, separator="\t" if kind == ".tsv" else ",", infer_schema_length=None
         )
@@ -287,6 +289,7 @@ def propensities(
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.judgments import propensities as estimate
+    from gecasmo.model.answers import told_unseen, unseen_shares
 
     place = None
     if target is not None:
@@ -296,14 +299,17 @@ def propensities(
     clicks = None if log is None else reading.read_any(log, output).log
     with output.working("Estimating"):
         frame = estimate(model, clicks, level=level)
+        unseen = {} if clicks is None else unseen_shares(model, clicks)
     if place is not None:
         write_table(frame, place)
     if place == STANDARD_OUTPUT:
         return
-    data = {"model": model.name, "level": level, "written": target, "propensities": frame}
+    data = {"model": model.name, "level": level, "written": target, "unseen": unseen}
+    data |= {"propensities": frame}
+    told = ["\n".join(wrapped(told_unseen(unseen)))] if any(unseen.values()) else []
     title = f"How probable it is that a rank is looked at, under {model.name}"
     table = TextTable.of(frame, title, digits=4)
     if place is None:
-        output.show(data, table)
+        output.show(data, table, *told)
     else:
-        output.summarise(place, data, table, f"Written to {target}.")
+        output.summarise(place, data, table, *told, f"Written to {target}.")

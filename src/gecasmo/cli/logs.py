@@ -179,6 +179,7 @@ def ingest(
         tell_guesses(log, guessed, output)
         source = seen.source
         how_read = {**guessed, **roles, "format": seen.format, "max_line": reading.max_line}
+        how_read["separator"] = seen.separator
     goes_on = resume and log != PIPE and IngestJournal(place).is_begun
     began = time.perf_counter()
     begun = place.with_name(f"{place.name}.part")

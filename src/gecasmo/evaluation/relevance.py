@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoError, extra, option
 from gecasmo.logs import ClickLog
+from gecasmo.logs.inputs import Input
 from gecasmo.model.base import Model
 from gecasmo.model.structured import as_frame
 from gecasmo.report import counted
@@ -175,7 +176,7 @@ def read_grades(given: Any) -> pl.DataFrame:
             case ".tsv":
                 return pl.read_csv(path, separator="\t")
             case ".parquet":
-                return pl.read_parquet(path)
+                return Input(str(path), path).read_parquet()
         measures = extra("ir_measures", "Reading TREC qrels", INSTALL)
         lines = list(measures.read_trec_qrels(str(path)))
     except (OSError, pl.exceptions.PolarsError, ValueError, IndexError) as problem:

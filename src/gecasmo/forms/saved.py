@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import SavedModelError
 from gecasmo.forms.form import Floats
+from gecasmo.parquet import checked_parquet
 
 
 def numbers(
@@ -131,7 +132,7 @@ def check_packed(path: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
 def read_parquet(content: bytes, where: str) -> pl.DataFrame:
     """A frame of the content of a Parquet file that is not far larger than it looks."""
     try:
-        rows = pl.scan_parquet(io.BytesIO(content))
+        rows = pl.scan_parquet(checked_parquet(content))
         n_rows, n_columns = rows.select(pl.len()).collect().item(), len(rows.collect_schema())
         if n_rows * n_columns > _SPARE_CELLS + _MOST_SHRUNK * len(content):
             raise SavedModelError(

@@ -449,6 +449,7 @@ class ClickLog:
         progress: Callable[[str, int, int | None], None] | None = None,
         format: str | None = None,
         max_line: int | None = None,
+        separator: str | None = None,
     ) -> StoredLog:
         """Store a log of any size on disk, with bounded memory; see `gecasmo.logs.store.ingest`.
 
@@ -476,6 +477,7 @@ class ClickLog:
             progress=progress,
             format=format,
             max_line=max_line,
+            separator=separator,
         )
 
     def __repr__(self) -> str:

@@ -39,6 +39,7 @@ def read_counts(
     impressions: str = "impressions",
     clicks: str = "clicks",
     max_line: int = MAX_LINE,
+    separator: str | None = None,
 ) -> ClickLog:
     """Read sums of impressions and clicks, by query, document and rank, as a log with weights.
 
@@ -59,7 +60,7 @@ def read_counts(
         documents can be told then. The average of ranks is none.
     impressions, clicks
         How often it was shown, and clicked.
-    max_line
+    max_line, separator
         As in `read_log`.
 
     Returns
@@ -86,7 +87,7 @@ def read_counts(
     ([3.0, 7.0], [True, False], [2, 2])
     """
     refuse_lost_fork()
-    source, _ = recognise(source, "table")
+    source, _ = recognise(source, "table", separator=separator)
     label = source_label(source)
     given = {"session": "session", "query": query, "doc": doc, "rank": rank, "click": None}
     roles = Roles({**given, "weight": None})

@@ -34,6 +34,7 @@ def read_events(
     signals: Mapping[str, Names] | None = None,
     gap: str | float | None = None,
     max_line: int = MAX_LINE,
+    separator: str | None = None,
 ) -> ClickLog:
     """Read a stream of events, a row an impression, a click, a cart, in any order, as a log.
 
@@ -74,7 +75,7 @@ def read_events(
         Where an id of `page` stands for several lists of results: another query begins a new one,
         and so does this much time without an impression, "30m", or a number where times are
         numbers. Clicks belong to the latest list that has their document.
-    max_line
+    max_line, separator
         As in `read_log`.
 
     Returns
@@ -115,7 +116,7 @@ def read_events(
                 "column; call it otherwise."
             )
     roles = EventRoles({**columns, **optional}, impression, click, signals, gap)
-    source, _ = recognise(source, EVENTS.name)
+    source, _ = recognise(source, EVENTS.name, separator=separator)
     label = source_label(source)
     log = read_as(EVENTS, source, Roles(DEFAULTS), max_line, label, roles)
     if log.notes:

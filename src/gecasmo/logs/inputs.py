@@ -27,6 +27,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, either, option
 from gecasmo.logs.packed import CHUNK, GZIP, ZSTD, unpacked
+from gecasmo.parquet import checked_parquet
 from gecasmo.report import shortened
 
 STANDARD_INPUT = "-"
@@ -59,6 +60,8 @@ class Input:
         self.name = name
         self.path = path
         self._raw = raw
+        self._is_checked = False
+        self.separator: str | None = None  # of its fields, if somebody said so
 
     def open(self) -> IO[bytes]:
         """Open it as it is, packed or not."""
@@ -105,7 +108,10 @@ class Input:
         return self.head.startswith(b"PAR1")
 
     def for_parquet(self) -> str | IO[bytes]:
-        """Return the file in a form that readers of Parquet take."""
+        """Return the file in a form that Polars takes, once what it says of itself is right."""
+        if not self._is_checked:
+            checked_parquet(self._raw if self.path is None else self.path)
+            self._is_checked = True
         return io.BytesIO(self._raw) if self.path is None else str(self.path)
 
     def parquet_schema(self) -> dict[str, pl.DataType]:
@@ -262,6 +268,11 @@ class Opened(Sequence[Input]):
 
     def __getitem__(self, index):  # type: ignore[no-untyped-def]
         return self._inputs[index]
+
+    def separated_by(self, separator: str) -> None:
+        """Take it that this stands between the fields of all files."""
+        for file in self._inputs:
+            file.separator = separator
 
 
 def open_inputs(source: str | Path | Opened, folders: bool = False) -> Opened:

@@ -113,12 +113,15 @@ class Faults:
         """Note one fault, in words."""
         self._lines.append(fault)
 
-    def add_missing(self, title: str, missing: pl.Series, noun: str = "value") -> None:
+    def add_missing(
+        self, title: str, missing: pl.Series, noun: str = "value", what_to_do: str = ""
+    ) -> None:
         """Note the values of a column that are missing, if there are any."""
         count = int(missing.sum())
         if count:
             first = self.row(missing.arg_true()[0])
-            self.add(f"{title}: {counted_are(count, noun)} missing (null), first: {first}")
+            are = counted_are(count, noun)
+            self.add(f"{title}: {are} missing (null), first: {first}{what_to_do}")
 
     @contextmanager
     def naming_rows(self, row_of: Callable[[int], int]) -> Iterator[None]:

@@ -14,7 +14,12 @@ from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
 from gecasmo.logs.formats.event_columns import EventRoles
-from gecasmo.logs.formats.table import columns_of, source_label
+from gecasmo.logs.formats.table import (
+    as_separator,
+    columns_of,
+    is_separated_by,
+    source_label,
+)
 from gecasmo.logs.formats.ubi import is_pair
 from gecasmo.logs.inputs import MAX_LINE, Opened, naming, open_inputs
 from gecasmo.logs.notes import Faults, Notebook, in_one_message
@@ -33,6 +38,7 @@ def read_log(
     weight: str | None = None,
     format: str | None = None,
     max_line: int = MAX_LINE,
+    separator: str | None = None,
 ) -> ClickLog:
     """Read a click log, and check it.
 
@@ -71,6 +77,9 @@ def read_log(
         other formats have columns of their own, and are read from a folder, too.
     max_line
         The longest line allowed in a text file, in bytes.
+    separator
+        What stands between the fields of a CSV file or the like, one character; None takes it
+        from the name and the first line. A name that tells nothing, such as clicks.txt, will do.
 
     Returns
     -------
@@ -107,7 +116,7 @@ def read_log(
         raise ClickLogError(
             f"{option('max_line', max_line, of='read_log')}: a number of bytes, at least 1."
         )
-    source, found = recognise(source, format, roles)
+    source, found = recognise(source, format, roles, separator)
     label = source_label(source)
     log = read_as(found, source, roles, max_line, label)
     if log.notes:
@@ -115,10 +124,12 @@ def read_log(
     return log
 
 
-def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tuple[Any, Format]:
+def recognise(
+    source: Any, name: str | None, roles: Roles | None = None, separator: str | None = None
+) -> tuple[Any, Format]:
     """Open the source, and find its format: the one of that name, or by its beginning.
 
-    A source whose columns are named in the roles is a table; what is not named is guessed.
+    A source whose columns or separator are named is a table; what is not named is guessed.
     """
     if name is not None:
         format_named(name)
@@ -127,6 +138,13 @@ def recognise(source: Any, name: str | None, roles: Roles | None = None) -> tupl
         _refuse_remote(source, name)
     elif isinstance(source, str | Path):
         source = open_inputs(source, folders=name not in (None, "table"))
+    if separator is not None:
+        if name not in (None, "table", "events") or not isinstance(source, Opened):
+            raise ClickLogError(
+                f"{option('separator', separator)} is for CSV files and the like; leave it out."
+            )
+        name = name or "table"
+        source.separated_by(as_separator(separator))
     if name is None:
         is_table = roles is not None and roles.name_a_table and not is_pair(source)
         name = "table" if is_table else detect_format(source)
@@ -192,8 +210,19 @@ class Peek:
     columns: tuple[str, ...] = ()
     lists: set[str] | None = None
 
+    @property
+    def separator(self) -> str | None:
+        """What stands between fields, if somebody said so."""
+        return self.source[0].separator if isinstance(self.source, Opened) else None
 
-def peek(source: Any, format: str | None = None) -> Peek:
+    def has_separator(self, separator: Any) -> bool:
+        """Whether it is text in whose first line this stands."""
+        wanted = as_separator(separator)
+        is_table = self.format == "table" and isinstance(self.source, Opened)
+        return is_table and is_separated_by(self.source, wanted)
+
+
+def peek(source: Any, format: str | None = None, separator: str | None = None) -> Peek:
     """Look at a log without reading all of it.
 
     Parameters
@@ -202,6 +231,8 @@ def peek(source: Any, format: str | None = None) -> Peek:
         What `read_log` takes.
     format
         The format, where it is known.
+    separator
+        What stands between fields, where it is known.
 
     Returns
     -------
@@ -212,5 +243,5 @@ def peek(source: Any, format: str | None = None) -> Peek:
     ClickLogError
         When there is no such file or format.
     """
-    source, found = recognise(source, format)
+    source, found = recognise(source, format, separator=separator)
     return Peek(source, found.name, *(columns_of(source) if found.name == "table" else ()))

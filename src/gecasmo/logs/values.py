@@ -98,6 +98,14 @@ def integers_where_exact(texts: pl.Series) -> pl.Series:
     return numbers if numbers.null_count() < len(numbers) else texts
 
 
+# Unlike other signals: after a left join of shown and clicked results, null is "no". A model would
+# learn very different things from the two meanings, so nobody guesses.
+_NO_CLICK = (
+    "; write 0 where that means no click, as after a left join, and leave out pages whose clicks "
+    "were not recorded, which say nothing of a model"
+)
+
+
 def check_clicks(values: pl.Series, title: str, faults: Faults) -> tuple[Bools, Floats | None]:
     """Read clicks: booleans, numbers of clicks, or words such as "yes" and "no".
 
@@ -105,7 +113,7 @@ def check_clicks(values: pl.Series, title: str, faults: Faults) -> tuple[Bools, 
     """
     if is_plain(values, 1):
         return np.asarray((values != 0).to_numpy(), dtype=np.bool_), None
-    faults.add_missing(title, _missing(values))
+    faults.add_missing(title, _missing(values), what_to_do=_NO_CLICK)
     if values.dtype == pl.Boolean:
         return np.asarray(values.fill_null(False).to_numpy(), dtype=np.bool_), None
     if isinstance(values.dtype, _TEXT):

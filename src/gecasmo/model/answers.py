@@ -319,6 +319,21 @@ def unseen_weights(
     return {coin: float(weight[is_new].sum()) for coin, is_new in unseen.items()}
 
 
+def unseen_shares(model: Model, log: Any) -> dict[str, float]:
+    """Per coin, the share of the results of a log whose row was never fitted."""
+
+    def ask(view: Model, pages: ClickLog) -> tuple[float, dict[str, float]]:
+        kept = np.ones(pages.n_results, np.bool_)
+        new = unseen_weights(view, pages, view.encode(pages, "filter"), kept)
+        return float(pages.weight[pages.page].sum()), new
+
+    total, unseen = 0.0, Counter[str]()
+    for weight, new in over_parts(model, log, ask):
+        total += weight
+        unseen.update(new)
+    return {coin: unseen[coin] / max(total, 1e-300) for coin in model.forms}
+
+
 def told_unseen(shares: Mapping[str, float]) -> str:
     """Say for which share of the results a model has nothing but priors; empty if for none."""
     coins: dict[str, list[str]] = {}

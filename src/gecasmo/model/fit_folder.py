@@ -27,6 +27,7 @@ from gecasmo.estimation.part_files import read_kept, telling_damage, telling_ful
 from gecasmo.files import (
     checked_json,
     json_with_checksum,
+    leftovers,
     link_in,
     locked_file,
     synced,
@@ -206,7 +207,8 @@ class FitFolder:
             raise CheckpointError(
                 f"{link} is a link, which no fit has made. Name another folder, or remove it."
             )
-        others = [path for path in self.path.iterdir() if path.name != "lock"]
+        # A fit may have been killed before it had its first word.
+        others = {*self.path.iterdir()} - {self.path / "lock", *leftovers(self.path)}
         if others and not (self.path / _WORDS).exists():
             raise CheckpointError(
                 f"{self.path} has files that are not of a fit. Name an empty folder, or one "
@@ -219,6 +221,8 @@ class FitFolder:
         if locked is None:
             raise CheckpointError(f"{self.path} is in use by another fit at the moment.")
         self._locked = locked
+        for path in leftovers(self.path):
+            path.unlink()
         weakref.finalize(self, self._locked.close)
 
     def release(self) -> None:

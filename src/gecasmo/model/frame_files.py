@@ -12,6 +12,7 @@ from gecasmo.errors import GecasmoError
 from gecasmo.files import is_stream, scratch_folder, whole_file
 from gecasmo.logs.formats.table import SEPARATORS, kind_of_name
 from gecasmo.logs.packed import packed
+from gecasmo.parquet import checked_parquet
 
 KINDS = ".parquet, .csv, .tsv or .jsonl (text also followed by .gz or .zst)"
 
@@ -110,7 +111,7 @@ def is_of_pieces(folder: Path) -> bool:
 
 def _is_marked(path: Path) -> bool:
     try:
-        found = pl.read_parquet_metadata(path)
+        found = pl.read_parquet_metadata(checked_parquet(path))
     except (OSError, pl.exceptions.PolarsError):
         return False  # no Parquet file, or none that can be read
     return _MARK.items() <= found.items()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from gecasmo.errors import ClickLogError, either, option
+from gecasmo.errors import ClickLogError, either, in_a_shell, option
 from gecasmo.logs.formats.event_pages import kind_of_event
 from gecasmo.logs.formats.moments import moments_of_texts
 from gecasmo.logs.notes import Faults, Notebook
@@ -300,14 +300,17 @@ def kinds_by_name(names: pl.Series, roles: EventRoles, notes: Notebook) -> dict[
 
 def _note_guesses(roles: EventRoles, guessed: Mapping[str, Sequence[str]], notes: Notebook) -> None:
     said = [role_option(role, name, shown=quoted(name)) for role, name in roles.guessed.items()]
+    signals: dict[str, Any] = {}
     for kind, names in guessed.items():
         if list(names) != [kind] and names:
             one: Any = names[0] if len(names) == 1 else list(names)
             if kind in ("impression", "click"):
                 said.append(option(kind, one, shown=quoted(one)))
             else:
-                pair = {kind: one}
-                said.append(either(f"signals={pair}", f"--signal {kind}={','.join(names)}"))
+                signals[kind] = one
+    if signals:
+        flags = (f"--signal {in_a_shell(f'{k}={v}')}" for k, v in signals.items())
+        said.append(either(f"signals={signals}", " ".join(flags)))
     if said:
         notes.tell(GUESSED, len(said), f"guessed by their names: {', '.join(said)}.")
 

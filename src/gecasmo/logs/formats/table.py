@@ -188,7 +188,7 @@ def kind_of_name(name: str) -> str | None:
 def kind_of_file(file: Input) -> str | None:
     """Say what a file holds, from its name; a pipe has none, and is told by its first bytes."""
     if file.path is not None:
-        return kind_of_name(file.name)
+        return kind_of_name(file.name) or ("csv" if file.separator else None)
     if file.is_parquet:
         return "parquet"
     start = file.head.removeprefix(BYTE_ORDER_MARK).lstrip()
@@ -205,7 +205,12 @@ def kind_of_files(inputs: Opened) -> str:
         endings = ", ".join((*PARQUET_SUFFIXES, *TEXT_SUFFIXES))
         raise ClickLogError(
             f"{inputs.label} does not look like one kind of log file; the name should end in "
-            f"{endings} (text also .gz or .zst), or {option('format')} should name a format."
+            f"{endings} (text also .gz or .zst), or {option('format')} should name a format; a "
+            f"table of text under another name needs {option('separator')}."
+        )
+    if (said := inputs[0].separator) is not None and kind not in SEPARATORS:
+        raise ClickLogError(
+            f"{option('separator', said)}: {inputs.label} is no text with fields; leave it out."
         )
     return kind
 
@@ -227,10 +232,8 @@ def _read_files(inputs: Opened, options: ReadOptions, notes: Notebook) -> pl.Dat
 
 
 def _read_parquet(inputs: Opened) -> pl.DataFrame:
-    paths = [str(file.path) for file in inputs if file.path is not None]
-    if len(paths) < len(inputs):
-        return pl.read_parquet(inputs[0].for_parquet())
-    return pl.scan_parquet(paths, glob=False, hive_partitioning=False).collect()
+    files: Any = [file.for_parquet() for file in inputs]
+    return pl.scan_parquet(files, glob=False, hive_partitioning=False).collect()
 
 
 def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
@@ -305,10 +308,11 @@ def _refuse_ragged(data: bytes, name: str, separator: str) -> None:
             number, ended = ended + 1, rows.line_num
             header = header or row
             if len(row) > len(header):
+                title = _TITLES.get(separator, repr(separator))
                 raise ClickLogError(
-                    f"{name}, line {number}: {len(row)} fields with {_TITLES[separator]} between, "
-                    f"but the first line names {len(header)}. Is there one in a text that needs "
-                    f"quotes? The line is {shortened(repr(separator.join(row)), 80)}."
+                    f"{name}, line {number}: {len(row)} fields with {title} between, but the "
+                    f"first line names {len(header)}. Is there one in a text that needs quotes? "
+                    f"The line is {shortened(repr(separator.join(row)), 80)}."
                 )
     except csv.Error:
         return  # it cannot say more than Polars did
@@ -321,10 +325,35 @@ def separator_of(file: Input, kind: str) -> str | None:
     """
     if kind not in SEPARATORS:
         return None
-    head = file.head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").split(b"\n")[0]
-    bare = re.sub(rb'"[^"]*"', b"", head).decode(errors="replace")
+    if file.separator is not None:
+        return file.separator
+    bare = _bare_header(file)
     usual = SEPARATORS[kind]
     return usual if usual in bare else max((usual, *_TITLES), key=bare.count)
+
+
+def _bare_header(file: Input) -> str:
+    """The first line, without what is in quotes."""
+    head = file.head.removeprefix(BYTE_ORDER_MARK).lstrip(b"\r\n").split(b"\n")[0]
+    return re.sub(rb'"[^"]*"', b"", head).decode(errors="replace")
+
+
+def as_separator(given: Any) -> str:
+    """One character, as people write it; `tab` and `\\t` are one that shells do not let through."""
+    found = {"tab": "\t", "\\t": "\t"}.get(given, given)
+    is_one = isinstance(found, str) and len(found) == 1 and found.isascii()
+    if not is_one or found.isalnum() or found in '"\r\n\0':
+        raise ClickLogError(
+            f"{option('separator', given)}: one character that is no letter, digit or quote, such "
+            "as ; or |; 'tab' is one, too."
+        )
+    return str(found)
+
+
+def is_separated_by(inputs: Opened, separator: str) -> bool:
+    """Whether files are text in whose first line this stands."""
+    kinds = {kind_of_file(file) or "csv" for file in inputs}
+    return kinds <= set(SEPARATORS) and all(separator in _bare_header(file) for file in inputs)
 
 
 def check_header(head: bytes, separator: str, name: str) -> None:
@@ -345,6 +374,15 @@ def check_header(head: bytes, separator: str, name: str) -> None:
 
 def common_separator(inputs: Opened, kind: str, notes: Notebook) -> str:
     """Say what stands between the fields of all files; an unusual one is noted."""
+    if (said := inputs[0].separator) is not None:
+        for file in inputs:
+            if said not in _bare_header(file):
+                first = shortened(repr(_bare_header(file)), 80)
+                raise ClickLogError(
+                    f"{option('separator', said)}: there is none in the first line of "
+                    f"{file.name}, which is {first}."
+                )
+        return said
     found = [separator_of(file, kind) or SEPARATORS[kind] for file in inputs]
     for file, other in zip(inputs, found, strict=True):
         if other != found[0]:

@@ -74,6 +74,7 @@ def ingest(
     progress: Progress | None = None,
     format: str | None = None,
     max_line: int | None = None,
+    separator: str | None = None,
 ) -> StoredLog:
     """Store a log of any size on disk, with bounded memory.
 
@@ -90,7 +91,7 @@ def ingest(
     path
         Where to, such as "big.gclog"; a folder is made there when all is done. Until then the work
         is in a folder beside it, whose name ends in ".part".
-    session, query, doc, rank, click, weight, format, max_line
+    session, query, doc, rank, click, weight, format, max_line, separator
         As in `read_log`.
     keep
         Further columns to keep, or "all"; "session" keeps the ids of sessions, which are otherwise
@@ -137,7 +138,7 @@ def ingest(
         "weight": weight,
     }
     longest = MAX_LINE if max_line is None else max_line
-    asked = wishes(given, keep, memory, partitions, fold, format, longest)
+    asked = wishes(given, keep, memory, partitions, fold, format, longest, separator)
     target = followed(path)
     journal = IngestJournal(target)
     journal.tidy()

@@ -58,7 +58,7 @@ Types = dict[str, str]
 
 def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource, list[Path]]:
     """Open what `ClickLog.ingest` takes, and find its format; also its files, if there are any."""
-    source, found = recognise(source, wishes.format, roles)
+    source, found = recognise(source, wishes.format, roles, wishes.separator)
     files = source if isinstance(source, Opened) else ()
     paths = [file.path for file in files if file.path is not None]
     if found.name != "table":

@@ -60,6 +60,7 @@ class Wishes:
     fold: bool | None  # None decides from the data
     format: str | None  # None recognises it
     max_line: int  # in bytes
+    separator: str | None = None  # None finds it
 
     def as_json(self) -> dict[str, Any]:
         """What decides about the outcome; the memory does not."""
@@ -73,6 +74,7 @@ class Wishes:
             "partitions": self.partitions,
             "fold": self.fold,
             "format": self.format,
+            **({} if self.separator is None else {"separator": self.separator}),
         }
 
     @property
@@ -89,6 +91,7 @@ def wishes(
     fold: bool | str,
     format: str | None,
     max_line: int,
+    separator: str | None = None,
 ) -> Wishes:
     """Check the arguments of an ingest; `ClickLog.ingest` explains them."""
     names = (keep,) if isinstance(keep, str) else tuple(keep)
@@ -125,6 +128,7 @@ def wishes(
         fold=None if fold == "auto" else bool(fold),
         format=format,
         max_line=max_line,
+        separator=separator,
     )
 
 

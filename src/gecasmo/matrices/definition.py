@@ -1,4 +1,4 @@
-"""The matrix front door: a click model in the paper's own definition, as activation matrices.
+"""A click model in the paper's own definition, as activation matrices, read as an automaton.
 
 A definition has the fields of the paper's package. `states` (K), `list_size` (T),
 `click_state[t]` for t = 0..T, `initial_state`, `absorbing_state`, and per parameter
@@ -14,9 +14,11 @@ A definition has the fields of the paper's package. `states` (K), `list_size` (T
     tie                           for "pos": an array (position, from, to) -> row number, -1 for a
                                   cell that cannot be used there; or the words of the paper's UBM,
                                   by which the row is (position, last click)
+    key                           columns that name the row, where it is not the item's "doc"
 
-The state at position t shows a click if it is `click_state[t]`. Where click states differ from
-position to position, only that of the position itself can be entered by a click.
+The state at position t shows a click if it is `click_state[t]`, or one of these if it is a list.
+Where click states differ from position to position, only that of the position itself can be entered
+by a click. The paper has neither `lag`, `tie`, `key` nor lists of click states.
 """
 
 from __future__ import annotations
@@ -33,15 +35,15 @@ from numpy.typing import NDArray
 from gecasmo.compiler import AtPosition, Automaton, Edge, Literal
 from gecasmo.compiler.automaton import START
 from gecasmo.compiler.merge import check_effort
-from gecasmo.errors import ModelError
+from gecasmo.errors import ModelError, option
 from gecasmo.forms import Form
 from gecasmo.model.click_model import AutomatonModel
 
 _KEYS = {"item": ("doc",), "session": (), "pos": ("row",), "state": ("row",)}
 _ROUNDING = 1e-9
 # More than this would take hours.
-_MOST_STATES, _LONGEST, _MOST_COINS = 2**10, 2**10, 16
-_BY_LAST_CLICK = "(positiont,fromblockt',to)->row(t,t')"
+MOST_STATES, LONGEST, _MOST_COINS = 2**10, 2**10, 16
+BY_LAST_CLICK = "(position t, from block t', to) -> row (t, t')"
 
 
 class _Term(NamedTuple):
@@ -59,9 +61,21 @@ def read(source: Any, name: str | None = None, **forms: Form | float) -> Automat
     """
     definition = _definition(source, name)
     parameters = definition["parameters"]
-    keys = {parameter: _KEYS[spec["var_type"]] for parameter, spec in parameters.items()}
+    keys = {parameter: _key(spec) for parameter, spec in parameters.items()}
     title = str(definition.get("model", name or "MatrixModel"))
     return AutomatonModel(automaton(definition), keys, forms, name=title)
+
+
+def check_length(list_size: int) -> None:
+    """Refuse a page length that makes no sense."""
+    if not 1 <= list_size <= LONGEST:
+        raise ModelError(f"{option('list_size', list_size)}: 1 to {LONGEST:,} results can be had.")
+
+
+def _key(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns that name a parameter's row."""
+    is_numbered = spec["var_type"] in ("pos", "state")
+    return _KEYS[spec["var_type"]] if is_numbered or "key" not in spec else tuple(spec["key"])
 
 
 def automaton(definition: Mapping[str, Any]) -> Automaton:
@@ -108,27 +122,28 @@ class _Matrices:
     def __init__(self, definition: Mapping[str, Any]) -> None:
         self.n_states = int(definition["states"])
         self.length = int(definition["list_size"])
-        self.click_state = [int(state) for state in definition["click_state"]]
+        self.click_states = [_states(given) for given in definition["click_state"]]
         self.initial_state = int(definition["initial_state"])
         self.absorbing = int(definition["absorbing_state"])
         self.specs: dict[str, Mapping[str, Any]] = dict(definition["parameters"])
         for what, number, most in (
-            ("states", self.n_states, _MOST_STATES),
-            ("list_size", self.length, _LONGEST),
+            ("states", self.n_states, MOST_STATES),
+            ("list_size", self.length, LONGEST),
         ):
             if not 1 <= number <= most:
                 raise ModelError(f"{what} is {number:,}; 1 to {most:,} are understood.")
-        if len(self.click_state) != self.length + 1:
+        if len(self.click_states) != self.length + 1:
             raise ModelError(
                 f"click_state must name {self.length + 1} states (positions 0 to {self.length}), "
-                f"not {len(self.click_state)}."
+                f"not {len(self.click_states)}."
             )
-        for state in (self.initial_state, self.absorbing, *self.click_state):
+        self.ever_clicked = frozenset().union(*self.click_states[1:])
+        for state in (self.initial_state, self.absorbing, *self.ever_clicked):
             if not 0 <= state < self.n_states:
                 raise ModelError(f"State {state} does not exist: there are {self.n_states}.")
         self.mats = {name: self._mats(name, spec) for name, spec in self.specs.items()}
         self.has_start = any("t0_fixed" in spec for spec in self.specs.values())
-        self.by_position = len(set(self.click_state[1:])) > 1 or any(
+        self.by_position = len(set(self.click_states[1:])) > 1 or any(
             spec["var_type"] == "pos" for spec in self.specs.values()
         )
         self.ties = {
@@ -176,14 +191,13 @@ class _Matrices:
             cells.setdefault(self.absorbing, []).append(term)
         edges = []
         for target, terms in cells.items():
-            symbol = ("click",) if target == self.click_state[position] else ()
+            symbol = ("click",) if target in self.click_states[position] else ()
             for literals, weight in terms:
                 edges.append(Edge(source, target, symbol, literals, (), weight))
         return edges
 
     def _is_entered(self, target: int, position: int) -> bool:
-        own = self.click_state[position]
-        return target == own or target not in self.click_state[1:]
+        return target in self.click_states[position] or target not in self.ever_clicked
 
     def _cell(self, row: int, target: int, position: int, at_start: bool) -> list[_Term]:
         """One cell of the transition matrix, multiplied out."""
@@ -270,10 +284,10 @@ class _Matrices:
             rows = np.arange(self.length)[:, None, None]
             return np.broadcast_to(rows, shape).astype(np.int64)
         if isinstance(tie, str):
-            if "".join(tie.split()) != _BY_LAST_CLICK:
+            if "".join(tie.split()) != "".join(BY_LAST_CLICK.split()):
                 raise ModelError(
                     f"The tie of '{name}' is not understood: {tie!r}. It is an array, or the words "
-                    "of the paper's UBM: (position t, from block t', to) -> row (t, t')."
+                    f"of the paper's UBM: {BY_LAST_CLICK}."
                 )
             return self._tie_by_last_click()
         array = np.asarray(tie, dtype=np.int64)
@@ -296,7 +310,7 @@ class _Matrices:
                 for target in range(self.n_states):
                     if not (self._is_entered(target, position) and self._can_follow(state, target)):
                         continue
-                    is_click = target == self.click_state[position]
+                    is_click = target in self.click_states[position]
                     click = position if is_click else last[state]
                     if last.setdefault(target, click) != click:
                         raise ModelError(
@@ -313,6 +327,11 @@ class _Matrices:
 
     def _can_follow(self, state: int, target: int) -> bool:
         return all(any(float(mat[state, target]) for mat in mats) for mats in self.mats.values())
+
+
+def _states(given: Any) -> frozenset[int]:
+    """The click states of a position: one, or a list of them."""
+    return frozenset(map(int, given if isinstance(given, (list, tuple)) else [given]))
 
 
 def _guarded(edge: Edge, guard: AtPosition) -> Edge:
