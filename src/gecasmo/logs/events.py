@@ -9,7 +9,7 @@ from typing import Any
 from gecasmo.errors import ClickLogError, ClickLogWarning, option
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.formats.event_columns import EventRoles, names_of
+from gecasmo.logs.formats.event_columns import OR, EventRoles, names_of
 from gecasmo.logs.formats.events import EVENTS
 from gecasmo.logs.formats.table import source_label
 from gecasmo.logs.inputs import MAX_LINE
@@ -109,6 +109,12 @@ def read_events(
             raise ClickLogError(f"{option(role, names, of='read_events')}: name a column.")
         if role in columns and not names_of(names):
             raise ClickLogError(f"{option(role, names, of='read_events')}: events need one.")
+        if role != "page" and not isinstance(names, str | None):
+            raise ClickLogError(
+                f"{option(role, names, of='read_events')}: {role} is one column; only page can be "
+                f"several. The first that is there of several is written so: "
+                f"{OR.join(names_of(names))!r}."
+            )
     for signal in signals or ():
         if signal in (*CANONICAL, "impression", "weight", "time", "click_time") or not signal:
             raise ClickLogError(

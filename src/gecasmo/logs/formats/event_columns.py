@@ -88,11 +88,14 @@ class EventRoles:
         for role, usual in USUAL.items():
             if self._is_named(role):
                 continue
-            found = next(
-                (by_plain.pop(plain(n)) for n in usual.split() if plain(n) in by_plain), None
-            )
+            names = [plain(name) for name in usual.split()]
+            found = next((name for name in names if name in by_plain), None)
             if found is not None:
-                guessed[role] = found
+                guessed[role] = by_plain.pop(found)
+            elif role == "query":
+                # Where a visit has several searches, they make pages together.
+                parts = {plain(name): name for name in self.names("page")}
+                guessed |= {role: parts[name] for name in reversed(names) if name in parts}
         told = {role: name for role, name in guessed.items() if role != name}
         named = {role: names for role, names in self.columns.items() if self._is_named(role)}
         return replace(self, columns={**guessed, **named}, guessed=told)
@@ -204,11 +207,6 @@ class EventColumns:
     def role(self, role: str) -> pl.Series | None:
         """Return the column of a role that has one column; None where it has none."""
         names = self.roles.names(role)
-        if len(names) > 1:
-            raise ClickLogError(
-                f"{option(role, names, of='read_events')}: {role} is one column; only page can be "
-                f"several. Of several columns the first that is there: {OR.join(names)!r}."
-            )
         return self.column(names[0]) if names else None
 
 

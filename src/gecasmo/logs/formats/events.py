@@ -37,7 +37,7 @@ from gecasmo.logs.formats.table import TABLE, columns_of, source_label, write_fr
 from gecasmo.logs.formats.writer import LogWriter
 from gecasmo.logs.notes import Faults, Notebook
 from gecasmo.logs.pages import first_rows, number_by_first_appearance, rows_that_differ, shown
-from gecasmo.logs.roles import is_list, quoted
+from gecasmo.logs.roles import CANONICAL, is_list, quoted
 from gecasmo.report import counted
 
 if TYPE_CHECKING:
@@ -267,7 +267,7 @@ def _longest(gap: str | float, dtype: pl.DataType) -> Any:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d|)\s*", str(gap))
     is_moment = isinstance(dtype, pl.Datetime)
     if match is None or (match[2] and not is_moment):
-        kind = 'a text such as "30m"' if is_moment else "a number, in the unit of the times"
+        kind = 'a text such as "30m"' if is_moment else "a number, in the unit of the times,"
         raise ClickLogError(f"{option('gap', gap, of='read_events')}: {kind} is wanted.")
     if not is_moment:
         return float(match[1])
@@ -324,7 +324,7 @@ def _log(
         made.append(pages["time"].gather(number))
     if CLICK_TIME in results.columns:
         made.append(results[CLICK_TIME])
-    taken = {column.name for column in made}
+    taken = {*CANONICAL, *(column.name for column in made)}
     names = columns.roles.names("page")
     parts = names if len(names) > 1 else []
     for name in columns.table.columns:

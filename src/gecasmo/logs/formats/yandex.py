@@ -199,9 +199,10 @@ def write(log: ClickLog, path: Path) -> None:
     with write_lines(path) as tell:
         for (visit, time, query, region, docs), *done in zip(pages, clicks, moments, strict=True):
             tell("\t".join([visit, time, "Q", query, region, *docs]))
-            for doc, is_clicked, moment in zip(docs, *done, strict=True):
-                if is_clicked:
-                    tell(f"{visit}\t{time if moment is None else moment}\tC\t{doc}")
+            results = zip(docs, *done, strict=True)
+            clicked = [(time if at is None else str(at), doc) for doc, yes, at in results if yes]
+            for moment, doc in sorted(clicked, key=lambda click: int(click[0])):
+                tell(f"{visit}\t{moment}\tC\t{doc}")
 
 
 def _refuse_misplaced(log: ClickLog, writing: LogWriter) -> None:
