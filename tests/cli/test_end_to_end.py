@@ -19,12 +19,6 @@ BROKEN = sorted((SAMPLES / "broken").iterdir())
 WRITTEN = {name: one for name, one in FORMATS.items() if one.write is not None}
 ENDINGS = {"table": ".csv", "ubi": ".ndjson", "pyclickmodels": ".jsonl", "baidu": ".parquet"}
 ENDINGS |= {"events": ".csv"}
-    "table": ".csv",
-    "events": ".csv",
-    "ubi": ".ndjson",
-    "pyclickmodels": ".jsonl",
-    "baidu": ".parquet",
-}
 FEW = ("--bootstrap", "5")
 
 

@@ -82,7 +82,8 @@ def test_check_says_what_sums_cannot_tell() -> None:
     for name in CATALOGUE:
         found = check_alone(getattr(gecasmo, name)(), sums).findings
         assert [finding.severity for finding in found] in ([], ["error"])
-        told |= {name: finding.message for finding in found}
+        if found:
+            told[name] = found[0].message
         assert not check_alone(getattr(gecasmo, name)(), a_log(9)).findings
     assert set(CATALOGUE) - set(told) == {"GCTR", "RCTR", "DCTR", "DRCTR", "PBM"}
     assert told["DBN"].startswith("DBN cannot be told from this log: every page has one result")

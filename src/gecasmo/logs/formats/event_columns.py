@@ -78,7 +78,7 @@ class EventRoles:
     def id_columns(self) -> list[str]:
         """Names of columns at the top that hold ids, or may."""
         named = [name for role in ("page", "query", "doc") for name in self.names(role)]
-        return [part for name in named for part in name.split(OR)]
+        return list(dict.fromkeys(part for name in named for part in name.split(OR)))
 
     def guess(self, columns: Iterable[str]) -> EventRoles:
         """Take columns by their usual names for the roles that nobody named."""
@@ -95,7 +95,8 @@ class EventRoles:
             elif role == "query":
                 # Where a visit has several searches, they make pages together.
                 parts = {plain(name): name for name in self.names("page")}
-                guessed |= {role: parts[name] for name in reversed(names) if name in parts}
+                asked = [parts[name] for name in names if name in parts]
+                guessed |= dict(zip([role], asked, strict=False))
         told = {role: name for role, name in guessed.items() if role != name}
         named = {role: names for role, names in self.columns.items() if self._is_named(role)}
         return replace(self, columns={**guessed, **named}, guessed=told)

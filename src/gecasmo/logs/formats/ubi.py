@@ -66,7 +66,7 @@ def sniff(head: Head) -> bool:
     """Say whether the first record is a query or an event."""
     if head.has_fields("doc", "click"):
         return False  # a table that also has a query_id
-    first = source_of(head.first_record or first_of(head.start.decode(errors="replace")))
+    first = source_of(first_of(head.start.decode(errors="replace")) or head.first_record)
     if is_bulk_line(first):
         index = next(iter(first.values()))
         return isinstance(index, dict) and "ubi" in str(index.get("_index", ""))
