@@ -91,6 +91,7 @@ def _events(columns: EventColumns, notes: Notebook) -> tuple[pl.DataFrame, list[
     rows = pl.int_range(len(kind), dtype=pl.Int64, eager=True)
     is_other = kind == "other"
     note_others(names.filter(is_other), rows.filter(is_other), "events of other kinds", notes)
+    parts: dict[str, pl.Series | None]
     parts = {PAGE.format(n): columns.column(name) for n, name in enumerate(roles.names("page"))}
     parts |= {role: columns.role(role) for role in ("doc", "position", "query", "time")}
     there = [part.alias(name) for name, part in parts.items() if part is not None]

@@ -135,8 +135,11 @@ def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
     if not isinstance(source, Opened | RemoteTable):
         return (), None
     try:
-        is_file = isinstance(source, Opened)
-        schema = _schema_of_file(source[0]) if is_file else source.scan().collect_schema()
+        schema: Mapping[str, pl.DataType]
+        if isinstance(source, RemoteTable):
+            schema = source.scan().collect_schema()
+        else:
+            schema = _schema_of_file(source[0])
         return tuple(schema), lists_of(schema)
     except (pl.exceptions.PolarsError, ClickLogError, OSError, IndexError):
         return (), None
