@@ -301,7 +301,7 @@ def test_a_foreign_manifest(manifest: str, tmp_path: Path) -> None:
 def test_a_newer_version(saved: bytes, tmp_path: Path) -> None:
     data = rewrite(saved, tmp_path, lambda manifest, parts: manifest.update(version=99))
     message = refuse(data, tmp_path)
-    assert "was written by a newer gecasmo (format 99; this one reads up to 2)" in message
+    assert "was written by a newer gecasmo (format 99; this one reads up to 3)" in message
     assert "Upgrade gecasmo" in message
 
 

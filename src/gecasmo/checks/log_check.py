@@ -144,6 +144,7 @@ def _check_model(
     part = Findings()
     say(f"looking for pages that {model.name} rules out")
     try:
+        log = model.viewed(log)
         encoded = model.encode(log, "e_step")
         states = model.states() if model.is_fitted else begin(model, encoded.rows)
         impossible, possible = check_impossible(model, log, encoded, states, top)

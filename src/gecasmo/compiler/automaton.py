@@ -67,6 +67,7 @@ class Edge:
     literals: tuple[Literal, ...] = ()
     guards: tuple[Guard | AtPosition, ...] = ()
     multiplicity: float = 1.0
+    is_away: bool = False  # the result is not looked at, though the user may come back
 
     def label(self) -> str:
         """The condition, the probability and the signals, for people."""

@@ -60,6 +60,7 @@ def _edge_to_data(edge: Edge) -> dict[str, Any]:
             for guard in edge.guards
         ],
         "multiplicity": edge.multiplicity,
+        **({"away": True} if edge.is_away else {}),
     }
 
 
@@ -79,6 +80,7 @@ def _edge_from_data(data: dict[str, Any]) -> Edge:
             for guard in data["guards"]
         ),
         multiplicity=_number(data["multiplicity"]),
+        is_away=_yes_no(data.get("away", False)),
     )
 
 

@@ -26,6 +26,11 @@ _MANY_RUNS, _FEW_PATHS = 16, 500
 
 State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left
 GONE: State = None
+# Part of the state of users who have left a page, and may look at the next; no attribute can be
+# called so.
+LEFT = "left the page"
+# What the view of a log over several pages says of each result.
+FIRST_ON_PAGE, FIRST_PAGE = "first_on_page", "first_page"
 
 
 class Program(Protocol):
@@ -34,9 +39,14 @@ class Program(Protocol):
     @property
     def parameters_by_name(self) -> dict[str, Parameter]: ...
 
+    @property
+    def spans_pages(self) -> bool: ...
+
     def start(self, user: User) -> None: ...
 
     def browse(self, user: User, result: Result) -> None: ...
+
+    def next_page(self, user: User) -> None: ...
 
 
 class Choice(NamedTuple):
@@ -53,6 +63,7 @@ class Outcome(NamedTuple):
 
     signals: frozenset[str]
     state: State
+    is_away: bool = False  # the result was not looked at
 
 
 class Replay:
@@ -117,7 +128,7 @@ class _Tracer:
         self.initial: list[Edge] = []
         self.edges: list[Edge] = []
         self.n_paths = 0
-        for function in (program.browse, program.start):
+        for function in (program.browse, program.start, program.next_page):
             if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
                 raise ModelError(
                     f"{type(program).__name__}.{function.__name__} must be a plain function, "
@@ -128,7 +139,7 @@ class _Tracer:
         def run(chooser: Replay) -> Outcome:
             user = User({}, at_start=True)
             self.program.start(user)
-            return _outcome(user)
+            return self._outcome(user)
 
         self._explore(run, START)
 
@@ -140,11 +151,25 @@ class _Tracer:
         attributes = {name: value for name, _, value in state}
 
         def run(chooser: Replay) -> Outcome:
-            user = User(attributes)
-            self.program.browse(user, Result(chooser))
-            return _outcome(user)
+            user, is_here = User(attributes), True
+            if self.program.spans_pages:
+                is_here = self._come_to(user, chooser)
+            if is_here:
+                user = User(user._state)
+                self.program.browse(user, Result(chooser))
+            return self._outcome(user)._replace(is_away=not is_here)
 
         self._explore(run, source)
+
+    def _come_to(self, user: User, chooser: Replay) -> bool:
+        """Let the user go to the next page, where one begins; whether the result is looked at."""
+        has_left = user._state.pop(LEFT, False)
+        if chooser.guard(FIRST_ON_PAGE) and not chooser.guard(FIRST_PAGE):
+            object.__setattr__(user, "_at_start", True)
+            self.program.next_page(user)
+        elif has_left:
+            user.leave()
+        return not (user._has_left or user._has_stopped)
 
     def _explore(self, run: Callable[[Replay], Outcome], source: int) -> None:
         path: list[Choice] = []
@@ -191,6 +216,7 @@ class _Tracer:
             symbol=tuple(sorted(outcome.signals, key=lambda name: (name != "click", name))),
             literals=tuple(Literal(c.name, c.outcome) for c in path if c.kind == "flip"),
             guards=tuple(Guard(c.name, c.outcome) for c in path if c.kind == "guard"),
+            is_away=outcome.is_away,
         )
         (self.initial if source == START else self.edges).append(edge)
 
@@ -205,6 +231,16 @@ class _Tracer:
             self.states[state] = len(self.states)
             self.state_list.append(state)
         return self.states[state]
+
+    def _outcome(self, user: User) -> Outcome:
+        if user._has_stopped or (user._has_left and not self.program.spans_pages):
+            return Outcome(frozenset(user._signals), GONE)
+        items = sorted(user._state.items())
+        if user._has_left:
+            items.append((LEFT, True))
+        # The type is part of the state: a program may well tell True from 1.
+        state = tuple((name, type(value).__name__, value) for name, value in items)
+        return Outcome(frozenset(user._signals), state)
 
     def automaton(self) -> Automaton:
         edges = self.initial + self.edges
@@ -238,19 +274,11 @@ class _Tracer:
         )
 
 
-def _outcome(user: User) -> Outcome:
-    if user._has_left:
-        return Outcome(frozenset(user._signals), GONE)
-    items = sorted(user._state.items())
-    # The type is part of the state: a program may well tell True from 1.
-    state = tuple((name, type(value).__name__, value) for name, value in items)
-    return Outcome(frozenset(user._signals), state)
-
-
 def _name(state: State) -> str:
     if state is None:
         return "gone"
-    return ", ".join(f"{name}={value!r}" for name, _, value in state) or "examining"
+    told = (LEFT if name == LEFT else f"{name}={value!r}" for name, _, value in state)
+    return ", ".join(told) or "examining"
 
 
 def _definition(program: Program, source: int = 0) -> Place:

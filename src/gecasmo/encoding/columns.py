@@ -111,7 +111,7 @@ def _quoted(names: list[str]) -> str:
 
 def is_page_constant(log: ClickLog, name: str) -> bool:
     """Whether a key has one value per page, whatever the clicks."""
-    if name in PAGE_KEYS:
+    if name in PAGE_KEYS and (name != "query" or log.has_query or name not in log.columns):
         return True
     if name in ("rank", "result", "doc", *HISTORY_KEYS) or name not in log.columns:
         return False

@@ -61,6 +61,7 @@ def judge(
     min_order: float = 0.8,
     every_pair: bool = False,
     pairs: Any = None,
+    features: Any = None,
 ) -> Judgments:
     """Grade pairs of query and document that a fitted model knows, where the data suffice.
 
@@ -92,10 +93,11 @@ def judge(
     max_width : float or None
         A pair whose interval is wider, or unknown, is insufficient. 0.4 asks for some 15
         examinations in the middle of the scale. None asks for no width at all; then relevance that
-        rests on features (a `Logistic`, say, which has no intervals) can be judged, too.
+        rests on a form without intervals (a classifier, a network) can be judged, too.
     min_examinations : float
-        A pair with fewer expected examinations is insufficient. Forms on features count none: to
-        judge by them say `max_width=None, min_examinations=0`.
+        A pair with fewer expected examinations is insufficient. That is not asked of a `Logistic`
+        or a `Sum`: what features say rests on all pairs, and the interval tells what it is worth.
+        For classifiers and networks say `max_width=None, min_examinations=0`.
     min_probability : float
         A pair whose truth lies in its grade with a smaller probability gets none; 0.5 asks that
         the grade is more likely right than wrong.
@@ -108,7 +110,11 @@ def judge(
         says how sure each grade is (null where no interval is known).
     pairs : data frame, ClickLog or StoredLog, optional
         The pairs to be judged, with `query` and `doc` and whatever other columns the coins of
-        relevance are found by. By default all rows of the fit.
+        relevance are found by; also pairs that were never shown. By default all pairs of the fit.
+    features : data frame, optional
+        Columns that forms of relevance read, by query and doc or by one of these, for pairs that
+        lack them. Without `pairs` and with both, all pairs of this frame are judged if the model
+        does not know those of its fit.
 
     Returns
     -------
@@ -134,7 +140,7 @@ def judge(
 
     def seen() -> Iterator[NDArray[Any]]:
         for number, view, asked in parts:
-            frame = relevance_frame(view, asked, level)
+            frame = relevance_frame(view, asked, level, features)
             numbers.append(number)
             rows[pairs_name(number)] = frame
             yield question.seen(frame)
@@ -167,7 +173,7 @@ def judge(
         every_pair=every_pair,
         counted=counted,
         why_no_interval=_why_no_interval(model, counted),
-        remarks=tuple(filter(None, [scale_remark(model)])),
+        remarks=tuple(filter(None, [scale_remark(model), _features_remark(model, counted)])),
     )
 
 
@@ -294,7 +300,9 @@ class Question:
         """Which pairs there is enough data for."""
         if self.every_pair:
             return pl.repeat(True, len(frame), eager=True)
-        too_few = (frame["examinations"] < self.min_examinations) & ~frame["is_given"]
+        # What features say rests on all pairs: its interval tells how much that is worth.
+        needs = ~(frame["is_given"] | frame["by_features"])
+        too_few = (frame["examinations"] < self.min_examinations) & needs
         return ~(_too_wide(frame, self.max_width, self.rule) | too_few)
 
     def graded(self, frame: pl.DataFrame, cuts: Sequence[float] | None) -> GradedPart:
@@ -352,6 +360,7 @@ class Question:
             unexplained=int((frame["low"].is_null() & ~frame["lacks_by_features"]).sum()),
             given=int(frame["is_given"].sum()),
             undecided=int((enough & ~decided).sum()),
+            by_features=int(frame["by_features"].sum()),
         )
         return GradedPart(graded.select(names), grading, counted)
 
@@ -377,13 +386,29 @@ def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Ser
     return unknown if rule == "interval" else unknown & ~frame["lacks_by_features"]
 
 
+def _features_remark(model: Model, counted: GradeCounts) -> str:
+    """What intervals of a regression leave out."""
+    bare = [
+        coin
+        for coin in model.relevance
+        if model.forms[coin].has_errors and not model.forms[coin].has_beliefs
+    ]
+    if not bare or counted.without_interval == counted.pairs:
+        return ""
+    return (
+        f"What is said of {' and '.join(bare)} rests on features alone: intervals tell how well "
+        "the regression is known, and not how far a pair strays from it; Sum(Logistic(...)) tells "
+        "that, too."
+    )
+
+
 def _why_no_interval(model: Model, counted: GradeCounts) -> str:
     """Why pairs have no interval, if some have none."""
     report = model.report_
     if not counted.without_interval:
         return ""
     if not counted.unexplained:
-        return "forms on features have no intervals"
+        return "this form on features has no intervals (Logistic, and Sum of it, have)"
     if report is None:
         return "given values have no intervals"
     if report.interrupted:

@@ -17,6 +17,7 @@ from gecasmo.compiler import Automaton, trace
 from gecasmo.errors import ModelError
 from gecasmo.forms import Form, Table
 from gecasmo.language import Parameter, Result, User
+from gecasmo.logs.views import as_view
 from gecasmo.model.base import Model
 from gecasmo.model.structured import given_states, split_forms
 
@@ -56,6 +57,11 @@ class ClickModel(Model):
             raise ModelError(
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
             )
+        if cls.next_page is not ClickModel.next_page and not as_view(cls.view).spans_pages:
+            raise ModelError(
+                f"{cls.__name__} has a next_page(self, user), and reads page by page. To follow "
+                'users from page to page: view = "tasks"'
+            )
         super().__init__(cls.__name__, keys, forms, _program_text(cls))
         taken = [
             name
@@ -89,6 +95,17 @@ class ClickModel(Model):
 
     def start(self, user: User) -> None:
         """What is decided before the first result: intents, classes of users, defaults."""
+
+    def next_page(self, user: User) -> None:
+        """What is decided before the first result of each further page, where `view = "tasks"`.
+
+        By default everybody looks at it who has not stopped.
+        """
+
+    @property
+    def spans_pages(self) -> bool:
+        """Whether a walk goes over several pages, so that users may leave one and see the next."""
+        return as_view(type(self).view).spans_pages
 
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:

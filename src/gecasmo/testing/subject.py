@@ -208,29 +208,53 @@ def _play(
 ) -> tuple[tuple[frozenset[str], ...], tuple[bool, ...]]:
     user = User({}, at_start=True)
     model.start(user)
-    attributes: dict[str, Any] = user._state
-    has_left: bool = user._has_left
     signals, reached = [], []
     for position, known in enumerate(guards):
-        reached.append(not has_left)
         chooser.position, chooser.guards = position, known
+        if model.spans_pages and known["first_on_page"] and not known["first_page"]:
+            user = _again(user, at_start=True)
+            if not user._has_stopped:
+                object.__setattr__(user, "_has_left", False)
+                model.next_page(user)
+        is_here = not (user._has_left or user._has_stopped)
+        reached.append(is_here)
         shown: frozenset[str] = frozenset()
-        if not has_left:
-            user = User(attributes)
+        if is_here:
+            user = _again(user)
             model.browse(user, Result(chooser))
-            attributes, has_left, shown = user._state, user._has_left, frozenset(user._signals)
+            shown = frozenset(user._signals)
         signals.append(shown)
         chooser.clicks.append("click" in shown)
     return tuple(signals), tuple(reached)
 
 
+def _again(user: User, at_start: bool = False) -> User:
+    """The same user, with nothing shown yet."""
+    again = User(user._state, at_start)
+    object.__setattr__(again, "_has_left", user._has_left)
+    object.__setattr__(again, "_has_stopped", user._has_stopped)
+    return again
+
+
 Floats = NDArray[np.float64]
+
+
+def on_pages(model: Model) -> Model:
+    """A copy for pages that have all columns of the model's view already.
+
+    The laws of a model hold for any values of these, so random pages will do.
+    """
+    model._both_structures()
+    twin = model.copy()
+    twin.view = "pages"
+    return twin
 
 
 class Subject:
     """A model with random probabilities, and pages that it can have shown."""
 
     def __init__(self, model: Model, seed: int, compiled: bool) -> None:
+        model = on_pages(model)
         self.blank, self.seed, self.compiled = model, seed, compiled
         longest = model.traced_automaton.page_length or 3
         self.longest = min(longest, 3 if len(model.structure.traced.signals) == 1 else 2)
