@@ -9,7 +9,7 @@ import polars as pl
 
 from gecasmo.checks.findings import Findings
 from gecasmo.checks.pages import click_rates
-from gecasmo.checks.traffic import pair_codes
+from gecasmo.checks.subject import pair_codes
 from gecasmo.language import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.counts import COUNTS

@@ -377,7 +377,8 @@ def check_header(head: bytes, separator: str, name: str) -> None:
 
 def common_separator(inputs: Opened, kind: str, notes: Notebook) -> str:
     """Say what stands between the fields of all files; an unusual one is noted."""
-    if (said := inputs[0].separator) is not None:
+    said: str | None = inputs[0].separator
+    if said is not None:
         for file in inputs:
             if said not in _bare_header(file):
                 first = shortened(repr(_bare_header(file)), 80)
