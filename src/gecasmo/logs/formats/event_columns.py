@@ -34,7 +34,7 @@ USUAL = {
     "doc": f"doc {SYNONYMS['doc']} objectids object_ids objectid",
     "position": "position positions rank pos ordinal result_position item_list_index index slot",
     "query": "query user_query search_term search_query term keyword keywords query_text q",
-    "time": f"{TIMES} event_timestamp created occurred_at received_at",
+    "time": f"time {TIMES} event_timestamp created occurred_at received_at",
 }
 NEEDED = ("page", "event", "doc")
 

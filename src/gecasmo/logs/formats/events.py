@@ -33,6 +33,7 @@ from gecasmo.logs.formats.event_pages import (
     without,
 )
 from gecasmo.logs.formats.format import Format, Head, ReadOptions
+from gecasmo.logs.formats.moments import MOMENT
 from gecasmo.logs.formats.table import TABLE, columns_of, source_label, write_frame
 from gecasmo.logs.formats.writer import LogWriter
 from gecasmo.logs.notes import Faults, Notebook
@@ -350,25 +351,43 @@ def write(log: ClickLog, path: Path) -> None:
     for name in ("page", "event", "position"):
         if name in frame.columns:
             raise writing.refuse(f"the column {name!r}, which is one of its own")
-    booleans = [n for n in WRITTEN_AS if n in frame.columns and frame.schema[n] == pl.Boolean]
-    signals = [name for name in booleans if frame[name].any()]
-    times = [name for name in ("time", CLICK_TIME) if name in frame.columns]
+    signals = [name for name in WRITTEN_AS if name in frame.columns and _is_signal(frame[name])]
+    _refuse_odd_times(log, writing)
     frame = frame.rename({"session": "page", "rank": "position"})
-    roles = ["page", "doc", "position", *(["query"] if log.has_query else [])]
-    kept = [n for n in frame.columns if n not in (*roles, *signals, *times, "click")]
-    shown = frame.select(pl.lit("impression").alias("event"), *roles, *kept)
-    if "time" in times:
-        shown = shown.with_columns(frame["time"])
-    parts = [shown]
+    # Columns of roles are always there, so that none is guessed when they are read.
+    absent = [n for n in ("query", "time", CLICK_TIME) if n not in frame.columns]
+    frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
+    roles = ["page", "doc", "position", "query"]
+    kept = [n for n in frame.columns if n not in (*roles, *signals, "click", "time", CLICK_TIME)]
+    parts = [frame.select(pl.lit("impression").alias("event"), *roles, "time", *kept)]
     for name in signals:
-        done = frame.filter(name).select(pl.lit(WRITTEN_AS[name]).alias("event"), *roles, *times)
-        if CLICK_TIME in times:
-            when = pl.col(CLICK_TIME) if name == "click" else pl.lit(None)
-            done = done.with_columns(when.alias("time")).drop(CLICK_TIME)
-        elif "time" in times:
-            done = done.drop("time")  # when it was done, nobody knows
-        parts.append(done)
-    write_frame(pl.concat(parts, how="diagonal"), path)
+        time = CLICK_TIME if name == "click" else pl.lit(None)  # when it was done, nobody knows
+        done = frame.filter(name)
+        parts.append(done.select(pl.lit(WRITTEN_AS[name]).alias("event"), *roles, time=time))
+    write_frame(pl.concat(parts, how="diagonal_relaxed"), path)
+
+
+def _is_signal(values: pl.Series) -> bool:
+    """Whether a column says what was done; one that is never true can only be kept as it is."""
+    return values.dtype == pl.Boolean and not values.null_count() and bool(values.any())
+
+
+def _refuse_odd_times(log: ClickLog, writing: LogWriter) -> None:
+    """Refuse columns that are called like times, and are not those of pages and of clicks."""
+    there = [name for name in ("time", CLICK_TIME) if name in log.columns]
+    types = {log.column(name).dtype for name in there}
+    for name in there:
+        values = log.column(name)
+        if len(types) > 1 or values.dtype not in (pl.Int64, pl.Float64, MOMENT):
+            raise writing.refuse(
+                f"the column {name!r} of {values.dtype}, where it has whole numbers or moments "
+                "(UTC, microseconds)"
+            )
+        if values.dtype == pl.Float64 and not values.drop_nulls().is_finite().all():
+            raise writing.refuse(f"the column {name!r}, which is not finite")
+        of_others = values.filter(~pl.Series(log.click)) if name == CLICK_TIME else values.head(0)
+        if of_others.count() or (name == "time" and not log.is_page_constant(name)):
+            raise writing.refuse(f"the column {name!r}, which is not the time of a page or a click")
 
 
 EVENTS = Format(
