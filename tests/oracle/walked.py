@@ -175,4 +175,7 @@ def _steps(model: Any, walk: Walk, player: _Player) -> list[frozenset]:
         shown.append(frozenset(user._signals))
         if "click" in user._signals:
             player.clicked.append(step["rank"])
-    return shown
+    player.throw.place = len(shown) - 1
+    user = User(state, at_end=True)
+    model.finish(user)
+    return [*shown[:-1], shown[-1] | user._signals]

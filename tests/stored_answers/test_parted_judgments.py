@@ -83,7 +83,7 @@ def test_both_coins_in_parts(model, tmp_path, n_parts):
 
 
 def lines_of(path: Path) -> list[str]:
-    return sorted(path.read_text().splitlines())
+    return sorted(path.read_text(encoding="utf-8").splitlines())
 
 
 @pytest.mark.parametrize("format", ["csv", "qrels", "quepid"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from gecasmo.language.flip import Chooser
+from gecasmo.language.flip import Chooser, present
 from gecasmo.language.place import mistake
 
 _ALLOWED = (bool, int, str, type(None))
@@ -19,12 +19,14 @@ class User:
     that nothing below is looked at, `stop()` that nothing on further pages is, either.
     """
 
-    def __init__(self, state: dict[str, Any], at_start: bool = False) -> None:
+    def __init__(self, state: dict[str, Any], at_start: bool = False, at_end: bool = False) -> None:
         object.__setattr__(self, "_state", dict(state))
         object.__setattr__(self, "_signals", set())
         object.__setattr__(self, "_has_left", False)
         object.__setattr__(self, "_has_stopped", False)
         object.__setattr__(self, "_at_start", at_start)
+        object.__setattr__(self, "_at_end", at_end)
+        present.set(self)
 
     def click(self) -> None:
         """Click on the result."""
@@ -40,6 +42,11 @@ class User:
             raise mistake(
                 "start() and next_page() run before the first result: there is nothing to click on "
                 "yet."
+            )
+        if self._at_end and signal == "click":
+            raise mistake(
+                "finish() runs after the last result: there is nothing to click on any more. It "
+                'tells of the whole page: user.emit("asked_again")'
             )
         self._signals.add(signal)
 

@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
+from gecasmo.encoding.observations import on_page
 from gecasmo.errors import ClickLogError, ModelError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
@@ -86,6 +87,8 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
         signal: np.array([signal in e.symbol for e in automaton.edges], bool)[edge]
         for signal in automaton.signals
     }
+    for signal in automaton.page_signals:  # of a page, so at all of its results
+        signals[signal] = on_page(log, signals[signal])
     simulated = log.with_signals(signals)
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
 

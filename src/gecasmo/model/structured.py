@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import polars as pl
 
@@ -31,6 +31,19 @@ if TYPE_CHECKING:
     from gecasmo.model.fit import FitReport
 
 Augmentation = Literal["minimal", "full"]
+
+# What every log has, or a log can be made without.
+_COMMON_COLUMNS = ("session", "query", "doc", LAST_CLICK, "click", *POSITION_KEYS, *HISTORY_KEYS)
+
+
+class Needs(NamedTuple):
+    """The columns that a model needs of a log beyond sessions, queries, documents, ranks and
+    clicks: what it explains (yes or no, null where not recorded), what it asks (yes or no), and
+    what its coins are keyed by."""
+
+    signals: tuple[str, ...]
+    guards: tuple[str, ...]
+    keys: tuple[str, ...]
 
 
 class StructuredModel:
@@ -121,6 +134,16 @@ class StructuredModel:
             coin: form.keys(self.declared_keys[coin], self.features_.get(coin))
             for coin, form in self.forms.items()
         }
+
+    @property
+    def needs(self) -> Needs:
+        """The columns that this model needs of a log, beyond those that every log has."""
+        traced = self.traced_automaton
+        numbered = traced.numbered_rows()
+        by_key = (key for coin in self.forms if coin not in numbered for key in self.keys[coin])
+        wanted = (traced.signals, traced.guard_columns(), dict.fromkeys(by_key))
+        found = (tuple(name for name in names if name not in _COMMON_COLUMNS) for names in wanted)
+        return Needs(*found)
 
     @property
     def is_exchangeable(self) -> bool:

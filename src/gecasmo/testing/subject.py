@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler import reference
 from gecasmo.encoding import Rows
-from gecasmo.encoding.observations import boolean_column
+from gecasmo.encoding.observations import signal_column
 from gecasmo.kernels.library import compiling
 from gecasmo.language.flip import running
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS, POSITION_KEYS, Parameter
@@ -113,10 +113,17 @@ def every_pattern(model: Model, page: ClickLog) -> ClickLog:
     """The single page of a log once with every pattern of signals it could show."""
     signals = model.structure.traced.signals
     frame = page.to_frame()
-    patterns = list(itertools.product((False, True), repeat=len(frame) * len(signals)))
+    of_page = model.structure.traced.page_signals
+    # A signal of the page is one all over it.
+    choices = [2 if name in of_page else 2 ** len(frame) for name in signals]
     copies = []
-    for number, pattern in enumerate(patterns):
-        shown = np.array(pattern, bool).reshape(len(signals), len(frame))
+    for number, pattern in enumerate(itertools.product(*map(range, choices))):
+        shown = np.array(
+            [
+                [bool(bits) if name in of_page else bool(bits >> n & 1) for n in range(len(frame))]
+                for name, bits in zip(signals, pattern, strict=True)
+            ]
+        )
         copies.append(
             frame.with_columns(
                 pl.lit(f"pattern {number}").alias("session"),
@@ -225,6 +232,9 @@ def _play(
             shown = frozenset(user._signals)
         signals.append(shown)
         chooser.clicks.append("click" in shown)
+    user = User(user._state, at_end=True)
+    model.finish(user)
+    signals[-1] |= user._signals
     return tuple(signals), tuple(reached)
 
 
@@ -329,7 +339,7 @@ class Subject:
         """The ways that show what the log shows; `counting` as fits see it."""
         log, model = self.possible, self.model
         automaton = (model.counting_structure if counting else model.structure).traced
-        columns = {s: boolean_column(log, s, "emits") for s in automaton.signals}
+        columns = {s: signal_column(log, automaton, s) for s in automaton.signals}
         shown = [
             frozenset(s for s, column in columns.items() if column[row])
             for row in self.rows(log, session)
@@ -348,10 +358,9 @@ class Subject:
         for coin in self.model.forms:
             if coin not in numbered:
                 values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
+        signals = {s: signal_column(log, automaton, s) for s in automaton.signals}
         return reference.Page(
-            shown=[
-                tuple(s for s in automaton.signals if bool(log.column(s)[int(row)])) for row in rows
-            ],
+            shown=[tuple(s for s in signals if signals[s][row]) for row in rows],
             values=values,
             guards=[
                 {c: bool(log.column(c)[int(row)]) for c in automaton.guard_columns()}
