@@ -85,7 +85,8 @@ def test_check_says_what_sums_cannot_tell() -> None:
         if found:
             told[name] = found[0].message
         assert not check_alone(getattr(gecasmo, name)(), a_log(9)).findings
-    assert set(CATALOGUE) - set(told) == {"GCTR", "RCTR", "DCTR", "DRCTR", "PBM"}
+    assert {"GCTR", "RCTR", "DCTR", "DRCTR", "PBM"}.isdisjoint(told)
+    assert {"UBM", "CM", "DCM", "SDBN", "DBN", "CCM"} <= set(told)
     assert told["DBN"].startswith("DBN cannot be told from this log: every page has one result")
     assert "needs 'last_click'" in told["UBM"]
 

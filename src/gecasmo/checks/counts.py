@@ -75,7 +75,7 @@ def check_alone(model: Model, log: ClickLog) -> Findings:
         return part
     keys = {key for of_coin in model.keys.values() for key in of_coin}
     needs = []
-    if model.automaton.n_states > 1:
+    if model.automaton.n_states > 1 or str(getattr(model, "view", "pages")) != "pages":
         needs.append("what people did with the results above")
     if used := [key for key in _OF_WHOLE_PAGES if key in keys]:
         needs.append(listed(f"'{key}'" for key in used))
