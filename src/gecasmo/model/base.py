@@ -329,6 +329,7 @@ class Model(StructuredModel):
         min_order: float = 0.8,
         every_pair: bool = False,
         pairs: Any = None,
+        grades_from: Any = None,
     ) -> Judgments:
         """Grade pairs of query and document that this model knows, where the data suffice.
 
@@ -352,6 +353,8 @@ class Model(StructuredModel):
             Grade every pair, however little is known of it; `grade_probability` says how sure.
         pairs : data frame, ClickLog or StoredLog, optional
             The pairs to be judged; by default all rows of the fit.
+        grades_from : path, data frame, Grades, or a list or dictionary of these, optional
+            Grades of other judges, to be believed as far as clicks bear them out.
 
         Returns
         -------
@@ -372,6 +375,7 @@ class Model(StructuredModel):
             min_order=min_order,
             every_pair=every_pair,
             pairs=pairs,
+            grades_from=grades_from,
         )
 
     # -- keeping -------------------------------------------------------------------------------
