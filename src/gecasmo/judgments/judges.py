@@ -211,8 +211,6 @@ def _agreement(one: Heard, panel: Panel, level: float) -> dict[str, float | None
     """The correlation ratio of what a judge says with logits of relevance, with its sign."""
     if one.alone is None:
         return dict.fromkeys(("agreement", "low", "high"))
-    from scipy.special import ndtri
-
     z = panel.scale.z
     crowd = panel.crowd / panel.crowd.sum()
     found = []
@@ -228,9 +226,8 @@ def _agreement(one: Heard, panel: Panel, level: float) -> dict[str, float | None
         if one.judge.is_ordered:
             sign = float(np.sign(share @ ((mean - centre) * np.arange(len(share))))) or 1.0
         found.append(sign * np.sqrt(between / whole))
-    mean, spread = float(np.mean(found)), float(np.std(found))
-    reach = float(ndtri((1 + level) / 2)) * spread
-    return {"agreement": mean, "low": max(mean - reach, -1.0), "high": min(mean + reach, 1.0)}
+    low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))
+    return {"agreement": float(np.median(found)), "low": float(low), "high": float(high)}
 
 
 # -- pairs to look at --------------------------------------------------------------------------

@@ -225,6 +225,11 @@ def _heard(
         known = known.with_columns(pl.Series(said_column(number), level))
         found.append((number, judge))
     checked = known.filter(is_checked(known))
+    if checked.is_empty():
+        raise JudgmentsError(
+            f"No page shows a pair of the {known['query'].n_unique():,} queries of the run, so "
+            "that neither it nor judges can be checked by clicks there."
+        )
     if len(checked) > _MOST_PAIRS:
         checked = checked.sample(_MOST_PAIRS, seed=3)
     if panel is None:
