@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale clean
+.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale judges clean
 
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -61,6 +61,9 @@ priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchm
 
 judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .clax)
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judged
+
+judges: $(VENV)/dev ## clicks with other judges, from noise to perfect; writes benchmarks/results/judges.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.judges
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals

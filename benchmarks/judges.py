@@ -291,8 +291,11 @@ def as_markdown(found: dict[tuple[str, int], list[dict[str, Any]]]) -> list[str]
                 logs = found.get((name, n), [])
                 both = kind != "clicks alone"
                 told = [log["judges"][kind]["blend"] if both else log["clicks"] for log in logs]
+                if not logs:
+                    cells.append("-")
+                    continue
                 held, wide = (np.mean([one[w] for one in told]) for w in ("coverage", "width"))
-                cells.append(f"{held:.2f} ({wide:.2f})" if logs else "-")
+                cells.append(f"{held:.2f} ({wide:.2f})")
             rows.append([kind, *cells])
         head = ["intervals", *(f"{n:,} pages" if n else "no clicks" for n in pages)]
         title = f"## Coverage of 90 % intervals (and their width), all pairs, {name}"
@@ -353,7 +356,7 @@ def _write(found: dict[tuple[str, int], list[dict[str, Any]]], output: Path) -> 
         "page shows. A judge gives four grades; so often it gives the right one, else any. Judges",
         "alone know which end of their scale is good; the blend has to learn it. With no clicks a",
         "model was fitted to pages of other queries, so judges cannot be checked and are not used.",
-        f"Logs of each kind, to take means of: {n_logs}.",
+        f"Logs of each kind, to take means of: {n_logs}, at most.",
         "",
         *as_markdown(found),
     ]

@@ -15,6 +15,7 @@ from gecasmo.testing import plain_python
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
     "forms.md": ("sklearn", "torch"),
+    "judges.md": (),
     "language.md": (),
     "notation.md": (),
     "paper.md": (),

@@ -171,6 +171,9 @@ def _held_against(
         mean, spread = _means(one, some, number, told)
         low, high = beta_interval(mean, spread, level)
         known = len(some) > 0
+        # Shares are of whole pairs.
+        n = max(int(n_shown[number]), 1)
+        low[1:], high[1:] = np.floor(low[1:] * n) / n, np.ceil(high[1:] * n) / n
         rows = [
             {"low": float(a), "high": float(b)} if known else {"low": None, "high": None}
             for a, b in zip(low, high, strict=True)

@@ -180,31 +180,36 @@ class Panel:
             found[graded] *= chances[other, grade[graded]]
         return found
 
-    def moments(self, frame: pl.DataFrame, draw: int | None = None) -> tuple[Floats, Floats]:
-        """Mean and standard deviation of the relevance of pairs, from what clicks say of them.
+    def moments(
+        self, frame: pl.DataFrame, draws: Sequence[int | None] = (None,)
+    ) -> list[tuple[Floats, Floats]]:
+        """Means and standard deviations of the relevance of pairs, from what clicks say of them.
 
-        With `draw` as if judges were known to be as in that draw, of `N_DRAWS`.
+        Of each draw, of `N_DRAWS`, as if judges were known to be as in it; None is for all.
         """
-        mean = frame["relevance"].to_numpy().copy()
-        spread = frame["spread"].cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+        mean = frame["relevance"].to_numpy()
+        spread = frame["spread"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+        found = [(mean.copy(), spread.copy()) for _ in draws]
         places = np.flatnonzero(self.trusted(frame) & np.isfinite(spread) & (spread > 0))
         for some in _pieces(places):
             part = frame[some]
             before = masses(BetaBeliefs.of(part))
-            after = before * self.likelihoods(part, draw)
-            after /= after.sum(axis=1, keepdims=True)
-            (old, old_square), (new, new_square) = _squares(before), _squares(after)
-            # Beliefs that are narrower than a cell keep their place in it, and their width.
-            ratio = np.clip(new_square / np.maximum(old_square, 1e-15), 1e-6, 1e6)
-            place = new + (mean[some] - old) * np.minimum(ratio, 1.0)
-            mean[some] = np.clip(place, 1e-9, 1 - 1e-9)
-            spread[some] = spread[some] * np.sqrt(ratio)
-        return mean, spread
+            old, old_square = _squares(before)
+            for (own_mean, own_spread), draw in zip(found, draws, strict=True):
+                after = before * self.likelihoods(part, draw)
+                after /= after.sum(axis=1, keepdims=True)
+                new, new_square = _squares(after)
+                # Beliefs that are narrower than a cell keep their place in it, and their width.
+                ratio = np.clip(new_square / np.maximum(old_square, 1e-15), 1e-6, 1e6)
+                place = new + (mean[some] - old) * np.minimum(ratio, 1.0)
+                own_mean[some] = np.clip(place, 1e-9, 1 - 1e-9)
+                own_spread[some] = spread[some] * np.sqrt(ratio)
+        return found
 
     def blended(self, frame: pl.DataFrame, level: float) -> pl.DataFrame:
         """Believe both, clicks and judges: relevance, spread, interval, and what they rest on."""
         counts = self.trusted(frame)
-        mean, spread = self.moments(frame)
+        ((mean, spread),) = self.moments(frame)
         low, high = beta_interval(mean, spread, level)
         changed = pl.Series("changed", counts) & frame["low"].is_not_null()
         names = [
@@ -269,6 +274,6 @@ def _squares(mass: Floats) -> tuple[Floats, Floats]:
     return mean, np.maximum(mass @ RELEVANCE**2 - mean**2, 0.0)
 
 
-def draws_of(panel: Panel) -> range | tuple[None]:
+def draws_of(panel: Panel) -> Sequence[int | None]:
     """The draws that stand for what is not known of judges."""
     return range(N_DRAWS) if any(one.counts for one in panel.heard) else (None,)

@@ -246,8 +246,7 @@ def _worlds(known: pl.DataFrame, panel: Panel) -> Floats:
     draws = draws_of(panel)
     each = _WORLDS // len(draws)
     found = []
-    for draw in draws:
-        mean, spread = panel.moments(known, draw)
+    for mean, spread in panel.moments(known, draws):
         inside = np.clip(mean, 1e-6, 1 - 1e-6)
         widest = inside * (1 - inside)
         strength = np.clip(widest / np.maximum(spread, 1e-6) ** 2 - 1, 1e-2, 1e9)
