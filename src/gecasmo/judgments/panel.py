@@ -102,6 +102,8 @@ class Panel:
         sample = checked
         if names:
             sample = checked.filter(pl.any_horizontal(pl.col(names).is_not_null()))
+        # Parts come in another order than all at once.
+        sample = sample.sort([name for name in PAIR if name in sample.columns])
         if len(sample) > _MOST_PAIRS:
             sample = sample.sample(_MOST_PAIRS, seed=1)
         mass = masses(BetaBeliefs.of(sample))
