@@ -2,13 +2,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := tests/unit tests/logs tests/readers tests/proof tests/cli tests/store tests/simulation tests/matrices tests/parity
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale judges clean
+.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale judges lowest release-check clean
 
 help: ## list the commands
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
 
 $(VENV)/core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -74,5 +75,17 @@ features: $(VENV)/dev ## logistic forms against CLAX; writes benchmarks/results/
 scale: $(VENV)/dev ## logs of 1M to 100M pages, out of core; writes benchmarks/results/scale.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.scale
 
+# The core with the lowest versions that pyproject.toml allows; tests of heavy extras are left out.
+lowest: ## the core's tests with the lowest versions of all dependencies, in .lowest
+	$(PYTHON) -m venv .lowest
+	$(PYTHON) .ci/lowest.py --tests > .lowest/requirements.txt
+	.lowest/bin/pip install --quiet --no-compile --editable . --requirement .lowest/requirements.txt
+	.lowest/bin/python -m pytest $(CORE)
+
+release-check: ## build wheel and sdist, and do what the README says in an empty environment with each
+	$(PYTHON) -m venv .release
+	.release/bin/pip install --quiet "build>=1.2" "twine>=6.1"
+	.release/bin/python .ci/release_check.py
+
 clean: ## remove what the commands above made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build
+	rm -rf $(VENV) .lowest .release .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build

@@ -141,7 +141,7 @@ def make_model(name: str, n_pairs: int, n_ranks: int, seed: int) -> nnx.Module:
 
 
 def peak_megabytes() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**10
 
 

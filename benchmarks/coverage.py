@@ -142,7 +142,7 @@ def run(
 
 
 def read(path: Path) -> list[Line]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def _name(line: Line) -> tuple[str, str, int]:

@@ -90,7 +90,11 @@ def peak_megabytes() -> float:
     status = Path("/proc/self/status")
     if status.exists():
         # What getrusage says on Linux includes the process that started this one.
-        lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        lines = [
+            line
+            for line in status.read_text(encoding="utf-8").splitlines()
+            if line.startswith("VmHWM")
+        ]
         return int(lines[0].split()[1]) / 2**10
     import resource
 

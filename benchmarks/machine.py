@@ -36,7 +36,7 @@ def load_average() -> float:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
     named = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -199,7 +199,7 @@ def read_sections(path: Path) -> dict[str, str]:
     """What an earlier run wrote, by title: parts that are not run again stay."""
     if not path.exists():
         return {}
-    found = [part.partition("\n") for part in path.read_text().split("\n## ")[1:]]
+    found = [part.partition("\n") for part in path.read_text(encoding="utf-8").split("\n## ")[1:]]
     return {title: text.strip() for title, _, text in found}
 
 

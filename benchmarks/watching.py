@@ -50,7 +50,7 @@ def run_watched(module: str, arguments: list[str], folders: Mapping[str, Path]) 
 
 def _anonymous_megabytes(pid: int) -> float:
     try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return 0.0
     found = [int(line.split()[1]) for line in lines if line.startswith("RssAnon")]

@@ -20,10 +20,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from paper import BLUE, GREY, ORANGE, PLACE, SEEDS, TEST_SHARE, Contender, figure
+from paper import PLACE, SEEDS, TEST_SHARE, Contender, panel_title
 
 from gecasmo import DBN, ClickLog, Gradient, Logistic, Sum, Table, Torch, read_log
 from gecasmo.model import Model
+from gecasmo.plots import save
+from gecasmo.plots.theme import BLACK, BLUE, GREY, LIGHT, ORANGE, altair, finished
 from gecasmo.simulation import Simulated, paper_log
 
 ALL_PLACES = (*PLACE, "user_x", "user_y")
@@ -222,62 +224,104 @@ def _by_rank(models: dict[str, Model], test: ClickLog) -> pl.DataFrame:
 
 
 _SHOWN = {
-    "truth": ("truth", "black"),
-    "item tables": ("item tables", GREY),
-    "user: log distance and crowding": ("logistic, user known", BLUE),
-    "user and item position, network": ("network, user known", ORANGE),
+    "truth": "truth",
+    "item tables": "item tables",
+    "user: log distance and crowding": "logistic, user known",
+    "user and item position, network": "network, user known",
 }
 
 
 def draw_beyond(result: Beyond, path: str | Path) -> None:
     """How far each model gets, and what it says about the events behind the clicks."""
-    drawn = figure(figsize=(11, 7.5))
-    (way, attraction), (examination, satisfaction) = drawn.subplots(2, 2)
-    _draw_way(way, result.means())
-    for axes, coin in ((attraction, "attraction"), (satisfaction, "satisfaction")):
-        for name, (label, colour) in _SHOWN.items():
-            part = result.by_distance.filter(pl.col("model") == name)
-            axes.plot(part["distance"], part[coin], color=colour, label=label, **_style(name))
-        axes.set_title(f"{coin} by distance of user and item", fontsize=10, loc="left")
-        axes.set_xlabel("distance")
-        axes.set_ylim(0, 1)
-    for name, (label, colour) in _SHOWN.items():
-        part = result.by_rank.filter(pl.col("model") == name)
-        examination.plot(part["rank"], part["reached"], color=colour, label=label, **_style(name))
-    examination.set_title(
-        "examination: was a rank reached, given the page", fontsize=10, loc="left"
+    alt = altair()
+    distance = ("distance", "distance of user and item", alt.Scale(domain=[0, 4]))
+    rank = ("rank", "rank", alt.Scale(domain=[0.5, 10.5], nice=False))
+    attraction = _lines(result.by_distance, distance, "attraction", "Attraction")
+    examination = _lines(
+        result.by_rank, rank, "reached", "Examination: was a rank reached?", legend=None
     )
-    examination.set_xlabel("rank")
-    examination.set_ylim(0, 1)
-    attraction.legend(frameon=False)
-    for axes in (attraction, satisfaction, examination, way):
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-    drawn.savefig(path, dpi=130)
-
-
-def _style(name: str) -> dict[str, Any]:
-    return {"linewidth": 3.5, "alpha": 0.35} if name == "truth" else {"linewidth": 1.5}
-
-
-def _draw_way(axes: Any, means: pl.DataFrame) -> None:
-    names = means["model"].to_list()[::-1]
-    values = means["marginal"].to_numpy()[::-1]
-    axes.barh(
-        names, values - 1.33, left=1.33, color=[GREY if n == "oracle" else BLUE for n in names]
+    satisfaction = _lines(result.by_distance, distance, "satisfaction", "Satisfaction", legend=None)
+    chart = alt.vconcat(
+        alt.hconcat(_way(result.means()), attraction, spacing=30),
+        alt.hconcat(examination, satisfaction, spacing=30),
+        spacing=30,
     )
-    for place, value in enumerate(values):
-        axes.text(value, place, f" {value:.4f}", va="center", fontsize=8)
-    axes.set_xlim(1.33, float(values.max()) + 0.003)
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set_title("marginal perplexity on users never seen", fontsize=10, loc="left")
+    save(finished(chart, "What features of users and items add"), path)
+
+
+def _lines(
+    frame: pl.DataFrame, along: tuple[str, str, Any], value: str, title: str, **legend: None
+) -> Any:
+    """What models say in lines of their own, over what is true in a broad one."""
+    alt = altair()
+    field, words, scale = along
+    rows = frame.with_columns(pl.col("model").replace(_SHOWN))
+    base = alt.Chart(rows).encode(
+        x=alt.X(f"{field}:Q", title=words, scale=scale, axis=alt.Axis(grid=False)),
+        y=alt.Y(f"{value}:Q", title="probability", scale=alt.Scale(domain=[0, 1])),
+    )
+
+    def drawn(looks: dict[str, tuple[str, list[int]]], width: int) -> Any:
+        colours, dashes = zip(*looks.values(), strict=True)
+        names = list(looks)
+        return (
+            base.transform_filter(alt.FieldOneOfPredicate("model", names))
+            .mark_line(strokeWidth=width)
+            .encode(
+                color=alt.Color("model:N", title=None, scale=_scale(names, colours), **legend),
+                strokeDash=alt.StrokeDash(
+                    "model:N", title=None, scale=_scale(names, dashes), **legend
+                ),
+            )
+        )
+
+    said = {
+        "item tables": (BLACK, [2, 2]),
+        "logistic, user known": (BLUE, [1, 0]),
+        "network, user known": (ORANGE, [8, 4]),
+    }
+    chart = alt.layer(drawn({"truth": (LIGHT, [1, 0])}, 8), drawn(said, 2))
+    return chart.resolve_scale(color="independent", strokeDash="independent").properties(
+        title=panel_title(title), width=_PANEL, height=260
+    )
+
+
+def _scale(names: Sequence[str], values: Sequence[Any]) -> Any:
+    return altair().Scale(domain=list(names), range=list(values))
+
+
+_PANEL = 400
+
+
+def _way(means: pl.DataFrame) -> Any:
+    """The perplexity of each model, down to that of the oracle."""
+    alt = altair()
+    lowest, *_, highest = means["marginal"].sort()
+    start = lowest - 0.004
+    base = alt.Chart(means.select("model", "marginal")).encode(
+        x=alt.X(
+            "marginal:Q",
+            title="marginal perplexity on users never seen",
+            scale=alt.Scale(domain=[start, highest + 0.003], nice=False),
+            axis=alt.Axis(format=".3f", tickCount=5),
+        ),
+        y=alt.Y("model:N", title=None, sort=None, axis=alt.Axis(labelLimit=260)),
+    )
+    colour = alt.condition("datum.model == 'oracle'", alt.value(GREY), alt.value(BLUE))
+    bars = base.mark_bar(clip=True).encode(x2=alt.datum(start), color=colour)
+    words = base.mark_text(align="left", dx=4, fontSize=12).encode(
+        text=alt.Text("marginal:Q", format=".4f")
+    )
+    return (bars + words).properties(
+        title=panel_title("How far each model gets"), width=_PANEL, height=260
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4, help="how many logs to simulate")
     parser.add_argument("--users", type=int, default=20_000, help="users of each log")
-    parser.add_argument("--chart", help="draw into this file (PNG, SVG, PDF)")
+    parser.add_argument("--chart", help="draw into this file (.png, .svg, .html or .json)")
     asked = parser.parse_args()
     result = run_beyond(
         SEEDS[: asked.seeds], asked.users, tell=lambda words: print(f"  {words}", flush=True)

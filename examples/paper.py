@@ -24,9 +24,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo import DBN, RCTR, UBM, Logistic, Sum, Table, Torch
-from gecasmo.errors import ModelError
 from gecasmo.evaluation import Evaluation
 from gecasmo.model import Model
+from gecasmo.plots import save
+from gecasmo.plots.theme import BLUE, LIGHT, ORANGE, WIDTH, altair, finished
 from gecasmo.report import Column, TextTable, counted
 from gecasmo.simulation import Simulated, paper_log
 
@@ -34,7 +35,6 @@ Floats = NDArray[np.float64]
 
 PLACE = ("item_x", "item_y")
 SEEDS = (1992, *range(1, 100))
-BLUE, ORANGE, GREY = "#4269d0", "#ff725c", "#9c9c9c"
 TEST_SHARE = 0.3
 
 # Marginal perplexity by rank on the training sessions, read off the paper's bar chart; overall it
@@ -304,61 +304,55 @@ def _by_rank(result: PaperResult) -> TextTable:
     return TextTable(columns, "Marginal perplexity by rank: the paper's, and ours")
 
 
-def figure(**options: Any) -> Any:
-    """An empty figure and its axes, without touching the user's own plots."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise ModelError('Charts need Matplotlib: pip install "gecasmo[plots]".') from None
-    made = Figure(layout="constrained", **options)
-    return made
-
-
 def draw_perplexity(result: PaperResult, path: str | Path) -> None:
     """Perplexity by rank of both models: as published, and here on users never seen."""
-    ours = result.by_rank()
-    drawn = figure(figsize=(9, 6.4))
-    upper, lower = drawn.subplots(2, 1)
-    _bars(
-        upper,
-        PUBLISHED,
-        {"CZM": ("CZM", BLUE), "UBM": ("UBM", ORANGE)},
-        "Published (training sessions)",
-    )
-    _bars(
-        lower,
-        ours,
-        {"CZM, item tables": ("CZM", BLUE), "UBM, item tables": ("UBM", ORANGE)},
-        f"gecasmo, item tables (users never seen, {len(result.seeds)} simulated logs)",
-    )
-    upper.set_ylim(1, 11)
-    lower.set_ylim(1, 2.2)
-    drawn.suptitle("Marginal perplexity by rank; 1 is perfect, 2 a coin")
-    drawn.savefig(path, dpi=130)
+    names = {"CZM, item tables": "CZM", "UBM, item tables": "UBM", "RCTR": "RCTR"}
+    ours = result.by_rank().select("rank", *names).rename(names)
+    logs = counted(len(result.seeds), "simulated log")
+    charts = [
+        _bars(PUBLISHED, "Published (training sessions)"),
+        _bars(ours, f"gecasmo, item tables (users never seen, {logs})"),
+    ]
+    # Both on one axis, which is logarithmic: one bar is five times as high as all others.
+    save(finished(altair().vconcat(*charts, spacing=28), "Marginal perplexity by rank"), path)
 
 
-def _bars(axes: Any, table: pl.DataFrame, columns: dict[str, tuple[str, str]], title: str) -> None:
-    width = 0.8 / (len(columns) + 1)
-    ranks = table["rank"].to_numpy()
-    shown = {**columns, "RCTR": ("rank click rates alone", GREY)}
-    for place, (column, (label, colour)) in enumerate(shown.items()):
-        values = table[column].to_numpy() - 1
-        shift = (place - (len(shown) - 1) / 2) * width
-        axes.bar(ranks + shift, values, width, bottom=1, color=colour, label=label)
-    axes.set_title(title, fontsize=10, loc="left")
-    axes.set_xticks(ranks)
-    axes.set_xlabel("rank")
-    axes.set_ylabel("perplexity")
-    axes.legend(frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+def _bars(table: pl.DataFrame, title: str) -> Any:
+    alt = altair()
+    labels = {"CZM": "CZM", "UBM": "UBM", "RCTR": "click rates of ranks alone"}
+    tidy = table.rename(labels).unpivot(index="rank", variable_name="model", value_name="value")
+    colours = alt.Scale(domain=list(labels.values()), range=[BLUE, ORANGE, LIGHT])
+    place = alt.XOffset("model:N", sort=list(labels.values()))
+    base = alt.Chart(tidy).encode(
+        x=alt.X("rank:O", title="rank", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(
+            "value:Q",
+            title="perplexity (1 perfect, 2 a fair coin)",
+            scale=alt.Scale(type="log", domain=[1, 11], nice=False),
+            axis=alt.Axis(values=[1, 1.5, 2, 3, 5, 10], format="~g"),
+        ),
+        xOffset=place,
+    )
+    bars = base.mark_bar().encode(
+        y2=alt.datum(1), color=alt.Color("model:N", title=None, scale=colours, sort=None)
+    )
+    high = base.transform_filter("datum.value > 2.1").mark_text(dy=-7, fontSize=12)
+    chart = bars + high.encode(text=alt.Text("value:Q", format=".1f"))
+    return chart.properties(title=panel_title(title), width=WIDTH, height=200)
+
+
+def panel_title(words: str) -> Any:
+    """The title of a chart among several, smaller than that of all."""
+    return altair().TitleParams(words, fontSize=14, fontWeight="normal", offset=8)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4, help="how many logs to simulate")
     parser.add_argument("--users", type=int, default=20_000, help="users of each log")
-    parser.add_argument("--chart", help="draw the bar chart into this file (PNG, SVG, PDF)")
+    parser.add_argument(
+        "--chart", help="draw the bar chart into this file (.png, .svg, .html or .json)"
+    )
     asked = parser.parse_args()
     result = run_paper(SEEDS[: asked.seeds], asked.users, tell=print)
     print(f"\n{told(result)}")

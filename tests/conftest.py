@@ -1,7 +1,10 @@
 """What all tests have in common, wherever they run."""
 
 import os
+import re
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -26,6 +29,21 @@ if "GECASMO_EXAMPLES" not in os.environ:
 
 # Tests do not wait for the disk; those about power cuts look at what is pushed to it.
 os.fsync = os.fstat
+
+
+# Packages that tests of extras need; `make lowest` does without them.
+OPTIONAL = re.compile(
+    r"^(?:import|from) (ir_measures|lightgbm|pyspark|safetensors|sklearn|skops|torch|xgboost)\b",
+    flags=re.MULTILINE,
+)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out files of tests that import a package of an extra that is not installed."""
+    if collection_path.suffix != ".py":
+        return None
+    wanted = OPTIONAL.findall(collection_path.read_text(encoding="utf-8"))
+    return True if any(find_spec(name) is None for name in wanted) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -28,6 +28,7 @@ NEEDS = {
     "stored-answers.md": (),
     "stored-fits.md": (),
     "stored-logs.md": (),
+    "views.md": (),
 }
 
 

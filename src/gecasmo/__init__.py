@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM, Gradient
 from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Table, Torch
-from gecasmo.language import Parameter, flip
+from gecasmo.language import Choice, Parameter, choose, flip
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import ClickModel, load
 from gecasmo.models import *  # noqa: F403 (the zoo, whose list is there)
@@ -47,6 +47,7 @@ except PackageNotFoundError:  # used from a source tree without installing
 __all__ = [
     "CZM",
     "EM",
+    "Choice",
     "ClickLog",
     "ClickModel",
     "Empirical",
@@ -60,6 +61,7 @@ __all__ = [
     "Table",
     "Torch",
     "check",
+    "choose",
     "compare",
     "errors",
     "flip",

@@ -9,6 +9,7 @@ with how to get them.
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 import warnings
@@ -25,6 +26,10 @@ class GecasmoError(Exception):
 
 class ModelError(GecasmoError, ValueError):
     """A model program, its parameters or its forms cannot mean what was written."""
+
+
+class MissingPackageError(ImportError, ModelError):
+    """An optional package is not installed; the message says which extra has it."""
 
 
 class ClickLogError(GecasmoError, ValueError):
@@ -100,8 +105,9 @@ def extra(module: str, what: str, install: str = "gecasmo[sklearn]") -> Any:
     try:
         return import_module(module)
     except ImportError:
-        raise ModelError(
-            f'{what} needs the package {module.split(".")[0]}: pip install "{install}"'
+        package = module.split(".")[0]
+        raise MissingPackageError(
+            f'{what} needs the package {package}: pip install "{install}"', name=package
         ) from None
 
 
@@ -156,3 +162,10 @@ def in_a_shell(value: Any) -> str:
 def either(python: str, command_line: str) -> str:
     """Choose between words for those who call functions and for those who type commands."""
     return command_line if _Reader.is_at_a_command_line else python
+
+
+def in_model_file(call: str) -> str:
+    """A call that makes a model; for those who type commands, as a file that they can name."""
+    names = ", ".join(re.findall(r"\b[A-Z]\w*(?=\()", call))
+    file = f"MODEL mine.py:mine with `from gecasmo import {names}` and `mine = {call}` in mine.py"
+    return either(call, file)

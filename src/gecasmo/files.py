@@ -186,7 +186,9 @@ def locked_file(path: Path) -> IO[bytes] | None:
 
     A link is not followed, and nothing is cut off, whatever somebody has put there.
     """
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    flags = os.O_RDWR | os.O_CREAT
+    for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # each on some systems only
+        flags |= getattr(os, name, 0)
     file = os.fdopen(os.open(path, flags, 0o666), "rb+", buffering=0)
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

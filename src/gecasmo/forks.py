@@ -40,7 +40,7 @@ def _before_fork() -> None:
     _Fork.had_threads = False
     for path in Path("/proc/self/task").glob("*/comm"):  # Linux; elsewhere nothing is known
         with suppress(OSError):  # a thread that has just ended
-            if _WORKER.fullmatch(path.read_text().strip()):
+            if _WORKER.fullmatch(path.read_text(encoding="utf-8").strip()):
                 _Fork.had_threads = True
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.frames import WIDE
+
 Hashes = NDArray[np.uint64]
 
 _FNV_START = np.uint64(0xCBF29CE484222325)
@@ -33,7 +35,7 @@ def mix(values: NDArray[np.integer]) -> Hashes:
 
 def hash_values(values: pl.Series) -> Hashes:
     """Hash distinct ids: integers by value, everything else by the bytes of its text."""
-    if values.dtype.is_integer() and values.dtype not in (pl.Int128, pl.UInt128):
+    if values.dtype.is_integer() and values.dtype not in WIDE:
         return mix(values.fill_null(0).to_numpy().astype(np.uint64))
     if values.dtype.is_temporal():
         return hash_values(values.to_physical())

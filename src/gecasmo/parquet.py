@@ -117,8 +117,7 @@ def _most_bytes(size: int) -> int:
 
 def _leaves(schema: list[dict[int, Any]]) -> Iterator[_Leaf]:
     """Columns with values, in order; the schema is a tree, written down from the root."""
-    elements = iter(schema)
-    root = next(elements)
+    root, elements = schema[0], iter(schema[1:])
 
     def below(n: int, top: str | None, is_repeated: bool) -> Iterator[_Leaf]:
         for element in islice(elements, n):
@@ -236,6 +235,8 @@ class _Thrift:
 
     def _bytes(self, size: int) -> bytes:
         self.place += size
+        if self.place > len(self.data):  # else a list of ever so many would never end
+            raise IndexError(self.place)
         return bytes(self.data[self.place - size : self.place])
 
     def _varint(self) -> int:

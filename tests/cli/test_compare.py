@@ -43,7 +43,11 @@ def test_files(folder: Path, log_file: Path) -> None:
     assert found.stderr == "Written to table.csv.\n"
     assert set(pl.read_csv("table.csv")["model"]) == {"DBN", "RCTR", "DCTR"}
     succeed("compare", log_file, "DBN", *FEW, "-o", "all.json")
-    assert set(json.loads(Path("all.json").read_text())) >= {"table", "by_rank", "differences"}
+    assert set(json.loads(Path("all.json").read_text(encoding="utf-8"))) >= {
+        "table",
+        "by_rank",
+        "differences",
+    }
     piped = succeed("compare", log_file, "DBN", *FEW, "-o", "-").stdout
     own = pl.read_csv("table.csv").drop("seconds")
     assert pl.read_csv(io.StringIO(piped)).drop("seconds").equals(own)
@@ -84,7 +88,7 @@ def test_by_time(folder: Path, log: gecasmo.ClickLog) -> None:
     ],
 )
 def test_bad_input(folder: Path, log_file: Path, flags: tuple[str, ...], words: str) -> None:
-    Path("taken").write_text("")
+    Path("taken").write_text("", encoding="utf-8")
     assert words in fail("compare", log_file, "PBM", *FEW, *flags)
     assert [path.name for path in folder.iterdir()] == ["taken"]
 

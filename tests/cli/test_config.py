@@ -125,7 +125,7 @@ def test_all_kinds_of_flags(own: Path, fit_file: Path, folder: Path) -> None:
 
 def test_separators(own: Path, log_file: Path, folder: Path) -> None:
     """Those of the file are for logs that have them; what gecasmo wrote itself has commas."""
-    (folder / "own.txt").write_text(own.read_text().replace(",", "~"))
+    (folder / "own.txt").write_text(own.read_text(encoding="utf-8").replace(",", "~"))
     assert "needs --separator" in fail("check", "own.txt")
     (folder / "gecasmo.toml").write_text(CONFIG.replace("[log]", "[log]\nseparator = '~'"))
     assert "--click was-clicked --separator '~'\n" in succeed("check", "own.txt").stderr

@@ -124,7 +124,9 @@ def test_a_weight_is_used_when_it_is_called_so(folder: Path, log: gecasmo.ClickL
 
 
 def test_ranks_by_the_order_of_rows(folder: Path) -> None:
-    Path("log.csv").write_text("session,query,doc,click\n1,q,a,0\n1,q,b,1\n2,q,b,1\n2,q,a,0\n")
+    Path("log.csv").write_text(
+        "session,query,doc,click\n1,q,a,0\n1,q,b,1\n2,q,b,1\n2,q,a,0\n", encoding="utf-8"
+    )
     assert "rank" in fail("fit", "PBM", "log.csv", "-o", "pbm.fit")
     succeed("fit", "PBM", "log.csv", "-o", "pbm.fit", "--rank", "none")
     assert gecasmo.load("pbm.fit").parameters["examination"].height == 2
@@ -164,14 +166,16 @@ def test_bad_files(
 
 
 def test_one_page_is_enough_to_be_told_so(folder: Path) -> None:
-    Path("one.csv").write_text("session,query,doc,rank,click\n1,q,d,1,1\n")
+    Path("one.csv").write_text("session,query,doc,rank,click\n1,q,d,1,1\n", encoding="utf-8")
     assert invoke("check", "one.csv").exit_code in (0, 3)
     succeed("fit", "PBM", "one.csv", "-o", "pbm.fit")
     assert "at least two" in fail("compare", "one.csv", "PBM")
 
 
 def test_check_ends_with_3_where_something_is_wrong(folder: Path) -> None:
-    Path("dry.csv").write_text("session,query,doc,rank,click\n1,q,d,1,0\n2,q,d,1,0\n")
+    Path("dry.csv").write_text(
+        "session,query,doc,rank,click\n1,q,d,1,0\n2,q,d,1,0\n", encoding="utf-8"
+    )
     found = invoke("check", "dry.csv")
     assert found.exit_code == 3
     assert "DO NOT TRUST" in found.stdout

@@ -115,7 +115,7 @@ def test_a_reader_that_goes_away() -> None:
 
 
 def test_not_a_fit(folder: Path, log_file: Path) -> None:
-    Path("text.fit").write_text("nothing")
+    Path("text.fit").write_text("nothing", encoding="utf-8")
     assert fail("evaluate", "text.fit", log_file).startswith("SavedModelError: text.fit")
     assert "there is no such file" in fail("evaluate", "gone.fit", log_file)
     assert "is a folder" in fail("evaluate", ".", log_file)
@@ -209,7 +209,7 @@ def test_closed_streams_that_nobody_needs(fit_file: Path, folder: Path) -> None:
     for closed in (">&-", "2>&-", "<&-", "2> /dev/full", "<&- >&- 2>&-"):
         line = f"gecasmo judgments {shlex.quote(str(fit_file))} -o j.csv --quiet {closed}"
         assert in_the_shell(line).returncode == 0, closed
-        assert Path("j.csv").read_text().startswith("query,doc")
+        assert Path("j.csv").read_text(encoding="utf-8").startswith("query,doc")
         Path("j.csv").unlink()
     line = f"gecasmo judgments {shlex.quote(str(fit_file))} -o - > /dev/full"
     full = in_the_shell(line)

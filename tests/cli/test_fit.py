@@ -149,7 +149,8 @@ def test_so_many_steps_were_asked_for(folder: Path, log_file: Path) -> None:
 def test_impossible_sessions(folder: Path) -> None:
     # Under the cascade model nobody clicks twice.
     Path("twice.csv").write_text(
-        "session,query,doc,rank,click\n1,q,a,1,1\n1,q,b,2,1\n2,q,a,1,1\n2,q,b,2,0\n"
+        "session,query,doc,rank,click\n1,q,a,1,1\n1,q,b,2,1\n2,q,a,1,1\n2,q,b,2,0\n",
+        encoding="utf-8",
     )
     said = fail("fit", "CM", "twice.csv", "-o", "cm.fit")
     assert said.startswith("ImpossibleSessionError: 1 of 2 sessions are impossible under CM")

@@ -100,7 +100,7 @@ def hints(text: str) -> list[list[str]]:
 @pytest.mark.parametrize("name", LOGS)
 def test_hints_about_logs_are_for_the_shell(name: str, folder: Path) -> None:
     LOGS[name].write_csv("log.csv")
-    Path("own.py").write_text(MODEL)
+    Path("own.py").write_text(MODEL, encoding="utf-8")
     commands: list[tuple[str, ...]] = [
         ("check", "log.csv"),
         ("fit", "RCTR", "log.csv", "-o", "x.fit"),
@@ -125,6 +125,18 @@ def test_hints_about_logs_are_for_the_shell(name: str, folder: Path) -> None:
                 assert said != text, flags
     if name in ("names with quotes", "nearly the names", "visits of keywords", "no clicks"):
         assert n_hints > 0
+
+
+def test_a_model_with_a_row_given_is_told_as_a_file(folder: Path) -> None:
+    """What a command cannot say in flags stands in a file, which the hint has whole."""
+    frame().write_csv("log.csv")
+    told("fit", "PBM", "log.csv", "-o", "x.fit")
+    text = " ".join(invoke("judgments", "x.fit", "-o", "x.csv").output.split())
+    lines = re.findall(r"`([^`]+)`", text)
+    Path("mine.py").write_text("\n".join(lines))
+    assert told("fit", "mine.py:mine", "log.csv", "-o", "y.fit")[0] == 0
+    assert "`" not in invoke("judgments", "y.fit", "-o", "y.csv").output
+    assert gecasmo.load("y.fit").probability("examination", {"rank": [1]}).tolist() == [1.0]
 
 
 def test_the_flags_that_a_message_shows_are_found() -> None:

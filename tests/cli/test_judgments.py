@@ -104,7 +104,7 @@ def test_pipes(fit_file: Path) -> None:
 
 def test_opensearch(folder: Path, fit_file: Path) -> None:
     succeed("judgments", fit_file, "-o", "j.json", "--name", "from clicks", *SURE)
-    assert "from clicks" in json.dumps(json.loads(Path("j.json").read_text()))
+    assert "from clicks" in json.dumps(json.loads(Path("j.json").read_text(encoding="utf-8")))
 
 
 def test_ratings_and_ordered_pairs(folder: Path, fit_file: Path) -> None:

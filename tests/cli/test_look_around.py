@@ -16,6 +16,7 @@ from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
 from gecasmo.cli.lookup import find_model
+from gecasmo.cli.models_page import CHOOSER, CLICKS, FACTS, SIGNALS, VIEWS, described
 from gecasmo.cli.zoo import find_experiment
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import contestants
@@ -28,9 +29,11 @@ def test_models_lists_the_zoo() -> None:
     found = invoke("models")
     assert found.exit_code == 0
     lines = found.stdout.splitlines()
-    # Coins that do not fit go on below, under their column.
-    beginnings = [line.split()[0] for line in lines[1:] if not line.startswith(" " * 3)]
-    assert beginnings == list(CATALOGUE)
+    # Coins that do not fit go on below, under their column; each group has a title and headings.
+    beginnings = [line.split()[0] for line in lines if line and not line.startswith(" " * 3)]
+    assert [word for word in beginnings if word in CATALOGUE] == list(CATALOGUE)
+    for group in (CLICKS, SIGNALS, FACTS, VIEWS):
+        assert group in lines
     assert "attraction, satisfaction, continuation" in found.stdout
 
 
@@ -88,6 +91,23 @@ def test_models_as_json() -> None:
     assert [row["model"] for row in listed] == list(CATALOGUE)
     dbn = next(row for row in listed if row["model"] == "DBN")
     assert dbn["coins"] == ["attraction", "satisfaction", "continuation"]
+    assert (dbn["group"], dbn["needs"]) == (CLICKS, "clicks")
+    shop = next(row for row in listed if row["model"] == "ShopDBN")
+    assert (shop["group"], shop["needs"]) == (SIGNALS, "cart and purchase, seen (yes or no)")
+
+
+def test_the_page_about_the_models_is_what_their_docstrings_say() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    made = succeed("models", "--markdown").stdout
+    assert page == made, "run: gecasmo models --markdown > docs/models.md"
+    for name, model in CATALOGUE.items():
+        assert f"### {name}: " in page
+        assert described(model).not_for, name
+
+
+def test_the_chooser_names_every_model_but_the_click_rates() -> None:
+    named = {name for *_, take in CHOOSER for name in take.split(", ") if "`" not in name}
+    assert named == {name for name in CATALOGUE if not name.endswith("CTR")}
 
 
 def test_describe_as_json() -> None:
@@ -165,7 +185,7 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     found = succeed_with_json("paper", "--seeds", "1", "--users", "300")
     assert found["models"] == [{"model": "UBM", "marginal": 1.5}]
     assert found["claims"] == [{"claim": "it is better", "holds": True}]
-    assert "has to end in .png, .svg or .pdf" in fail("paper", "--chart", "a.doc")
+    assert "has to end in .png, .svg, .html or .json" in fail("paper", "--chart", "a.doc")
     assert "there is no such folder" in fail("paper", "--chart", "gone/a.png")
 
 

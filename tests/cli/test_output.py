@@ -72,7 +72,7 @@ def test_tables_are_written_and_read_back(tmp_path: Path, kind: str) -> None:
     readers = {
         "csv": pl.read_csv,
         "tsv": lambda p: pl.read_csv(p, separator="\t"),
-        "json": lambda p: pl.DataFrame(json.loads(Path(p).read_text())),
+        "json": lambda p: pl.DataFrame(json.loads(Path(p).read_text(encoding="utf-8"))),
         "ndjson": pl.read_ndjson,
         "parquet": pl.read_parquet,
     }

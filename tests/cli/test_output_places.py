@@ -129,7 +129,7 @@ def test_descriptors_of_the_shell(fit_file: Path, folder: Path) -> None:
             check=False,
         )
     assert done.returncode == 0
-    lines = Path("both").read_text().splitlines()
+    lines = Path("both").read_text(encoding="utf-8").splitlines()
     assert lines[0] == "before"
     assert lines[1].startswith("query,doc,")
 
@@ -177,12 +177,12 @@ def test_content_is_on_the_disk_before_it_has_a_name(
 
 
 def test_nobody_reads_on_the_way_what_he_could_not_read_before(folder: Path) -> None:
-    Path("x").write_text("secret")
+    Path("x").write_text("secret", encoding="utf-8")
     Path("x").chmod(0o600)
     with whole_file("x") as file:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         file.write_text("more")
-    assert Path("x").read_text() == "more"
+    assert Path("x").read_text(encoding="utf-8") == "more"
     Path("x").chmod(0o440)
     with whole_file("x") as file:
         file.write_text("again")

@@ -101,7 +101,7 @@ def test_what_is_not_there(own: Path, model: str, words: str) -> None:
     ],
 )
 def test_files_that_fail(folder: Path, text: str, words: str) -> None:
-    Path("broken.py").write_text(text)
+    Path("broken.py").write_text(text, encoding="utf-8")
     said = fail("describe", "broken.py")
     assert said.startswith("ModelError: ")
     assert words in said
@@ -110,7 +110,8 @@ def test_files_that_fail(folder: Path, text: str, words: str) -> None:
 def test_a_class_whose_making_fails(folder: Path) -> None:
     Path("picky.py").write_text(
         "from gecasmo import ClickModel\n\n\nclass Picky(ClickModel):\n"
-        "    def __init__(self):\n        raise RuntimeError('not today')\n"
+        "    def __init__(self):\n        raise RuntimeError('not today')\n",
+        encoding="utf-8",
     )
     said = fail("describe", "picky.py:Picky")
     assert "picky.py, line 6, Picky() failed: RuntimeError: not today" in said

@@ -25,11 +25,11 @@ def test_a_comparison_is_drawn_as_pages(folder: Path, log_file: Path) -> None:
         *("--plots-format", "svg"),
     )
     assert "Charts: charts/perplexity_conditional.svg" in found.stderr
-    assert "<svg" in Path("charts/calibration.svg").read_text()
+    assert "<svg" in Path("charts/calibration.svg").read_text(encoding="utf-8")
 
 
 def test_a_file_in_the_place_of_the_folder(folder: Path, log_file: Path) -> None:
-    Path("charts").write_text("")
+    Path("charts").write_text("", encoding="utf-8")
     said = fail("fit", "DBN", log_file, "-o", "dbn.fit", "--plots", "charts")
     assert "--plots charts: that is a file; name a folder." in said
     assert not Path("dbn.fit").exists()

@@ -219,7 +219,7 @@ def main(kind: str, first: int, last: int, note: Path) -> None:
     data, parts, rows = example(kind)
     ends = {"refused": 0, "asked": 0, "no answer": 0}
     for case in range(first, last):
-        note.write_text(f"{kind} {case}")
+        note.write_text(f"{kind} {case}", encoding="utf-8")
         changed = crafted(kind, parts["classifier"], np.random.default_rng([7, case]))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -50,6 +50,7 @@ class Believer:
         self.relevance = relevance
         self.forms = {coin: Table() for coin in tables}
         self.report_ = SimpleNamespace(converged=True, interrupted=False)
+        self.pairs_, self.features_ = None, {}
         self.asked: list[float] = []
         self.structure = SimpleNamespace(traced=SimpleNamespace(edges=()))
         columns = {"query", "doc", "rank", "device"}

@@ -9,7 +9,7 @@ from judgment_examples import Believer, judged_like, searches
 from scipy import stats
 
 import gecasmo
-from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Logistic, Parameter, Table, flip
+from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Form, Parameter, Table, flip
 from gecasmo.errors import NotFittedError
 from gecasmo.judgments import JudgmentsError, judge
 
@@ -138,7 +138,7 @@ def test_features_are_judged_without_interval_if_that_is_asked_for():
     ):
         found = judge(model, rule=rule, **asked)
         assert set(found.frame["verdict"]) == {verdict}, (asked, rule)
-        assert found.why_no_interval == "forms on features have no intervals"
+        assert found.why_no_interval.startswith("this form on features has no intervals")
     found = judge(model, **free)
     assert found.frame.sort("doc")["grade"].to_list() == [0, 2]
     assert found.frame.sort("doc")["rating"].to_list() == [0, 2]
@@ -378,13 +378,27 @@ def test_intervals_cover_under_their_own_assumptions():
     assert 0.88 < covered < 0.92
 
 
-def test_a_form_with_features_is_judged_through_pairs_or_told_so(tmp_path):
+class ByLength(Form):
+    """A form on features that does not tell how sure it is."""
+
+    columns = ("length",)
+
+    def begin(self, rows, generator):
+        return 1.0
+
+    def fit(self, rows, heads, tails, previous):
+        return previous
+
+    def predict(self, state, rows):
+        return 1 / (state + rows.features(self.columns)["length"].to_numpy())
+
+
+def test_a_form_without_intervals_is_judged_if_asked_or_told_so(tmp_path):
     log = searches(60)
     frame = log.to_frame().with_columns(length=pl.col("doc").str.len_chars().cast(float))
-    model = PBM(attraction=Logistic("length")).fit(gecasmo.read_log(frame), progress=False)
-    with pytest.raises(JudgmentsError, match="depends on length"):
-        judge(model)
+    model = PBM(attraction=ByLength()).fit(gecasmo.read_log(frame), progress=False)
     pairs = frame.select("query", "doc", "length").unique()
+    assert judge(model).frame.equals(judge(model, pairs=pairs).frame)
     found = judge(model, pairs=pairs, max_width=None, min_examinations=0).frame
     assert set(found["verdict"]) == {"judged"}
     np.testing.assert_allclose(

@@ -30,7 +30,7 @@ def assert_same(one: ClickLog, other: ClickLog) -> None:
 
 def duckdb_relation(columns: dict[str, Any]) -> Any:
     table = pa.table(columns)
-    return duckdb.connect().from_arrow(table)
+    return duckdb.from_arrow(table)
 
 
 def pandas_categories(columns: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def test_nested_pages_give_the_same_log(columns: dict[str, Any]) -> None:
 
 
 def write(path: Path, text: str) -> Path:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 

@@ -26,6 +26,8 @@ class _Player:
         return self.throw(parameter.name, tuple(self.key(key) for key in parameter.keys))
 
     def key(self, name: str) -> Any:
+        if name in self.page.columns:
+            return self.page.columns[name][self.place]
         rank = self.page.ranks[self.place]
         last = self.clicked[-1] if self.clicked else 0
         return {
@@ -39,7 +41,7 @@ class _Player:
         }[name]
 
     def guard(self, column: str) -> bool:
-        raise KeyError(f"pages of the zoo have no column {column!r}")
+        return self.page.columns[column][self.place]
 
 
 def played(model: Any) -> Callable[[Shown], Any]:
@@ -74,4 +76,7 @@ def _results(model: Any, page: Shown, player: _Player) -> list[frozenset]:
         shown.append(frozenset(user._signals))
         if "click" in user._signals:
             player.clicked.append(rank)
-    return shown
+    player.throw.place = len(shown) - 1
+    user = User(user._state, at_end=True)
+    model.finish(user)
+    return [*shown[:-1], shown[-1] | user._signals]

@@ -15,11 +15,13 @@ LAST = frozenset({"click", "is_last_click"})
 
 
 class Shown(NamedTuple):
-    """What a user is shown: a query, and documents with their ranks."""
+    """What a user is shown: a query, documents with their ranks, and what else the log has of them
+    (by column, a value a result)."""
 
     query: Any
     docs: tuple[Any, ...]
     ranks: tuple[int, ...]
+    columns: dict[str, tuple[Any, ...]] = {}  # noqa: RUF012
 
 
 def _independent(rate: Callable[[Shown, int], tuple[Any, ...]]) -> Callable[[Shown], Any]:

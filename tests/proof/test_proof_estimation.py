@@ -14,9 +14,7 @@ from gecasmo.models import CATALOGUE
 from strategies.cases import Case, cases, make_plain
 from strategies.checks import close_to, many
 from strategies.trees import as_model
-from strategies.zoo import ZooCase
-
-NAMES = list(CATALOGUE)
+from strategies.zoo import SHAPES, ZooCase, with_columns_of
 
 
 def climbs(history: Any) -> None:
@@ -115,19 +113,20 @@ def simulated(name: str, seed: int, n_pages: int = 400) -> tuple[Any, Any]:
         "doc": list(range(6)),
         "rank": list(range(1, 6)),
         "last_click": list(range(5)),
+        "clicks_above": list(range(5)),
     }
     values: dict[str, Any] = {}
     for coin, parameter in CATALOGUE[name]._parameters().items():
         grid: list[tuple[Any, ...]] = [()]
         for key in parameter.keys:
-            grid = [(*row, value) for row in grid for value in keys[key]]
+            grid = [(*row, value) for row in grid for value in keys.get(key, range(6))]
         drawn = {row: float(generator.uniform(0.1, 0.9)) for row in grid}
         values[coin] = drawn if parameter.keys else drawn[()]
     truth = CATALOGUE[name].with_values(**values)
-    return truth.simulate(read_log(table), seed=seed), truth
+    return truth.simulate(with_columns_of(truth, read_log(table)), seed=seed), truth
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHAPES)
 def test_a_fit_ends_no_lower_than_the_truth(name: str) -> None:
     log, truth = simulated(name, seed=31)
     at_truth = CATALOGUE[name]().fit(

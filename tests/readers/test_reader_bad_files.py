@@ -123,6 +123,7 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         ClickLog.ingest(path, tmp_path / "log.gclog")
 
 
+@pytest.mark.skipif(not hasattr(pl, "UInt128"), reason="this Polars reads no such numbers")
 @pytest.mark.parametrize("name", ["log.csv", "log.tsv"])
 def test_numbers_wider_than_numpy_knows(tmp_path: Path, name: str) -> None:
     zeros, long = "0" * 30, "9" * 30
@@ -169,9 +170,11 @@ def test_a_panic_of_polars_is_told_by_us_and_quietly(tmp_path: Path, seed: int) 
         env=os.environ | {"RUST_BACKTRACE": "1"},
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert (
-        ended.stdout == f"{path} cannot be read: the file is damaged; copy or make it again.\n" * 2
-    )
+    told = f"{path} cannot be read: the file is damaged; copy or make it again.\n" * 2
+    if not hasattr(pl, "read_lines"):  # old versions raise errors here
+        assert ended.stdout.count(f"{path} cannot be read: ") == ended.stdout.count("\n") == 2
+    else:
+        assert ended.stdout == told
 
 
 @pytest.mark.parametrize("name", TEXTS)

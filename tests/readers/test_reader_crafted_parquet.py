@@ -30,6 +30,20 @@ def test_files_that_lie_end_in_a_message() -> None:
     assert 0 < int(done.stdout) < n
 
 
+@pytest.mark.parametrize(
+    "footer",
+    [
+        bytes([0x29, 0x0C, 0x16, 0x00, 0x00]),  # the schema is a list without even a root
+        bytes([0x29, 0xF7, *[0xFF] * 8, 0x7F, 0x00]),  # a list of 2^63 numbers, which are not there
+    ],
+)
+def test_footers_that_are_none(footer: bytes) -> None:
+    """The first was found by a soak, as mutant 3957000882."""
+    file = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(ClickLogError, match="its footer, or the header of a page"):
+        inputs.Input("a file", raw=file).read_parquet()
+
+
 @pytest.mark.parametrize("shape", ["flat", "nested", "empty", "groups", "constant"])
 def test_honest_files_are_read(tmp_path: Path, shape: str) -> None:
     frame = pl.DataFrame({"a": range(1000), "b": ["x", None] * 500, "c": [True] * 1000})

@@ -44,7 +44,7 @@ def test_a_tsv_file_with_commas(tmp_path: Path) -> None:
 
 def test_another_separator_through_a_pipe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data = rewritten(tmp_path / "log.csv", ";").read_bytes()
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
     assert read_noting("-")[1] == {"other separators": 1}
 
 

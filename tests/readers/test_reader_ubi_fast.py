@@ -234,8 +234,9 @@ def test_a_line_that_does_not_fit_costs_only_few_others(wrap: bool) -> None:
     odd = EVENT % '"{}"'
     written = [*plain[:250], odd, "", *plain[250:]]
     rows, _ = plain_lines(written)
-    assert 400 < len(rows) < 501
-    assert 250 not in rows
+    if hasattr(pl, "read_lines"):  # old versions take the odd line, too
+        assert 400 < len(rows) < 501
+        assert 250 not in rows
     content = "\n".join(written).encode()
     with_odd = records_of(content)
     assert with_odd == slow(content) == fast(content)

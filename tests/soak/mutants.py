@@ -193,7 +193,10 @@ def run(corpus: Path, seed: int, n: int, out: Path) -> None:
         changed = _copied(corpus / name, own / name.name)
         place = _mutate(changed, np.random.default_rng(number))
         at = f"mutant {number} of {name} ({place})"
-        out.write_text(json.dumps({"next": number + 1, "at": at, "ends": ends, "failed": failures}))
+        out.write_text(
+            json.dumps({"next": number + 1, "at": at, "ends": ends, "failed": failures}),
+            encoding="utf-8",
+        )
         faulthandler.dump_traceback_later(HANG, exit=True)
         try:
             found = use(changed)
@@ -208,10 +211,10 @@ def run(corpus: Path, seed: int, n: int, out: Path) -> None:
             faulthandler.cancel_dump_traceback_later()
     shutil.rmtree(own, ignore_errors=True)
     # Not by getrusage: there a process begins with the memory of the one that it was forked from.
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     peak = int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
     said = {"next": seed + n, "at": "", "ends": ends, "failed": failures, "peak": peak}
-    out.write_text(json.dumps(said))
+    out.write_text(json.dumps(said), encoding="utf-8")
 
 
 def _copied(path: Path, target: Path) -> Path:

@@ -47,19 +47,19 @@ def killing(who: str, at: int, seen: Path) -> Any:
     name, flag, deadly = f"p{at}", str(seen), int(signal.SIGKILL)
 
     def parent_of(process: int) -> int:
-        with open(f"/proc/{process}/stat") as file:
+        with open(f"/proc/{process}/stat", encoding="utf-8") as file:
             return int(file.read().rsplit(")", 1)[1].split()[1])
 
     def run(job: Any, number: int, task: Any) -> Any:
         done = pass_over(job, number, task)
         if task.name == name and number == 2:
             try:
-                with open(flag, "x") as file:
+                with open(flag, "x", encoding="utf-8") as file:
                     worker = os.getpid()
                     victim = worker
                     if who == "executor":  # which started the daemon that started this worker
                         victim = parent_of(parent_of(worker))
-                        with open(f"/proc/{victim}/cmdline") as command:
+                        with open(f"/proc/{victim}/cmdline", encoding="utf-8") as command:
                             assert "CoarseGrainedExecutorBackend" in command.read()
                     file.write(str(victim))
                 os.kill(victim, deadly)

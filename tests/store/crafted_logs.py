@@ -129,7 +129,9 @@ def _change_frame(frames: Frames, name: str, chance: Random) -> str:
     if what == "cast":
         kinds = [pl.Int64, pl.Float64, pl.String, pl.UInt8, pl.Int8, pl.Boolean, pl.Int128]
         kind = chance.choice(kinds)
-        frames[name] = frame.with_columns(values.cast(kind, strict=False))
+        # Texts are not cast to yes and no, not even to nulls.
+        by = pl.Int64 if values.dtype == pl.String and kind == pl.Boolean else values.dtype
+        frames[name] = frame.with_columns(values.cast(by, strict=False).cast(kind, strict=False))
         return f"{told} to {kind}"
     if what == "rows":
         n = chance.choice([0, 1, max(frame.height - 1, 0)])

@@ -46,7 +46,7 @@ class Pages:
 
 def peak() -> float:
     """The most memory that this program had; what getrusage tells includes who started it."""
-    status = Path("/proc/self/status").read_text()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) / 1024
 
 

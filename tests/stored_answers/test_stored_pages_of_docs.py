@@ -11,7 +11,7 @@ PAGES = [ROOT / "docs" / f"stored-{name}.md" for name in ("logs", "fits", "answe
 
 def written(page: Path) -> list[str]:
     """The stored logs, checkpoints, fits and tables that the examples of a page make."""
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"```(?:python|console)\n(.*?)```", text, flags=re.DOTALL)
     names = re.compile(
         r"""ingest\(\s*"[^"]*",\s*"([^"]+)"|-o\s+(\S+)|checkpoint="([^"]+)"|"""

@@ -88,7 +88,7 @@ class Case:
 
     @cached_property
     def signals(self) -> list[str]:
-        return ["click", "buy"]
+        return ["click", "buy", "back"]
 
     @cached_property
     def table(self) -> dict[str, list[Any]]:
@@ -105,6 +105,8 @@ class Case:
                     "weight": self.weights[number],
                 }
                 row |= {name: name in signals for name in self.signals}
+                if number % 2:  # a log may have it at the last result, or all over the page
+                    row["back"] = "back" in shown[-1]
                 rows.append(row | {column: result.guards[column] for column in COLUMNS})
         order = np.random.default_rng(self.row_order).permutation(len(rows))
         return {name: [rows[i][name] for i in order] for name in rows[0]}

@@ -102,6 +102,19 @@ def trees(draw: Any, flips: int, attributes: tuple[str, ...], n_other: int = 3) 
 
 
 @st.composite
+def endings(draw: Any, attributes: tuple[str, ...]) -> Any:
+    """What a page shows at its end, mostly nothing."""
+    if draw(st.integers(0, 3)):
+        return Done()
+    tree: Any = Flip(draw(st.sampled_from(["s", "t"])), Emit("back", Done()), Done())
+    if attributes:
+        other = draw(st.sampled_from([Done(), Emit("back", Done()), Flip("s", Done(), tree)]))
+        name = attributes[0]
+        tree = Test(name, draw(st.booleans() if name == "mood" else st.integers(0, 2)), tree, other)
+    return tree
+
+
+@st.composite
 def programs(draw: Any, max_flips: int = 3) -> Program:
     """A program whose every declared coin is flipped somewhere, and that can click."""
     names = draw(st.sampled_from([(), ("mood",), ("count",), ("mood", "count")]))
@@ -118,7 +131,7 @@ def programs(draw: Any, max_flips: int = 3) -> Program:
     keys |= {coin: draw(st.sampled_from(PAGE_KEYS)) for coin in ("s", "t")}
     if "click" not in signals_of(browse):
         browse = Flip("a", Emit("click", browse), browse)
-    program = Program(keys, attributes, browse, start)
+    program = Program(keys, attributes, browse, start, draw(endings(names)))
     flipped = reached_coins(program)
     if not flipped:
         program = replace(program, browse=Flip("a", Emit("click", browse), browse))
@@ -165,6 +178,7 @@ def reached_coins(program: Program) -> set[str]:
         memory, gone = frontier.pop()
         memory = {name: memory[name] for name in program.attributes}
         state = tuple(sorted(memory.items()))
+        walk(program.finish, memory, gone)
         if gone or state in seen:
             continue
         seen.add(state)
@@ -187,3 +201,16 @@ def pages(draw: Any, max_results: int = 4) -> ShownPage:
 
 
 __all__ = ["COLUMNS", "as_story", "columns_of", "pages", "programs", "reached_coins", "trees"]
+
+
+@st.composite
+def programs_of_kinds(draw: Any) -> Program:
+    """A program whose users are of two or three kinds, with a coin that depends on them."""
+    program = draw(programs(max_flips=2))
+    n_kinds = draw(st.integers(2, 3))
+    keys = {coin: keys for coin, keys in program.keys.items() if coin != "a"}
+    if "a" in program.keys:
+        keys |= {f"a[{kind}]": program.keys["a"] for kind in range(n_kinds)}
+    shares = draw(st.sampled_from(PAGE_KEYS))
+    keys |= {f"kind[{kind}]": shares for kind in range(n_kinds - 1)}
+    return replace(program, keys=keys, n_kinds=n_kinds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gecasmo import ClickModel, Parameter, flip
+from gecasmo import Choice, ClickModel, Parameter, choose, flip
 
 HISTORY = ("last_click", "distance", "clicks_above")
 
@@ -88,12 +88,15 @@ Test.__test__ = False  # type: ignore[attr-defined]  # not for pytest
 
 @dataclass(frozen=True)
 class Program:
-    """Coins with their keys, hidden attributes with their first values, and two trees."""
+    """Coins with their keys, hidden attributes with their first values, and three trees."""
 
     keys: dict[str, tuple[str, ...]]
     attributes: dict[str, bool | int]
     browse: Any
     start: Any = field(default_factory=Done)
+    finish: Any = field(default_factory=Done)
+    # With some, `start` first chooses a kind, and the coin "a" has rows of its own for each.
+    n_kinds: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,14 +149,24 @@ def as_model(program: Program) -> type[ClickModel]:
     def start(self: Any, user: Any) -> None:
         for name, value in program.attributes.items():
             setattr(user, name, value)
+        if program.n_kinds:
+            user.kind = choose(self.kind)
         _walk(self, program.start, user, None)
 
     def browse(self: Any, user: Any, result: Any) -> None:
         _walk(self, program.browse, user, result)
 
-    coins = {name: Parameter(*keys) for name, keys in program.keys.items()}
+    coins: dict[str, Any] = {
+        name: Parameter(*keys) for name, keys in program.keys.items() if "[" not in name
+    }
+    if program.n_kinds:
+        coins["kind"] = Choice(*program.keys["kind[0]"], n=program.n_kinds)
+        if "a[0]" in program.keys:
+            coins["a"] = Parameter(*program.keys["a[0]"], state="kind")
     # No file has the text of this class: of a module that is not there nobody looks for it.
     own = {**coins, "start": start, "browse": browse, "__module__": "invented"}
+    if program.finish != Done():
+        own["finish"] = lambda self, user: _walk(self, program.finish, user, None)
     return type("Invented", (ClickModel,), own)
 
 
@@ -188,15 +201,20 @@ def as_story(program: Program, page: ShownPage) -> Any:
         def play(tree: Any, place: int) -> tuple[set[str], bool]:
             signals: set[str] = set()
             gone = False
-            row = lambda coin: _row(program.keys[coin], page, place, clicks)  # noqa: E731
+
+            def fall(coin: str) -> bool:
+                if coin == "a" and program.n_kinds:
+                    coin = f"a[{memory['kind']}]"
+                return throw(coin, _row(program.keys[coin], page, place, clicks))
+
             while True:
                 match tree:
                     case Done():
                         return signals, gone
                     case Flip(coin, heads, tails):
-                        tree = heads if throw(coin, row(coin)) else tails
+                        tree = heads if fall(coin) else tails
                     case Count(coins, exactly, yes, no):
-                        fell = [throw(coin, row(coin)) for coin in coins]
+                        fell = [fall(coin) for coin in coins]
                         tree = yes if fell.count(True) == exactly else no
                     case Emit(signal, then):
                         signals.add(signal)
@@ -215,6 +233,11 @@ def as_story(program: Program, page: ShownPage) -> Any:
                         gone = True
                         tree = then
 
+        for kind in range(program.n_kinds):
+            coin = f"kind[{kind}]"
+            if coin not in program.keys or throw(coin, _row(program.keys[coin], page, 0, [])):
+                memory["kind"] = kind
+                break
         _, gone = play(program.start, 0)
         for place, result in enumerate(page.results):
             if gone:
@@ -225,7 +248,9 @@ def as_story(program: Program, page: ShownPage) -> Any:
             if "click" in signals:
                 clicks.append(result.rank)
             out.append(frozenset(signals))
-        return tuple(out)
+        throw.place = len(out) - 1  # what is flipped at the end is told of the last result
+        signals, _ = play(program.finish, 0)
+        return (*out[:-1], out[-1] | signals)
 
     return tell
 

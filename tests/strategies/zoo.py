@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from gecasmo import ClickLog, read_log
+from gecasmo.language import HISTORY_KEYS
+from gecasmo.logs.views import as_view
 from gecasmo.models import CATALOGUE
 from oracle.brute_force import Oracle
 from oracle.played import played
@@ -21,11 +23,47 @@ def story_of(name: str) -> Any:
     return ZOO[name] if name in ZOO else played(CATALOGUE[name])
 
 
-def with_signals_of(model: Any, log: ClickLog) -> ClickLog:
-    """The log with all signals of a model; one that it lacks goes with every other click."""
-    lacking = [name for name in model.structure.traced.signals if name not in log.columns]
+def with_columns_of(model: Any, log: ClickLog) -> ClickLog:
+    """The log with all columns that a model needs.
+
+    A signal that it lacks goes with every other click, yes and no take turns, and a key is the
+    rank, or one all over where a page has to have one.
+    """
     every_other = log.click & (np.cumsum(log.click) % 2 == 0)
-    return log.with_signals(dict.fromkeys(lacking, every_other)) if lacking else log
+    needs = model.needs
+    made = dict.fromkeys(needs.signals, every_other)
+    made |= dict.fromkeys(needs.guards, np.arange(log.n_results) % 2 == 0)
+    on_page = {k for c in model.traced_automaton.start_parameters() for k in model.keys[c]}
+    made |= {key: np.zeros_like(log.rank) if key in on_page else log.rank for key in needs.keys}
+    made |= as_view(model.view).example(log.page.astype(np.int64), log.rank.astype(np.int64))
+    lacking = {name: column for name, column in made.items() if name not in log.columns}
+    return read_log(log.to_frame().with_columns(**lacking)) if lacking else log
+
+
+# Those that read pages as they are; for others there is `ViewCase`.
+ON_PAGES = [name for name, model in CATALOGUE.items() if model.view == "pages"]
+
+
+def _shape(name: str) -> tuple[Any, ...]:
+    model = CATALOGUE[name]()
+    automaton, needs = model.automaton, model.needs
+    twice = any(
+        len({x.coin for x in edge.literals}) < len(edge.literals) for edge in automaton.edges
+    )
+    has_history = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
+    started = bool(automaton.start_parameters())
+    several = len(automaton.signals) > 1
+    return automaton.n_states, several, bool(needs.guards), started, has_history, twice
+
+
+@cache
+def _edges(name: str) -> int:
+    return len(CATALOGUE[name]().automaton.edges)
+
+
+# One of each shape (states, signals, guards, flips in start, history keys, a coin flipped twice),
+# that with the most edges, for tests that are too long for all of the zoo.
+SHAPES = sorted({_shape(name): name for name in sorted(ON_PAGES, key=_edges)}.values())
 
 
 @dataclass
@@ -38,6 +76,10 @@ class ZooCase:
     max_results: int = 4
     extremes: bool = False
 
+    def __post_init__(self) -> None:
+        if _edges(self.name) > 7:  # as many ways through a page as through a longer one of others
+            self.n_pages, self.max_results = min(self.n_pages, 5), min(self.max_results, 3)
+
     @cached_property
     def values(self) -> Values:
         return Values(self.seed, self.extremes)
@@ -45,12 +87,21 @@ class ZooCase:
     @cached_property
     def pages(self) -> list[Shown]:
         generator = np.random.default_rng(self.seed)
+        model = CATALOGUE[self.name]()
+        on_page = {k for c in model.automaton.start_parameters() for k in model.keys[c]}
         pages = []
         for _ in range(self.n_pages):
             length = int(generator.integers(1, self.max_results + 1))
             docs = tuple(map(int, generator.integers(0, 4, length)))  # documents may repeat
             ranks = tuple(map(int, np.cumsum(generator.choice([1, 1, 1, 2], length))))
-            pages.append(Shown(f"q{generator.integers(2)}", docs, ranks))
+            query = f"q{generator.integers(2)}"
+            columns: dict[str, tuple[Any, ...]] = {}
+            for guard in model.needs.guards:
+                columns[guard] = tuple(map(bool, generator.integers(0, 2, length)))
+            for key in model.needs.keys:
+                drawn = tuple(map(int, generator.integers(0, 3, length)))
+                columns[key] = drawn[:1] * length if key in on_page else drawn
+            pages.append(Shown(query, docs, ranks, columns))
         return pages
 
     @cached_property
@@ -90,7 +141,10 @@ class ZooCase:
             for doc, rank, shown in zip(page.docs, page.ranks, results, strict=True)
         ]
         names = ("session", "query", "doc", "rank", *signals)
-        return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        table = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        for name in self.pages[0].columns:
+            table[name] = [value for page in self.pages for value in page.columns[name]]
+        return table
 
     @cached_property
     def log(self) -> ClickLog:

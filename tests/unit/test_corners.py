@@ -131,7 +131,7 @@ def test_rows_that_were_never_flipped_are_reported() -> None:
     assert "The coin 'satisfaction': 2 of 2 rows were never flipped" in message
     assert "keep their start value 0.3 (first: {'query': 'q', 'doc': 'a'})" in message
     assert caught[0].filename == __file__
-    assert model.parameters["satisfaction"]["probability"].to_list() == [0.3, 0.3]
+    assert model.parameters["satisfaction"]["probability"].to_list() == pytest.approx([0.3, 0.3])
 
 
 def test_fixed_values_can_be_given_by_form() -> None:

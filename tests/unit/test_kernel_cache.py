@@ -50,7 +50,7 @@ def start(folder: Path, home: Path) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> dict:
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err
     said = json.loads(out)
     assert said["probability"] == pytest.approx(0.4)

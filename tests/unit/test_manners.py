@@ -94,14 +94,21 @@ def test_copies_give_the_same_bits(make: Any) -> None:
 
 
 def test_joblib_with_other_processes() -> None:
+    """Two workers of loky predict, and fit; a fitted model comes back and predicts here."""
     joblib = pytest.importorskip("joblib")
     log = pages(20)
-    model = DBN().fit(log)
+    model = DBN().fit(log, SHORT)
     expected = model.predict_clicks(log).tobytes()
-    jobs = [joblib.delayed(model.predict_clicks)(log) for _ in range(2)]
+    jobs = [
+        *(joblib.delayed(model.predict_clicks)(log) for _ in range(2)),
+        *(joblib.delayed(DBN().fit)(log, SHORT) for _ in range(2)),
+    ]
     with joblib.parallel_config(backend="loky", n_jobs=2):
-        found = joblib.Parallel()(jobs)
-    assert [values.tobytes() for values in found] == [expected] * 2
+        *predicted, one, other = joblib.Parallel()(jobs)
+    predicted += [one.predict_clicks(log), other.predict_clicks(log)]
+    assert [values.tobytes() for values in predicted] == [expected] * 4
+    for coin, rows in model.parameters.items():
+        assert rows.equals(one.parameters[coin])
 
 
 # -- scikit-learn ----------------------------------------------------------------------------------

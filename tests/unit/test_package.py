@@ -21,7 +21,7 @@ ROOT = Path(gecasmo.__file__).parent
 # inside functions and for type checkers alike. CONTRIBUTING.md shows these layers.
 LAYERS = (
     ("errors",),
-    ("files", "forks", "hashes", "parquet", "report"),
+    ("files", "forks", "frames", "hashes", "parquet", "report"),
     ("language", "logs"),
     ("compiler",),
     ("kernels",),
@@ -70,12 +70,12 @@ def imports(nodes: Iterable[ast.AST]) -> set[str]:
 
 def top_imports(path: Path) -> set[str]:
     """Parts of the package that a file imports when it is imported itself."""
-    return imports(ast.parse(path.read_text()).body)
+    return imports(ast.parse(path.read_text(encoding="utf-8")).body)
 
 
 def all_imports(path: Path) -> set[str]:
     """The same with what it imports inside functions, or for type checkers only."""
-    return imports(ast.walk(ast.parse(path.read_text())))
+    return imports(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 MODULES = [path for path in sorted(ROOT.rglob("*.py")) if path != ROOT / "__init__.py"]
@@ -118,7 +118,8 @@ def test_the_catalogue_has_every_file_of_the_zoo() -> None:
 def test_a_zoo_file_holds_a_program_and_nothing_else(name: str) -> None:
     model = CATALOGUE[name]
     own = {key for key in vars(model) if not key.startswith("__")}
-    assert own <= {*model._parameters(), "browse", "relevance"}
+    coins = {coin.partition("[")[0] for coin in model._parameters()}
+    assert own <= {*coins, "start", "browse", "next_page", "finish", "relevance", "view"}
     assert model.__doc__
 
 

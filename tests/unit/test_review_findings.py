@@ -13,6 +13,7 @@ from gecasmo.encoding.rows import Rows, history_of, lift
 from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.simulation import random_pages
 from gecasmo.testing import ModelCheckError, check_model
+from strategies.zoo import SHAPES, with_columns_of
 
 
 def small_log(**columns: list) -> gecasmo.ClickLog:
@@ -253,17 +254,16 @@ def test_pandas_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert log.to_frame().to_dict(as_series=False) == table
 
 
-@pytest.mark.parametrize("name", [*gecasmo.models.CATALOGUE, "czm", "ubm"])
+@pytest.mark.parametrize("name", [*SHAPES, "czm", "ubm"])
 def test_the_source_that_is_shown_is_the_source_that_runs(name: str) -> None:
     from pathlib import Path
 
     from gecasmo.kernels.library import KERNELS, LIFTED_KERNELS
-    from strategies.zoo import with_signals_of
 
     file = Path(__file__).parents[1] / "matrices" / "matrices.json"
     zoo = gecasmo.models.CATALOGUE
     model = zoo[name]() if name in zoo else gecasmo.matrices.read(file, name)
-    log = with_signals_of(model, small_log())
+    log = with_columns_of(model, small_log())
     for kernel in KERNELS:
         encoded = model.encode(log, kernel, lifted=kernel in LIFTED_KERNELS)
         library = model.library(encoded.plan, counting=kernel.startswith("e_step"))

@@ -19,6 +19,7 @@ from gecasmo.checks.findings import Findings, summed_up
 from gecasmo.checks.identified import Tangle
 from gecasmo.checks.information import Information
 from gecasmo.checks.subject import CheckedModel
+from gecasmo.errors import either
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.report import listed
@@ -93,7 +94,7 @@ def check_flatness(
             f"large as if the rest were known{known.taken_as_known()}; condition number "
             f"{_number(found.condition)}.",
             advice="Collect more pages, with results in other orders, or give some of the others "
-            "with Fixed or Table(fixed=...).",
+            f"with {either('Fixed', '--fixed')} or {either('', 'in Python ')}Table(fixed=...).",
         )
         return part
     if not new:
@@ -121,9 +122,10 @@ def check_flatness(
         f"{effect}; condition number {_number(found.condition)}.",
         count=len(flat),
         examples=[in_words(known, found.moves[:, number]) for number in flat[1:top]],
-        advice="Together they are estimated, one by one they are not. Give one of them with Fixed "
-        "or Table(fixed=...), use fewer rows, or collect pages in which they part: with several "
-        "clicks, or with results in other orders.",
+        advice="Together they are estimated, one by one they are not. Give one of them with "
+        f"{either('Fixed', '--fixed')} or {either('', 'in Python ')}Table(fixed=...), use fewer "
+        "rows, or collect pages in which they part: with several clicks, or with results "
+        "in other orders.",
     )
     return part
 

@@ -17,6 +17,7 @@ from gecasmo.checks.findings import Findings, Severity, row_text, rows_text
 from gecasmo.checks.identified import Looked, Tangle, coins_of
 from gecasmo.checks.subject import CheckedModel, coin_to_give, rows_at_results, totals
 from gecasmo.encoding import EncodedLog
+from gecasmo.errors import either, in_model_file
 from gecasmo.kernels.machine import Machine
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.report import counted, listed, percent
@@ -53,7 +54,8 @@ def check_tangle(subject: CheckedModel, tangle: Tangle, looked: Looked, top: int
             f"In {model.name}, {what}: {counted(n_open, 'combination')} of them cannot be "
             "estimated from any clicks unless something is given.",
             count=n_open,
-            advice="Give some of their rows, with Table(fixed=...) or Fixed(...).",
+            advice="Give some of their rows"
+            f"{either('', ', in Python')}, with Table(fixed=...) or Fixed(...).",
         )
         return part
     first, second = (list(model.forms).index(coin) for coin in tangle.coins)
@@ -132,8 +134,8 @@ def _tell_anchor(
         "without changing any click probability, and nothing is given that fixes the scale.",
         count=n_open,
         advice="Predictions and orderings are right all the same; levels are those of the prior. "
-        f"Give one row{' of each component' if n_open > 1 else ''}: "
-        f"{model.name}({coin}={_anchor(subject, met, side)}).",
+        f"Give one row{' of each component' if n_open > 1 else ''}"
+        f": {in_model_file(f'{model.name}({coin}={_anchor(subject, met, side)})')}.",
     )
 
 

@@ -19,6 +19,7 @@ from gecasmo.checks.findings import Findings, summed_up
 from gecasmo.checks.scores import Parameters, parameters_of, random_probabilities, score_results
 from gecasmo.checks.subject import MOST_LOOKS, PageSample, begin, shuffled
 from gecasmo.encoding import Rows
+from gecasmo.errors import either
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
 from gecasmo.report import counted, listed
@@ -161,7 +162,7 @@ def check_identified(
             count=dimension,
             examples=[describe(block, parameters) for block in others[:3]],
             advice="More pages with these rows in other surroundings, fewer rows (a coarser key), "
-            "or giving some of them with Table(fixed=...) would help.",
+            f"or giving some of them with Table(fixed=...){either('', ' in Python')} would help.",
         )
     elif not local:
         besides = ", beside the products told above" if looked.space.blocks else ""

@@ -31,6 +31,7 @@ from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
 from gecasmo.encoding.observations import observe, symbols_of, unrecorded_signals
 from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.estimation.em import DEFAULT_RESTARTS
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
@@ -137,6 +138,7 @@ def _check_model(
     part = Findings()
     say(f"looking for pages that {model.name} rules out")
     try:
+        log = model.viewed(log)
         encoded = model.encode(log, "e_step")
         states = model.states() if model.is_fitted else begin(model, encoded.rows)
         impossible, possible = check_impossible(model, log, encoded, states, top)
@@ -163,6 +165,16 @@ def _check_model(
             "model",
             f"{model.name} is not fitted: expected flips and standard errors below are those of a "
             f"quick fit on {counted(n_pages, 'page')}.",
+        )
+    if model.is_exchangeable:
+        part.add(
+            "warning",
+            "local optima",
+            f"Parts of {model.name} can be exchanged for each other, as the components of a "
+            "mixture can: its likelihood has several optima, and which part is called what means "
+            "nothing.",
+            advice=f"Fits start {DEFAULT_RESTARTS} times at random and keep the best; compare fits "
+            "with other seeds, EM(seed=...), before you believe one.",
         )
     subject = CheckedModel(model, rest, states, model.is_fitted)
     if rest is log:

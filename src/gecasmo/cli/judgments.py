@@ -6,6 +6,7 @@ it is that a rank is looked at.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -102,7 +103,7 @@ def judgments(
         typer.Option(
             metavar="NUMBER",
             help="A pair with a wider interval, or an unknown one, has not enough data; 'none' for "
-            "relevance by features, which has no intervals.",
+            "classifiers and networks, which have no intervals.",
         ),
     ] = "0.4",
     min_examinations: Annotated[
@@ -126,11 +127,19 @@ def judgments(
             "each grade is.",
         ),
     ] = False,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Judge these pairs, also ones never shown: CSV or Parquet with query and doc.",
+        ),
+    ] = None,
     features: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="For ranklib: CSV or Parquet with query, doc and a column per feature.",
+            help="CSV or Parquet with query and doc, or one of these, and columns: those that the "
+            "fit's forms read, and those of training files (ranklib, lightgbm, xgboost).",
         ),
     ] = None,
     query: Annotated[
@@ -186,16 +195,20 @@ def judgments(
     n_grades, files = number_and_files(grades)
     sources = judges.sources(files)
     judges.check()
-    read = (fit, features, *files, *(judges.run or ()))
+    read = (fit, features, pairs, *files, *(judges.run or ()))
     place = output.place(target, *read, is_text=format != "parquet")
-    kind = format_of(place, format).name
+    chosen = format_of(place, format)
     worth_place = None
     if worth_output is not None:
         table_format(worth_output, "--worth-output")
         worth_place = output.place(worth_output, *read, target, flag="--worth-output")
     cuts = _numbers(thresholds)
-    frame = None if features is None else read_table(features, "--features")
     model = load_fit(fit)
+    texts = _text_ids(model)
+    frame = None if features is None else read_table(features, "--features", texts)
+    asked = None if pairs is None else read_table(pairs, "--pairs", texts)
+    by_features = any(model.forms[coin].columns for coin in model.relevance)
+    is_written = "features" in chosen.options
     with output.working("Grading"):
         found = judge(
             model,
@@ -209,16 +222,20 @@ def judgments(
             min_probability=min_probability,
             min_order=min_order,
             every_pair=every_pair,
+            pairs=asked,
+            # A table that is only to be written is none of the model's business.
+            features=frame if by_features or not is_written else None,
         )
         if worth_judging is None and sources is not None:
             worth_judging = WORTH
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
         of_judges, in_words = judges.tell(found)
     options: dict[str, Any] = {
-        **{"features": frame, "query": query, "ids": ids.value, "name": name},
+        **{"features": frame if is_written else None, "query": query},
+        **{"ids": ids.value, "name": name},
         **{"ratings": ratings.value, "include": include.value},
     }
-    written = found.write(place, kind, **options)
+    written = found.write(place, chosen.name, **options)
     if place == STANDARD_OUTPUT:
         written = replace(written, path=Path("standard output"))
     if worth is not None and worth_place is not None:
@@ -260,8 +277,19 @@ def _numbers(text: str | None) -> list[float] | None:
         ) from None
 
 
-def read_table(path: Path, flag: str) -> pl.DataFrame:
-    """A CSV, TSV or Parquet file that is no log."""
+def _text_ids(model: Any) -> list[str]:
+    """Which of query and doc are texts in a fit: there 007 is not 7."""
+    import polars as pl
+
+    if model.pairs_ is None:
+        return []
+    texts = (pl.String, pl.Categorical, pl.Enum)
+    known = model.pairs_.schema
+    return [name for name in ("query", "doc") if known.get(name, pl.Null) in texts]
+
+
+def read_table(path: Path, flag: str, texts: Sequence[str] = ()) -> pl.DataFrame:
+    """A CSV, TSV or Parquet file that is no log; these columns are texts."""
     import polars as pl
 
     from gecasmo.logs.inputs import Input
@@ -275,7 +303,10 @@ def read_table(path: Path, flag: str) -> pl.DataFrame:
         if kind == ".parquet":
             return Input(f"{flag} {path}", path).read_parquet()
         return pl.read_csv(
-            path, separator="\t" if kind == ".tsv" else ",", infer_schema_length=None
+            path,
+            separator="\t" if kind == ".tsv" else ",",
+            infer_schema_length=None,
+            schema_overrides=dict.fromkeys(texts, pl.String),
         )
     except (pl.exceptions.PolarsError, OSError) as error:
         first = str(error).strip().splitlines()[0]

@@ -18,7 +18,7 @@ import typer
 
 from gecasmo.cli.flags import ModelArgument, bundled
 from gecasmo.cli.output import Output, result_console, write_result
-from gecasmo.errors import GecasmoError
+from gecasmo.errors import GecasmoError, extra
 from gecasmo.estimation import EM
 from gecasmo.report import Column, TextTable
 
@@ -100,31 +100,51 @@ def _table(rows: list[Row], n_sessions: int) -> TextTable:
 
 
 @bundled
-def models(output: Output) -> None:
-    """List the models of the zoo.
+def models(
+    output: Output,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="The whole page about them, docs/models.md.")
+    ] = False,
+) -> None:
+    """List the models of the zoo, by what they need of a log.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
     [cyan]gecasmo models[/cyan]
+
+    [cyan]gecasmo models --markdown > docs/models.md[/cyan]
     """
+    from gecasmo.cli.models_page import group_of, models_page, needs_in_words
     from gecasmo.models import CATALOGUE
 
+    if markdown:
+        write_result(models_page())
+        return
     listed = [
         {
             "model": name,
+            "group": group_of(model),
             "what a user does": (model.__doc__ or "").split("\n")[0],
             "coins": list(model().forms),
+            "needs": needs_in_words(model),
         }
         for name, model in CATALOGUE.items()
     ]
-    columns = [
-        Column("model", [str(row["model"]) for row in listed], is_text=True),
-        *(
-            Column(name, [_words(row[name]) for row in listed], is_text=True, least=20, wraps=True)
-            for name in ("what a user does", "coins")
-        ),
-    ]
-    output.show({"models": listed}, TextTable(columns))
+    tables: list[TextTable | str] = []
+    for group in dict.fromkeys(str(row["group"]) for row in listed):
+        rows = [row for row in listed if row["group"] == group]
+        shown = ["what a user does", "coins"]
+        shown += ["needs"] if any(row["needs"] != "clicks" for row in rows) else []
+        columns = [
+            Column("model", [str(row["model"]) for row in rows], is_text=True),
+            *(_wide(name, [_words(row[name]) for row in rows]) for name in shown),
+        ]
+        tables += [*([""] if tables else []), TextTable(columns, group)]
+    output.show({"models": listed}, *tables)
+
+
+def _wide(heading: str, texts: list[str]) -> Column:
+    return Column(heading, texts, is_text=True, least=20, wraps=True)
 
 
 def _words(value: object) -> str:
@@ -167,7 +187,8 @@ def paper(
     seeds: Annotated[int, typer.Option(help="How many logs to simulate.", min=1, max=100)] = 4,
     users: Annotated[int, typer.Option(help="Users of each simulated log.", min=200)] = 20_000,
     chart: Annotated[
-        Path | None, typer.Option(help="Draw the paper's bar chart into this file (PNG, SVG, PDF).")
+        Path | None,
+        typer.Option(help="Draw the bars into this file (PNG, SVG, HTML, JSON)."),
     ] = None,
 ) -> None:
     """Reproduce the experiment of the GCM paper, and beat it; works in a checkout.
@@ -181,7 +202,7 @@ def paper(
     """
     experiment = find_experiment()
     if chart is not None:
-        _check_chart(chart, experiment)  # before the work, not after it
+        _check_chart(chart)  # before the work, not after it
     chosen = experiment.SEEDS[:seeds]
     with output.working("Simulating") as tell:
         result = experiment.run_paper(chosen, users, tell=tell)
@@ -216,9 +237,10 @@ def find_experiment() -> Any:
     return module
 
 
-def _check_chart(path: Path, experiment: Any) -> None:
-    experiment.figure()  # says so if Matplotlib is not there
-    if path.suffix.lower() not in (".png", ".svg", ".pdf"):
-        raise GecasmoError(f"--chart {path}: the name has to end in .png, .svg or .pdf.")
+def _check_chart(path: Path) -> None:
+    for package in ("altair", "vl_convert"):
+        extra(package, "--chart", "gecasmo[plots]")
+    if path.suffix.lower() not in (".png", ".svg", ".html", ".json"):
+        raise GecasmoError(f"--chart {path}: the name has to end in .png, .svg, .html or .json.")
     if not path.absolute().parent.is_dir():
         raise GecasmoError(f"--chart {path}: there is no such folder.")

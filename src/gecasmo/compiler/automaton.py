@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gecasmo.compiler.matrices import PageMatrices
 
 START = -1  # the source of the edges taken before the first result
+OWN = "\0"  # begins the names of yes/no columns that are made of a log, and that no log has
+LAST_RESULT = OWN + "last result"
 
 
 class Literal(NamedTuple):
@@ -47,7 +49,8 @@ class Guard(NamedTuple):
     value: bool
 
     def __str__(self) -> str:
-        return self.column if self.value else f"not {self.column}"
+        name = self.column.removeprefix(OWN)
+        return name if self.value else f"not {name}"
 
 
 class AtPosition(NamedTuple):
@@ -67,6 +70,7 @@ class Edge:
     literals: tuple[Literal, ...] = ()
     guards: tuple[Guard | AtPosition, ...] = ()
     multiplicity: float = 1.0
+    is_away: bool = False  # the result is not looked at, though the user may come back
 
     def label(self) -> str:
         """The condition, the probability and the signals, for people."""
@@ -89,6 +93,7 @@ class Automaton:
     edges : edges over one result
     gone : the state of a user who has left, if the model has one
     page_length : the longest page the model is defined for, or None for any
+    page_signals : the signals of a whole page, which its last result shows
     """
 
     parameters: tuple[str, ...]
@@ -98,6 +103,7 @@ class Automaton:
     edges: tuple[Edge, ...]
     gone: int | None = None
     page_length: int | None = None
+    page_signals: tuple[str, ...] = ()
 
     @property
     def n_states(self) -> int:
@@ -126,10 +132,12 @@ class Automaton:
                     n_rows[name] = max(n_rows.get(name, 0), row + 1)
         return n_rows
 
-    def guard_columns(self) -> list[str]:
-        """The yes/no columns that the edges ask for, in order of appearance."""
+    def guard_columns(self, with_own: bool = False) -> list[str]:
+        """The yes/no columns that the edges ask of a log, in order of appearance; on demand also
+        those that are made of it."""
         guards = (guard for edge in self.edges for guard in edge.guards)
-        return list(dict.fromkeys(guard.column for guard in guards if isinstance(guard, Guard)))
+        names = dict.fromkeys(guard.column for guard in guards if isinstance(guard, Guard))
+        return [name for name in names if with_own or not name.startswith(OWN)]
 
     def with_edges(self, edges: Iterable[Edge], initial: Iterable[Edge] | None = None) -> Automaton:
         start = self.initial if initial is None else tuple(initial)

@@ -26,6 +26,7 @@ def to_data(automaton: Automaton) -> dict[str, Any]:
         "edges": [_edge_to_data(edge) for edge in automaton.edges],
         "gone": automaton.gone,
         "page_length": automaton.page_length,
+        **({"page_signals": list(automaton.page_signals)} if automaton.page_signals else {}),
     }
 
 
@@ -40,6 +41,7 @@ def from_data(data: dict[str, Any]) -> Automaton:
             edges=tuple(map(_edge_from_data, data["edges"])),
             gone=None if data["gone"] is None else _whole(data["gone"]),
             page_length=None if data["page_length"] is None else _whole(data["page_length"]),
+            page_signals=tuple(map(_text, data.get("page_signals", []))),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SavedModelError(f"This is not the description of an automaton ({error!r}).") from None
@@ -60,6 +62,7 @@ def _edge_to_data(edge: Edge) -> dict[str, Any]:
             for guard in edge.guards
         ],
         "multiplicity": edge.multiplicity,
+        **({"away": True} if edge.is_away else {}),
     }
 
 
@@ -79,6 +82,7 @@ def _edge_from_data(data: dict[str, Any]) -> Edge:
             for guard in data["guards"]
         ),
         multiplicity=_number(data["multiplicity"]),
+        is_away=_yes_no(data.get("away", False)),
     )
 
 
@@ -116,6 +120,9 @@ def _check(automaton: Automaton) -> None:
     faults = {
         "The automaton names a state that it does not have": automaton.gone is not None
         and automaton.gone not in known,
+        "The automaton has a signal of pages that it does not have": not (
+            set(automaton.page_signals) <= set(automaton.signals[1:])
+        ),
         "The automaton has no way in": not automaton.initial,
         "The first signal of an automaton is 'click'": automaton.signals[:1] != ("click",),
         "The automaton has two signals of one name": _repeats(automaton.signals),

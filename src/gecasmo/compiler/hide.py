@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from gecasmo.compiler.automaton import Automaton, Guard
+from gecasmo.compiler.automaton import OWN, Automaton, Guard
 
 # How the column is called that says where a signal was not recorded; no column of a log is.
-UNRECORDED = "\0not recorded: "
+UNRECORDED = OWN + "not recorded: "
+UNRECORDED_ON_PAGE = OWN + "not recorded on the page: "
 
 
 def hide(automaton: Automaton, signals: Collection[str]) -> Automaton:
@@ -24,14 +25,16 @@ def hide(automaton: Automaton, signals: Collection[str]) -> Automaton:
         for edge in automaton.edges
     ]
     kept = tuple(name for name in automaton.signals if name not in signals)
-    return replace(automaton, signals=kept, edges=tuple(edges))
+    of_page = tuple(name for name in automaton.page_signals if name not in signals)
+    return replace(automaton, signals=kept, page_signals=of_page, edges=tuple(edges))
 
 
 def hide_where_unrecorded(automaton: Automaton, signals: Collection[str]) -> Automaton:
     """The automaton for logs that have not recorded these signals at some results."""
     edges = list(automaton.edges)
     for signal in signals:
-        column = UNRECORDED + signal
+        is_of_page = signal in automaton.page_signals
+        column = (UNRECORDED_ON_PAGE if is_of_page else UNRECORDED) + signal
         seen = [replace(edge, guards=(*edge.guards, Guard(column, False))) for edge in edges]
         unseen = [
             replace(
@@ -47,5 +50,10 @@ def hide_where_unrecorded(automaton: Automaton, signals: Collection[str]) -> Aut
 
 def unrecorded(automaton: Automaton) -> tuple[str, ...]:
     """The signals that an automaton takes to be unrecorded at some results."""
-    columns = automaton.guard_columns()
-    return tuple(c.removeprefix(UNRECORDED) for c in columns if c.startswith(UNRECORDED))
+    columns = automaton.guard_columns(with_own=True)
+    return tuple(
+        column.removeprefix(begin)
+        for column in columns
+        for begin in (UNRECORDED, UNRECORDED_ON_PAGE)
+        if column.startswith(begin)
+    )

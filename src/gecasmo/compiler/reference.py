@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from gecasmo.compiler.automaton import LAST_RESULT
 from gecasmo.compiler.close import Staircase
 from gecasmo.compiler.matrices import Coin, Matrix, PageMatrices, StepMatrices
 
@@ -89,7 +90,8 @@ def _matrices(staircase: Staircase, page: Page) -> tuple[PageMatrices, Matrix, l
         coins = {lit.coin for edge in step.edges for lit in edge.literals}
         # A lag at the first result is never meant: no state that asks for it can be there yet.
         values = {coin: 0.5 if coin[1] > position else page.value(coin, position) for coin in coins}
-        guards = page.guards[position] if page.guards else {}
+        guards = {LAST_RESULT: position + 1 == len(matrices.steps)}
+        guards |= page.guards[position] if page.guards else {}
         kept = step.shown(page.shown[position]) * step.possible(guards, position + 1)
         transitions.append(step.transition(values) * kept)
     return matrices, matrices.initial_vector(start), transitions

@@ -10,10 +10,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from gecasmo.compiler.automaton import START, Automaton, Edge, Guard, Literal
+from gecasmo.compiler.automaton import LAST_RESULT, START, Automaton, Edge, Guard, Literal
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.language.flip import running
-from gecasmo.language.parameter import Parameter
+from gecasmo.language.parameter import HISTORY_KEYS, Parameter
 from gecasmo.language.place import Place, callers_place, mistake
 from gecasmo.language.user import Result, User
 
@@ -24,19 +24,42 @@ MAX_SIGNALS = 16
 # A program that is not deterministic may do the same twice by chance, so small ones run more often.
 _MANY_RUNS, _FEW_PATHS = 16, 500
 
-State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left
+State = tuple[tuple[str, str, Any], ...] | None  # None: the user has left, or the page is over
 GONE: State = None
+# Parts of the state of users who have left a page, and may look at the next, and of those who have
+# left for good, and of whom the end will still tell; no attribute can be called so.
+LEFT, STOPPED = "left the page", "gone for good"
+# A result has these of its own: a coin of the whole page cannot be keyed by them.
+_RESULT_KEYS = ("doc", "rank", "result", *HISTORY_KEYS)
+# What the view of a log over several pages says of each result.
+FIRST_ON_PAGE, FIRST_PAGE = "first_on_page", "first_page"
 
 
 class Program(Protocol):
-    """What can be traced: coins by name, and what a user does at one result."""
+    """What can be traced: coins by name, and what a user does at one result.
+
+    `finishes` says whether it also has something to say after the last one.
+    """
 
     @property
     def parameters_by_name(self) -> dict[str, Parameter]: ...
 
+    @property
+    def spans_pages(self) -> bool: ...
+
+    @property
+    def turns_pages(self) -> bool: ...
+
+    @property
+    def finishes(self) -> bool: ...
+
     def start(self, user: User) -> None: ...
 
     def browse(self, user: User, result: Result) -> None: ...
+
+    def next_page(self, user: User) -> None: ...
+
+    def finish(self, user: User) -> None: ...
 
 
 class Choice(NamedTuple):
@@ -53,6 +76,7 @@ class Outcome(NamedTuple):
 
     signals: frozenset[str]
     state: State
+    is_away: bool = False  # the result was not looked at
 
 
 class Replay:
@@ -64,6 +88,7 @@ class Replay:
         self._parameters = parameters
         self._guards: dict[str, bool] = {}
         self._n_flips = 0
+        self.is_finishing = False
 
     def flip(self, parameter: Parameter) -> bool:
         name = next((n for n, known in self._parameters.items() if known is parameter), None)
@@ -73,6 +98,8 @@ class Replay:
                 f"  Its parameters are: {', '.join(self._parameters) or 'none'}. Parameters are "
                 "attributes of the class, or in a list or dictionary that is one."
             )
+        if self.is_finishing:
+            _check_keys_at_end(name, parameter)
         self._n_flips += 1
         if self._n_flips > MAX_FLIPS:
             raise mistake(
@@ -116,8 +143,9 @@ class _Tracer:
         self.state_list: list[State] = []
         self.initial: list[Edge] = []
         self.edges: list[Edge] = []
+        self.page_signals: set[str] = set()
         self.n_paths = 0
-        for function in (program.browse, program.start):
+        for function in (program.browse, program.start, program.next_page, program.finish):
             if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
                 raise ModelError(
                     f"{type(program).__name__}.{function.__name__} must be a plain function, "
@@ -128,7 +156,7 @@ class _Tracer:
         def run(chooser: Replay) -> Outcome:
             user = User({}, at_start=True)
             self.program.start(user)
-            return _outcome(user)
+            return self._outcome(user)
 
         self._explore(run, START)
 
@@ -140,11 +168,33 @@ class _Tracer:
         attributes = {name: value for name, _, value in state}
 
         def run(chooser: Replay) -> Outcome:
-            user = User(attributes)
-            self.program.browse(user, Result(chooser))
-            return _outcome(user)
+            user, is_here = User(attributes), True
+            if user._state.pop(STOPPED, False):
+                user.stop()
+                is_here = False
+            elif self.program.spans_pages:
+                is_here = self._come_to(user, chooser)
+            if is_here:
+                user = User(user._state)
+                self.program.browse(user, Result(chooser))
+            outcome = self._outcome(user)._replace(is_away=not is_here)
+            if self.program.finishes and chooser.guard(LAST_RESULT):
+                return self._finished(chooser, user._state, outcome)
+            return outcome
 
         self._explore(run, source)
+
+    def _come_to(self, user: User, chooser: Replay) -> bool:
+        """Let the user go to the next page, where one begins; whether the result is looked at."""
+        has_left = user._state.pop(LEFT, False)
+        if not (has_left or self.program.turns_pages):
+            return True
+        if chooser.guard(FIRST_ON_PAGE) and not chooser.guard(FIRST_PAGE):
+            object.__setattr__(user, "_at_start", True)
+            self.program.next_page(user)
+        elif has_left:
+            user.leave()
+        return not (user._has_left or user._has_stopped)
 
     def _explore(self, run: Callable[[Replay], Outcome], source: int) -> None:
         path: list[Choice] = []
@@ -191,6 +241,7 @@ class _Tracer:
             symbol=tuple(sorted(outcome.signals, key=lambda name: (name != "click", name))),
             literals=tuple(Literal(c.name, c.outcome) for c in path if c.kind == "flip"),
             guards=tuple(Guard(c.name, c.outcome) for c in path if c.kind == "guard"),
+            is_away=outcome.is_away,
         )
         (self.initial if source == START else self.edges).append(edge)
 
@@ -199,12 +250,53 @@ class _Tracer:
             if len(self.states) == MAX_STATES:
                 raise mistake(
                     f"The program has more than {MAX_STATES:,} hidden states; the last one was "
-                    f"{_name(state)}. An attribute that only counts up needs a bound.",
+                    f"{self._name(state)}. An attribute that only counts up needs a bound.",
                     path[-1].place if path else _definition(self.program),
                 )
             self.states[state] = len(self.states)
             self.state_list.append(state)
         return self.states[state]
+
+    def _outcome(self, user: User) -> Outcome:
+        has_stopped = user._has_stopped or (user._has_left and not self.program.spans_pages)
+        if has_stopped and not self.program.finishes:
+            return Outcome(frozenset(user._signals), GONE)
+        items = sorted(user._state.items())
+        if has_stopped or user._has_left:
+            items.append((STOPPED if has_stopped else LEFT, True))
+        # The type is part of the state: a program may well tell True from 1.
+        state = tuple((name, type(value).__name__, value) for name, value in items)
+        return Outcome(frozenset(user._signals), state)
+
+    def _finished(self, chooser: Replay, attributes: dict[str, Any], last: Outcome) -> Outcome:
+        """What the last result shows together with the whole page."""
+        user = User(attributes, at_end=True)
+        chooser.is_finishing = True
+        self.program.finish(user)
+        self.page_signals |= user._signals
+        return last._replace(signals=last.signals | user._signals, state=GONE)
+
+    def _check_page_signals(self) -> None:
+        """Refuse a signal that would be one of results and one of pages."""
+        before = {
+            signal
+            for edge in self.edges
+            if Guard(LAST_RESULT, False) in edge.guards
+            for signal in edge.symbol
+        }
+        both = sorted(self.page_signals & before)
+        if both:
+            raise ModelError(
+                f"{type(self.program).__name__} emits '{both[0]}' at a result and in finish(): a "
+                "signal is one of results, or one of whole pages."
+            )
+
+    def _name(self, state: State) -> str:
+        if state is None:
+            return "over" if self.program.finishes else "gone"
+        own = (LEFT, STOPPED)
+        told = (name if name in own else f"{name}={value!r}" for name, _, value in state)
+        return ", ".join(told) or "examining"
 
     def automaton(self) -> Automaton:
         edges = self.initial + self.edges
@@ -217,6 +309,7 @@ class _Tracer:
             )
         emitted = {signal for edge in edges for signal in edge.symbol}
         asked = {guard.column for edge in self.edges for guard in edge.guards}  # type: ignore[union-attr]
+        self._check_page_signals()
         both = sorted(asked & (emitted | {"click"}))
         if both:
             raise ModelError(
@@ -231,26 +324,21 @@ class _Tracer:
         return Automaton(
             parameters=tuple(self.parameters),
             signals=("click", *sorted(emitted - {"click"})),
-            states=tuple(map(_name, self.state_list)),
+            states=tuple(map(self._name, self.state_list)),
             initial=tuple(self.initial),
             edges=tuple(self.edges),
             gone=self.states.get(GONE),
+            page_signals=tuple(sorted(self.page_signals)),
         )
 
 
-def _outcome(user: User) -> Outcome:
-    if user._has_left:
-        return Outcome(frozenset(user._signals), GONE)
-    items = sorted(user._state.items())
-    # The type is part of the state: a program may well tell True from 1.
-    state = tuple((name, type(value).__name__, value) for name, value in items)
-    return Outcome(frozenset(user._signals), state)
-
-
-def _name(state: State) -> str:
-    if state is None:
-        return "gone"
-    return ", ".join(f"{name}={value!r}" for name, _, value in state) or "examining"
+def _check_keys_at_end(name: str, parameter: Parameter) -> None:
+    wrong = [key for key in parameter.keys if key in _RESULT_KEYS]
+    if wrong:
+        raise mistake(
+            f"finish() runs after the last result, and '{name}' has the key '{wrong[0]}', of which "
+            "every result has its own. What it depends on there belongs into user attributes."
+        )
 
 
 def _definition(program: Program, source: int = 0) -> Place:

@@ -21,6 +21,7 @@ from gecasmo.encoding.arrays import (
 )
 from gecasmo.encoding.features import usable
 from gecasmo.errors import ClickLogError, either, option
+from gecasmo.frames import WIDE, fresh_categories
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import search_column
@@ -72,7 +73,7 @@ def labels(log: ClickLog, name: str, coin: str, nullable: bool = False) -> NDArr
 
 def is_plain_integer(column: pl.Series) -> bool:
     """Whether a column has nothing but integers that NumPy knows."""
-    is_known = column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128)
+    is_known = column.dtype.is_integer() and column.dtype not in WIDE
     return is_known and not column.null_count()
 
 
@@ -111,7 +112,7 @@ def _quoted(names: list[str]) -> str:
 
 def is_page_constant(log: ClickLog, name: str) -> bool:
     """Whether a key has one value per page, whatever the clicks."""
-    if name in PAGE_KEYS:
+    if name in PAGE_KEYS and (name != "query" or log.has_query or name not in log.columns):
         return True
     if name in ("rank", "result", "doc", *HISTORY_KEYS) or name not in log.columns:
         return False
@@ -146,7 +147,7 @@ def _code_column(column: pl.Series, name: str, coin: str) -> Coded:
             f"The coin '{coin}' has a row per '{name}', but {n_null:,} of {len(column):,} results "
             f"have none (first: row {first}). Fill them or drop those pages."
         )
-    if column.dtype.is_integer() and column.dtype not in (pl.Int128, pl.UInt128) and len(column):
+    if column.dtype.is_integer() and column.dtype not in WIDE and len(column):
         return code_integers(name, column.to_numpy())
     return _code_values(column, name)
 
@@ -166,8 +167,7 @@ def _code_values(column: pl.Series, name: str) -> Coded:
 
 def _code_texts(column: pl.Series, name: str) -> Coded | None:
     """Texts as Polars itself codes them, in half the time; None if not in order of appearance."""
-    fresh = pl.Categorical(pl.Categories.random())
-    codes = column.cast(fresh).to_physical().to_numpy().astype(np.uint32)
+    codes = column.cast(fresh_categories()).to_physical().to_numpy().astype(np.uint32)
     highest = np.maximum.accumulate(codes)
     is_new = np.diff(highest, prepend=np.uint32(0)) != 0
     is_new[0] = True

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler.automaton import Automaton, Guard
-from gecasmo.compiler.hide import UNRECORDED
+from gecasmo.compiler.automaton import LAST_RESULT, Automaton, Guard
+from gecasmo.compiler.hide import UNRECORDED, UNRECORDED_ON_PAGE
 from gecasmo.encoding.arrays import look_up, narrowest
 from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype
@@ -31,8 +31,13 @@ def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
         return log.click
     if name == LAST_CLICK:
         return _is_last_click(log)
+    if name == LAST_RESULT:
+        return _is_last_result(log)
     if name.startswith(UNRECORDED):
         return log.column(name.removeprefix(UNRECORDED)).is_null().to_numpy()
+    if name.startswith(UNRECORDED_ON_PAGE):
+        column = log.column(name.removeprefix(UNRECORDED_ON_PAGE))
+        return ~on_page(log, column.is_not_null().to_numpy())
     if name not in log.columns:
         raise ClickLogError(
             f"The model {why} '{name}', and the log has no such column.\n"
@@ -63,6 +68,26 @@ def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
     raise ClickLogError(
         f"The model {why} '{name}' as yes or no, but the column holds {column.dtype}."
     )
+
+
+def on_page(log: ClickLog, values: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether it is true of some result of the page, at all of its results."""
+    return np.bincount(log.page, weights=values, minlength=log.n_sessions)[log.page] > 0
+
+
+def _is_last_result(log: ClickLog) -> NDArray[np.bool_]:
+    is_last = np.zeros(log.n_results, bool)
+    is_last[log.order[log.starts[1:][log.lengths > 0] - 1]] = True
+    return is_last
+
+
+def signal_column(log: ClickLog, automaton: Automaton, signal: str) -> NDArray[np.bool_]:
+    """Where a signal is shown. One of the page is shown by its last result, wherever the log has
+    it: a page has it if one of its rows says so."""
+    column = boolean_column(log, signal, "emits")
+    if signal in automaton.page_signals:
+        column = on_page(log, column) & _is_last_result(log)
+    return column
 
 
 def _is_last_click(log: ClickLog) -> NDArray[np.bool_]:
@@ -99,7 +124,7 @@ def classes_of(log: ClickLog, machine: Machine) -> NDArray[np.int64]:
 def symbols_of(log: ClickLog, automaton: Automaton) -> NDArray[np.unsignedinteger]:
     """The signals of each result as a bit mask, in the order of the automaton's signals."""
     type_ = narrowest(1 << len(automaton.signals))
-    columns = (boolean_column(log, signal, "emits") for signal in automaton.signals)
+    columns = (signal_column(log, automaton, signal) for signal in automaton.signals)
     mask: NDArray[np.unsignedinteger] = np.zeros(log.n_results, type_)
     for number, column in enumerate(columns):
         bits = column.view(np.uint8).astype(type_, copy=False)

@@ -69,6 +69,19 @@ def with_errors(problem: Part, best: Evaluated, polish: bool) -> Evaluated:
     return best.with_forms(states)
 
 
+def with_beliefs(problem: Part, best: Evaluated) -> Evaluated:
+    """The end of a fit, with what the log says of each row, where forms keep that."""
+    states = list(best.states)
+    for tie in problem.ties:
+        coin = problem.coins[tie[0]]
+        if coin.form.has_beliefs:
+            tails, heads = problem.counts(tie, best)
+            information = row_information(problem, best, tie)
+            own = coin.form.believed(states[tie[0]], coin.rows, heads, tails, information)
+            _set(states, tie, own)
+    return best.with_forms(states)
+
+
 def _polished(
     problem: Part, best: Evaluated, ties: Sequence[tuple[int, ...]], covariance: Floats
 ) -> Evaluated:

@@ -63,12 +63,17 @@ def write_packet(path: Path, value: Any, sync: bool = False) -> None:
             os.fsync(file.fileno())
 
 
+# Windows removes no file that is mapped, and a folder of parts goes while arrays may still live.
+_CAN_BE_REMOVED = os.name != "nt"
+
+
 def read_packet(path: Path, is_mapped: bool = False, is_known: bool = False) -> Any:
     """Read the value of such a file.
 
     Of a file that `is_mapped` nothing is read before it is needed, if its checksum `is_known` to be
     right. Arrays can be written to all the same; nobody else sees what is.
     """
+    is_mapped = is_mapped and _CAN_BE_REMOVED
     data = np.memmap(path, np.uint8, "c") if is_mapped else np.fromfile(path, np.uint8)
     return unpack(data, is_known)
 

@@ -30,6 +30,7 @@ from gecasmo.evaluation.contestants import (
     clicks_only,
     contestants,
     fit_contestant,
+    kept_together,
     rank_baseline,
     score,
     without_impossible,
@@ -72,7 +73,8 @@ def compare(
     """Fit models to one part of a log and compare them on the other.
 
     The click rates by rank (RCTR) and by document (DCTR) always take part. All figures are about
-    clicks alone: other signals of a model (`user.emit`) are fitted, but not scored.
+    clicks alone, as those of a page: other signals of a model (`user.emit`) are fitted, but not
+    scored, and models of the order of clicks are left out.
 
     Parameters
     ----------
@@ -121,6 +123,8 @@ def compare(
     """
     _check(bootstrap, level, ndcg_at, impossible)
     notes: list[str] = []
+    if isinstance(log, ClickLog) and heldout is None and time is None and by == "session":
+        by = kept_together(models, log, by, notes)
     train, tested, how = train_and_test(
         log, heldout, test=test, by=by, seed=seed, time=time, notes=notes
     )

@@ -36,11 +36,12 @@ from gecasmo.evaluation.relevance import RELEVANCE_METRICS, Grades, relevance_me
 from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views import as_view
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitReport
 from gecasmo.models import CATALOGUE, DCTR, RCTR, model_named
-from gecasmo.report import counted
+from gecasmo.report import counted, listed
 
 Floats = NDArray[np.float64]
 _LEAK_SESSIONS, _LEAK_PLACES = 50, 5
@@ -65,10 +66,26 @@ class Contestant:
 def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant]:
     """All models that were asked for, and the two baselines if they are not among them."""
     entered: list[Contestant] = []
+    left_out: list[str] = []
     for name, model in _named(models):
+        view = as_view(model.view)
+        if view.is_sequential:
+            left_out.append(name or model.name)
+            continue
         _enter(entered, name, model)
+        if view.spans_pages:
+            notes.append(
+                f"{entered[-1].name} reads the log by {view.name}: what it says of a page rests on "
+                "the pages before it, which others do not look at."
+            )
+    if left_out:
+        notes.append(
+            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: of the order of "
+            "clicks, not of which results of a page are clicked, and so not comparable."
+        )
     if not entered:
-        raise ModelError('compare(models=...) needs at least one model, such as ["DBN"].')
+        why = f" {notes[-1]}" if left_out else ""
+        raise ModelError(f'compare(models=...) needs at least one model, such as ["DBN"].{why}')
     for baseline in (RCTR, DCTR):
         if not any(type(entry.model) is baseline for entry in entered):
             _enter(entered, baseline.__name__, baseline())
@@ -77,6 +94,19 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
         for entry in entered:
             _do_without_query(entry, notes)
     return entered
+
+
+def kept_together(models: Any, log: ClickLog, by: str, notes: list[str]) -> str:
+    """What a split of the log keeps together: more than sessions, if a model wants to."""
+    for _, model in _named(models):
+        together = as_view(model.view).together(log)
+        if together != by:
+            notes.append(
+                f"Split by {together}, not by {by}, since {model.name} reads the log by "
+                f"{as_view(model.view).name}."
+            )
+            return together
+    return by
 
 
 def rank_baseline(entered: Iterable[Contestant]) -> str:

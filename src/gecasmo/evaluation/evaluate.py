@@ -23,6 +23,7 @@ from gecasmo.evaluation.metrics import (
     PerplexitySums,
 )
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views import ViewedLog, as_view
 from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
 from gecasmo.model.log_parts import is_stored, over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
@@ -254,7 +255,8 @@ class EvaluationSums:
 
     @classmethod
     def of(cls, model: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
-        """Sum up what a model says of the pages of one part."""
+        """Sum up what a model says of the pages of one part, or of the walks of its users."""
+        model, log = _walk_by_walk(model, log)
         filtered = Filtered(model, log, impossible, warn=False)  # the table says what was left out
         kept = filtered.kept[log.page]
         weight = log.weight[log.page][kept]
@@ -290,6 +292,21 @@ class EvaluationSums:
             self.calibration + other.calibration,
             {coin: weight + other.unseen[coin] for coin, weight in self.unseen.items()},
         )
+
+
+def _walk_by_walk(model: Model, log: ClickLog) -> tuple[Model, ClickLog]:
+    """A model of walks that follow one another is judged by where each of them ends.
+
+    Whoever foretells that does not know how far a walk goes, so it has all results.
+    """
+    view = as_view(model.view)
+    if not view.is_sequential or isinstance(log, ViewedLog):
+        return model, log
+    if not model.foreseen:
+        model._both_structures()
+        model = model.copy()
+        model.view = replace(view, extent="all")  # type: ignore[call-arg]
+    return model, model.viewed(log)
 
 
 def floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floats:

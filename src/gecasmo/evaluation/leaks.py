@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ModelError
 from gecasmo.logs import ClickLog
+from gecasmo.model.base import Model
 from gecasmo.report import counted
 
 Floats = NDArray[np.float64]
@@ -93,6 +94,7 @@ def leak_test(
     LeakTest
         Its `passed` says whether all is well; print it for what was found.
     """
+    log = model.viewed(log) if isinstance(model, Model) else log
     unknown = [name for name in signals if name not in log.columns]
     if unknown:
         raise ModelError(

@@ -32,6 +32,8 @@ class ByRows(WeakKeyDictionary[Rows, Any]):
 
 
 _TEXTUAL = (pl.String, pl.Categorical, pl.Enum)
+# So many rows of a design matrix are written out at a time.
+_WRITTEN_OUT = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +260,18 @@ class DesignMatrix:
             sums(levels + 1, per_row, size + 1)[1:]
             for levels, size in zip(self.levels, self.sizes, strict=True)
         ]
+
+    def quadratic(self, matrix: Floats) -> Floats:
+        """Work out x' M x for the features x of every row."""
+        found = np.empty(self.n_rows)
+        for place, piece in self.pieces(_WRITTEN_OUT):
+            rows = np.zeros((piece.n_rows, self.n_columns))
+            rows[:, : self.n_dense] = piece.numeric
+            for levels, start in zip(piece.levels, self.starts, strict=True):
+                seen = np.flatnonzero(levels >= 0)
+                rows[seen, start + levels[seen]] = 1.0
+            found[place] = np.einsum("ij,ij->i", rows @ matrix, rows)
+        return found
 
     def squares(self, weight: Floats) -> Floats:
         """Work out the diagonal of the weighted normal matrix."""

@@ -217,6 +217,10 @@ class Form(ABC):
         their order, and `model.parameters` adds expected heads and tails."""
         return pl.DataFrame({"form": [repr(self)]})
 
+    def kept_features(self, state: FormState) -> Mapping[str, pl.Series]:
+        """Give the features of the rows that `to_frame` lists, if the state keeps them."""
+        return {}
+
     def summary(self, state: FormState) -> str:
         """Say in a few words what was learned, for `print(model)`."""
         frame = self.to_frame(state)
@@ -370,6 +374,24 @@ class Form(ABC):
     def score(self, state: FormState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
         """Differentiate the M-step's objective by the vector."""
         raise NotImplementedError
+
+    # -- how sure rows are ---------------------------------------------------------------------
+    @property
+    def has_beliefs(self) -> bool:
+        """Whether its states can be told how uncertain each row is beyond its coefficients."""
+        return self._has_own("believed")
+
+    def believed(
+        self, state: FormState, rows: Rows, heads: Floats, tails: Floats, information: Floats
+    ) -> FormState:
+        """Give the state, at the end of a fit, what the log says of each row, in expected heads and
+        tails; `information` is that on the logit of each row."""
+        return state
+
+    def logit_deviation(self, state: FormState, rows: Rows) -> Floats | None:
+        """Tell how uncertain coefficients make the logit of each row: its standard deviation, NaN
+        where nobody knows; None if it has no errors."""
+        return None
 
     # -- errors of coefficients ----------------------------------------------------------------
     @property

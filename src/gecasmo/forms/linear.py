@@ -31,6 +31,7 @@ _LONG, _FAR = 0.02, 20.0
 # Logits are cut off here where they become probabilities: beyond, a double cannot tell 1 - p from
 # 0, and what is very unlikely would count as impossible.
 _FARTHEST = 36.0
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 
 
 @dataclass(frozen=True)
@@ -302,6 +303,18 @@ def probabilities(logits: Floats) -> Floats:
 
     probability: Floats = expit(np.clip(logits, -_FARTHEST, _FARTHEST))
     return probability
+
+
+def logistic_normal(logits: Floats, deviation: Floats) -> tuple[Floats, Floats]:
+    """Tell mean and standard deviation of probabilities whose logits are normal around these."""
+    mean, spread = np.empty(len(logits)), np.empty(len(logits))
+    share = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
+    for first in range(0, len(logits), _PIECE):
+        own = slice(first, first + _PIECE)
+        values = probabilities(logits[own, None] + deviation[own, None] * _NODES)
+        mean[own] = values @ share
+        spread[own] = np.sqrt((values - mean[own, None]) ** 2 @ share)
+    return mean, spread
 
 
 def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> float:

@@ -23,8 +23,14 @@ from gecasmo.forms.features import (
     collinear,
     learn_coding,
 )
-from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
-from gecasmo.forms.linear import Optimum, PastCoefficients, WeightedRegression, probabilities
+from gecasmo.forms.form import Bools, Floats, Form, Parts, Posterior, as_columns, as_key
+from gecasmo.forms.linear import (
+    Optimum,
+    PastCoefficients,
+    WeightedRegression,
+    logistic_normal,
+    probabilities,
+)
 
 if TYPE_CHECKING:
     from gecasmo.forms.memory import Memory
@@ -234,6 +240,30 @@ class Logistic(Form):
             size = np.abs(change).max(axis=1) * np.abs(unknown).max(axis=0, keepdims=True).T
             is_known = (np.abs(change @ unknown) <= 1e-4 * size.T).all(axis=1)
         return replace(state, covariance=covariance, is_exact=is_exact, is_known=is_known)
+
+    def logit_deviation(self, state: LogisticState, rows: Rows) -> Floats | None:
+        if state.covariance is None:
+            return None
+        if state.is_known is not None and not state.is_known.all():
+            return np.full(len(rows), np.nan)  # what a coefficient may be, nobody knows
+        variance = self.design(state, rows).quadratic(state.covariance)
+        # A level never seen counts as average, and may be as far from it as any.
+        unseen = sum(levels < 0 for levels in state.coding.apply(rows).levels)
+        own = np.where(unseen, np.inf if self.l2 == 0 else 1 / max(self.l2, 1e-300), 0.0)
+        deviation = np.sqrt(np.maximum(variance, 0.0) + unseen * own)
+        return np.where(np.isfinite(deviation), deviation, np.nan)
+
+    def posterior(
+        self, state: LogisticState, rows: Rows, probability: Floats, counts: Floats | None
+    ) -> Posterior:
+        """Tell how sure it is of what features say of rows."""
+        found = super().posterior(state, rows, probability, counts)
+        deviation = self.logit_deviation(state, rows)
+        if deviation is None:
+            return found
+        mean, spread = logistic_normal(self.logits(state, rows), deviation)
+        mean = np.where(np.isnan(deviation), probability, mean)
+        return replace(found, mean=mean, spread=spread)
 
     def squares(self, state: LogisticState, rows: Rows, weight: Floats) -> Floats:
         return self.design(state, rows).squares(weight)

@@ -28,8 +28,15 @@ class Hearing:
     graded.
     """
 
-    def __init__(self, parts: PairParts, grades_from: Any, level: float, rows: KeptFrames) -> None:
-        self.level, self.rows = level, rows
+    def __init__(
+        self,
+        parts: PairParts,
+        grades_from: Any,
+        level: float,
+        rows: KeptFrames,
+        features: Any = None,
+    ) -> None:
+        self.level, self.rows, self.features = level, rows, features
         self.judges: list[Judge] = []
         self.numbers: list[int] = []
         self.remarks: list[str] = []
@@ -51,7 +58,7 @@ class Hearing:
         """The pairs of each part as clicks have them, with those that only judges know."""
         met = set()
         for number, view, asked in parts:
-            frame = relevance_frame(view, asked, self.level)
+            frame = relevance_frame(view, asked, self.level, self.features)
             if not self.judges:
                 like = {key: frame.schema[key] for key in PAIR if key in frame.columns}
                 self.judges = read_judges(grades_from, like)
@@ -84,7 +91,7 @@ class Hearing:
         if others.is_empty():
             return frame
         try:
-            added = relevance_frame(view, others, self.level)
+            added = relevance_frame(view, others, self.level, self.features)
         except GecasmoError as problem:
             self.remarks.append(
                 f"{counted(len(others), 'graded pair')} that no page shows cannot be judged: "
@@ -95,7 +102,7 @@ class Hearing:
 
 
 def unknown_pairs(
-    model: Model, level: float, judges: Sequence[Judge], pairs: pl.DataFrame
+    model: Model, level: float, features: Any, judges: Sequence[Judge], pairs: pl.DataFrame
 ) -> pl.DataFrame:
     """What clicks and judges say of pairs that neither has seen, perhaps."""
-    return with_grades(relevance_frame(model, pairs, level), judges)
+    return with_grades(relevance_frame(model, pairs, level, features), judges)

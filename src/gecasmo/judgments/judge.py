@@ -64,6 +64,7 @@ def judge(
     min_order: float = 0.8,
     every_pair: bool = False,
     pairs: Any = None,
+    features: Any = None,
     grades_from: Any = None,
 ) -> Judgments:
     """Grade pairs of query and document that a fitted model knows, where the data suffice.
@@ -96,10 +97,11 @@ def judge(
     max_width : float or None
         A pair whose interval is wider, or unknown, is insufficient. 0.4 asks for some 15
         examinations in the middle of the scale. None asks for no width at all; then relevance that
-        rests on features (a `Logistic`, say, which has no intervals) can be judged, too.
+        rests on a form without intervals (a classifier, a network) can be judged, too.
     min_examinations : float
-        A pair with fewer expected examinations is insufficient. Forms on features count none: to
-        judge by them say `max_width=None, min_examinations=0`.
+        A pair with fewer expected examinations is insufficient. That is not asked of a `Logistic`
+        or a `Sum`: what features say rests on all pairs, and the interval tells what it is worth.
+        For classifiers and networks say `max_width=None, min_examinations=0`.
     min_probability : float
         A pair whose truth lies in its grade with a smaller probability gets none; 0.5 asks that
         the grade is more likely right than wrong.
@@ -112,7 +114,11 @@ def judge(
         says how sure each grade is (null where no interval is known).
     pairs : data frame, ClickLog or StoredLog, optional
         The pairs to be judged, with `query` and `doc` and whatever other columns the coins of
-        relevance are found by. By default all rows of the fit.
+        relevance are found by; also pairs that were never shown. By default all pairs of the fit.
+    features : data frame, optional
+        Columns that forms of relevance read, by query and doc or by one of these, for pairs that
+        lack them. Without `pairs` and with both, all pairs of this frame are judged if the model
+        does not know those of its fit.
     grades_from : path, data frame, Grades, or a list or dictionary of these, optional
         Grades of other judges (people, language models), on any subset of pairs, in numbers or
         words. How far each is trusted is learned from pairs that were shown; then relevance,
@@ -140,8 +146,8 @@ def judge(
     parts = PairParts.of(model, pairs)
     rows = KeptFrames(parts.in_files)
     numbers: list[int] = []
-    hearing = None if grades_from is None else Hearing(parts, grades_from, level, rows)
-    frames = parts.frames(level) if hearing is None else hearing.frames()
+    hearing = None if grades_from is None else Hearing(parts, grades_from, level, rows, features)
+    frames = parts.frames(level, features) if hearing is None else hearing.frames()
 
     def seen() -> Iterator[NDArray[Any]]:
         for number, frame in frames:
@@ -177,9 +183,20 @@ def judge(
         every_pair=every_pair,
         counted=counted,
         why_no_interval=_why_no_interval(model, counted),
-        remarks=tuple(filter(None, [scale_remark(model), *(hearing.remarks if hearing else ())])),
+        remarks=tuple(
+            filter(
+                None,
+                [
+                    scale_remark(model),
+                    _features_remark(model, counted),
+                    *(hearing.remarks if hearing else ()),
+                ],
+            )
+        ),
         panel=None if hearing is None else hearing.panel,
-        ask=partial(unknown_pairs, model, level, () if hearing is None else hearing.judges),
+        ask=partial(
+            unknown_pairs, model, level, features, () if hearing is None else hearing.judges
+        ),
     )
 
 
@@ -225,10 +242,10 @@ class PairParts:
             elif self._has_rows(view):
                 yield number, view, None
 
-    def frames(self, level: float) -> Iterator[tuple[int, pl.DataFrame]]:
+    def frames(self, level: float, features: Any) -> Iterator[tuple[int, pl.DataFrame]]:
         """The relevance of the pairs of each part."""
         for number, view, asked in self:
-            yield number, relevance_frame(view, asked, level)
+            yield number, relevance_frame(view, asked, level, features)
 
     def _has_rows(self, view: Model) -> bool:
         states = view.states(whole=False)
@@ -311,7 +328,9 @@ class Question:
         """Which pairs there is enough data for."""
         if self.every_pair:
             return pl.repeat(True, len(frame), eager=True)
-        too_few = (frame["examinations"] < self.min_examinations) & ~frame["is_given"]
+        # What features say rests on all pairs: its interval tells how much that is worth.
+        needs = ~(frame["is_given"] | frame["by_features"])
+        too_few = (frame["examinations"] < self.min_examinations) & needs
         if BY_JUDGES in frame.columns:
             too_few &= ~frame[BY_JUDGES]
         return ~(_too_wide(frame, self.max_width, self.rule) | too_few)
@@ -371,6 +390,7 @@ class Question:
             unexplained=int((frame["low"].is_null() & ~frame["lacks_by_features"]).sum()),
             given=int(frame["is_given"].sum()),
             undecided=int((enough & ~decided).sum()),
+            by_features=int(frame["by_features"].sum()),
         )
         return GradedPart(graded.select(names), grading, counted)
 
@@ -396,13 +416,29 @@ def _too_wide(frame: pl.DataFrame, max_width: float | None, rule: str) -> pl.Ser
     return unknown if rule == "interval" else unknown & ~frame["lacks_by_features"]
 
 
+def _features_remark(model: Model, counted: GradeCounts) -> str:
+    """What intervals of a regression leave out."""
+    bare = [
+        coin
+        for coin in model.relevance
+        if model.forms[coin].has_errors and not model.forms[coin].has_beliefs
+    ]
+    if not bare or counted.without_interval == counted.pairs:
+        return ""
+    return (
+        f"What is said of {' and '.join(bare)} rests on features alone: intervals tell how well "
+        "the regression is known, and not how far a pair strays from it; Sum(Logistic(...)) tells "
+        "that, too."
+    )
+
+
 def _why_no_interval(model: Model, counted: GradeCounts) -> str:
     """Why pairs have no interval, if some have none."""
     report = model.report_
     if not counted.without_interval:
         return ""
     if not counted.unexplained:
-        return "forms on features have no intervals"
+        return "this form on features has no intervals (Logistic, and Sum of it, have)"
     if report is None:
         return "given values have no intervals"
     if report.interrupted:

@@ -67,8 +67,8 @@ class GradeCounts:
     """Numbers of judgments, by grade or else by verdict; those of several parts add up.
 
     `unexplained` pairs lack an interval for another reason than that forms on features have none;
-    `given` ones were not estimated; `undecided` ones have no grade for doubt alone. `top` has the
-    pairs that are examined most.
+    `given` ones were not estimated; `undecided` ones have no grade for doubt alone; those
+    `by_features` have their interval from features. `top` has the pairs that are examined most.
     """
 
     pairs: int = 0
@@ -78,9 +78,12 @@ class GradeCounts:
     undecided: int = 0
     groups: dict[int | str, GradeSums] = field(default_factory=dict)
     top: pl.DataFrame | None = None
+    by_features: int = 0
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, unexplained: int, given: int, undecided: int) -> GradeCounts:
+    def of(
+        cls, frame: pl.DataFrame, unexplained: int, given: int, undecided: int, by_features: int
+    ) -> GradeCounts:
         """Count a frame of judgments."""
         found = frame.group_by("grade", "verdict").agg(
             pl.len(),
@@ -95,7 +98,7 @@ class GradeCounts:
             for grade, verdict, *numbers in found.rows()
         }
         numbers = (len(frame), frame["low"].null_count(), unexplained, given, undecided)
-        return cls(*numbers, groups, _top(frame))
+        return cls(*numbers, groups, _top(frame), by_features)
 
     def __add__(self, other: GradeCounts) -> GradeCounts:
         tops = [frame for frame in (self.top, other.top) if frame is not None]
@@ -107,6 +110,7 @@ class GradeCounts:
             self.undecided + other.undecided,
             {name: self[name] + other[name] for name in {**self.groups, **other.groups}},
             _top(pl.concat(tops)) if tops else None,
+            self.by_features + other.by_features,
         )
 
     def __getitem__(self, name: int | str) -> GradeSums:
@@ -504,6 +508,8 @@ def _limits(judgments: Judgments) -> list[str]:
 def _no_grade(judgments: Judgments) -> str:
     doubt = f"a grade right with a probability below {judgments.min_probability:g}"
     few = f"fewer than {judgments.min_examinations:g} examinations"
+    if judgments.counted.by_features:
+        few += " unless features tell"
     if judgments.max_width is None:
         return f"{few}, or no interval, unless it rests on features; or {doubt}"
     return (

@@ -8,9 +8,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.encoding.match import match
+from gecasmo.errors import option
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import beta_interval
+from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
 from gecasmo.model.structured import as_frame
 
 if TYPE_CHECKING:
@@ -18,7 +21,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-PAIR = ("query", "doc")
 # What an estimate rests on if it is none, but a number that the user gave; or other columns of the
 # log, through a form that does not tell how sure it is.
 GIVEN, FEATURES = "given", "features"
@@ -35,11 +37,11 @@ def relevance_coins(model: Model) -> tuple[str, ...]:
     return tuple(model.relevance)
 
 
-def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
+def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None) -> pl.DataFrame:
     """Work out the relevance of pairs, and how sure it is.
 
-    Per pair: relevance, spread, low, high, examinations, rests_on; whether it is given, and whether
-    nothing but features keeps it from having an interval.
+    Per pair: relevance, spread, low, high, examinations, rests_on; whether it is given, whether it
+    has its interval by features, and whether nothing but features keeps it from having one.
 
     A product of independent estimates has the product of their means as mean, and the product of
     their second moments as second moment; its interval is that of the Beta distribution with this
@@ -52,14 +54,23 @@ def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
         By default all rows of the fit.
     level : float
         The level of the intervals.
+    features : data frame, optional
+        Features of pairs, by query and doc or by one of these.
     """
     coins = relevance_coins(model)
     model.states(whole=False)
     own: dict[str, pl.DataFrame] = {}
-    if pairs is None:
+    described = None if features is None else _described(model, coins, features)
+    if pairs is None and model.pairs_ is not None:
+        base = model.pairs_
+    elif pairs is None and described is not None and set(PAIR) <= set(described.columns):
+        base = _given_pairs(model, coins, described, None)
+    elif pairs is None:
         base = _pairs_of_fit(model, coins, level, own)
     else:
-        base = _given_pairs(model, coins, pairs)
+        base = _given_pairs(model, coins, pairs, described)
+    if described is not None:
+        base = _with_features(base, described)
     answers = [_estimates(model, coin, base, level, own) for coin in coins]
     mean, square = np.ones(len(base)), np.ones(len(base))
     for answer in answers:
@@ -71,17 +82,31 @@ def relevance_frame(model: Model, pairs: Any, level: float) -> pl.DataFrame:
         low, high = _numbers(answers[0]["low"]), _numbers(answers[0]["high"])
     else:
         low, high = _interval(mean, spread, level)
-    first = answers[0]
+    first, on_features = answers[0], bool(model.forms[coins[0]].columns)
     return base.select(name for name in PAIR if name in base.columns).with_columns(
         pl.Series("relevance", mean),
         pl.Series("spread", spread).fill_nan(None),
         pl.Series("low", low).fill_nan(None),
         pl.Series("high", high).fill_nan(None),
-        first["trials"].fill_null(0.0).alias("examinations"),
+        _examinations(model, base, first),
         _foundations(coins, answers),
         (first["rests_on"] == GIVEN).alias("is_given"),
+        (first["low"].is_not_null() & on_features).alias("by_features"),
         pl.Series("lacks_by_features", _lacks_by_features(answers), dtype=pl.Boolean),
     )
+
+
+def _examinations(model: Model, base: pl.DataFrame, first: pl.DataFrame) -> pl.Series:
+    """How often each pair was examined: the flips of its own row, or what the fit knows of it."""
+    own = first["trials"].fill_null(0.0)
+    if model.pairs_ is None:
+        return own.alias("examinations")
+    pair = [name for name in PAIR if name in model.pairs_.columns]
+    if not set(pair) <= set(base.columns):
+        return own.alias("examinations")
+    known = np.append(_numbers(model.pairs_[EXAMINATIONS]), np.nan)
+    told = pl.Series(known[match(base, model.pairs_, pair)], nan_to_null=True)
+    return told.fill_null(own).alias("examinations")
 
 
 def _lacks_by_features(answers: list[pl.DataFrame]) -> NDArray[np.bool_]:
@@ -181,18 +206,65 @@ def _pairs_of_fit(
     return pl.concat(rows).unique(maintain_order=True).sort(columns)
 
 
-def _given_pairs(model: Model, coins: tuple[str, ...], pairs: Any) -> pl.DataFrame:
+def _described(model: Model, coins: tuple[str, ...], given: Any) -> pl.DataFrame:
+    """The features that the user gives, with those columns that coins of relevance read."""
+    frame = as_frame(given, "features")
+    keys = [name for name in PAIR if name in frame.columns]
+    read = {name for coin in coins for name in (*model.keys[coin], *model.forms[coin].columns)}
+    names = [name for name in frame.columns if name in read and name not in keys]
+    wanted = sorted(read - set(PAIR))
+    if not wanted:
+        raise JudgmentsError(
+            f"{option('features')}: the relevance of {model.name} reads no features."
+        )
+    if not keys or not names:
+        raise JudgmentsError(
+            f"{option('features')} wants a column query or doc, and some of those that the "
+            f"relevance of {model.name} reads ({', '.join(wanted)}); it has: "
+            f"{', '.join(frame.columns)}."
+        )
+    frame = frame.select(*keys, *names).unique(maintain_order=True)
+    twice = frame.select(keys).is_duplicated()
+    if twice.any():
+        first = frame.select(keys).filter(twice).row(0)
+        raise JudgmentsError(f"{option('features')} has more than one row for {first}.")
+    return frame
+
+
+def _with_features(base: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
+    """The pairs with features that are given, in place of those that they had."""
+    keys = [name for name in PAIR if name in described.columns and name in base.columns]
+    names = [name for name in described.columns if name not in PAIR]
+    place = match(base, described, keys)
+    if (place < 0).any():
+        first = base.select(keys).row(int(np.argmax(place < 0)))
+        raise JudgmentsError(
+            f"{option('features')} has no row for {int((place < 0).sum()):,} of {len(base):,} "
+            f"pairs, such as {first}."
+        )
+    return base.with_columns(described[name].gather(pl.Series(place)) for name in names)
+
+
+def _given_pairs(
+    model: Model, coins: tuple[str, ...], pairs: Any, described: pl.DataFrame | None
+) -> pl.DataFrame:
     """The pairs that the user asks about, each once, with the columns that coins are found by."""
     frame = pairs.to_frame() if isinstance(pairs, ClickLog) else as_frame(pairs, "pairs")
+    # What a table of features has need not come with the pairs; nor what the fit knows of them.
+    elsewhere = set() if described is None else set(described.columns) - set(PAIR)
+    frame = frame.drop(name for name in elsewhere if name in frame.columns)
     wanted = set(PAIR)
     for coin in coins:
         wanted |= {*model.keys[coin], *model.forms[coin].columns}
     needed = {name for coin in coins for name in model.keys[coin]} | {"doc"}
-    lost = sorted(needed - set(frame.columns))
+    for coin in coins:
+        elsewhere |= set(getattr(model.features_.get(coin), "columns", ()))
+    lost = sorted(needed - set(frame.columns) - (elsewhere - set(PAIR)))
     if lost:
         raise JudgmentsError(
             f"The pairs lack {', '.join(lost)}, by which {model.name} has its relevance; they "
-            f"have: {', '.join(frame.columns)}."
+            f"have: {', '.join(frame.columns)}. Columns may also come in a table of their own: "
+            f"{option('features')}."
         )
     frame = frame.select(name for name in frame.columns if name in wanted)
     columns = [name for name in PAIR if name in frame.columns]

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning, option, without
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, in_model_file, option, without
 from gecasmo.files import whole_file
 from gecasmo.forms import beta_draws
 from gecasmo.judgments.grades import JudgmentsError
@@ -224,7 +224,9 @@ def write_propensities(frame: pl.DataFrame, path: Any) -> None:
         if end == ".csv":
             frame.write_csv(temporary)
         else:
-            temporary.write_text(json.dumps({"propensities": frame.to_dicts()}, indent=1))
+            temporary.write_text(
+                json.dumps({"propensities": frame.to_dicts()}, indent=1), encoding="utf-8"
+            )
 
 
 class Required(NamedTuple):
@@ -284,7 +286,7 @@ def loose_scale(model: Model, required: Required) -> tuple[str, str] | None:
         f"{model.name} observes only products of {coin} and {' and '.join(required.relevance)}, "
         "and nothing anchors their scale",
         f"fit again with {coin} given at the first rank, such as "
-        f"{model.name}({coin}=Table(fixed={{{row}: 1.0}}))",
+        f"{in_model_file(f'{model.name}({coin}=Table(fixed={{{row}: 1.0}}))')}",
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Any, Protocol
 
 from gecasmo.language.parameter import Parameter
 from gecasmo.language.place import mistake
@@ -18,6 +18,8 @@ class Chooser(Protocol):
 
 
 running: ContextVar[Chooser | None] = ContextVar("running", default=None)
+# The user whose program is running: coins may have a row per hidden state.
+present: ContextVar[Any] = ContextVar("present", default=None)
 
 
 def flip(parameter: Parameter) -> bool:
@@ -37,4 +39,4 @@ def flip(parameter: Parameter) -> bool:
             f"flip() takes a Parameter of the model, not {kind}.\n"
             '  Perhaps: patience = Parameter("rank") in the class, then flip(self.patience)'
         )
-    return chooser.flip(parameter)
+    return chooser.flip(parameter.given(present.get()))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
+from typing import Any
+
 from gecasmo.errors import ModelError
 from gecasmo.language.place import mistake
 
@@ -26,6 +29,10 @@ class Parameter:
         `"rank"`, `"last_click"` (rank of the nearest click above, 0 if none), `"distance"`
         (rank - last_click), `"clicks_above"`, `"page_length"` and `"result"` (every shown result
         its own row). Without a key the coin is the same everywhere.
+    state : str, optional
+        Name of a hidden attribute of the user that takes part in the key: the coin then has rows
+        of its own for each value of `user.<state>`. The values are those of the `Choice` which the
+        model has under that name; without one, no and yes.
 
     Examples
     --------
@@ -40,17 +47,44 @@ class Parameter:
     Parameter('query', 'doc')
     """
 
-    __slots__ = ("keys", "name")
+    __slots__ = ("coins", "keys", "name", "state")
 
-    def __init__(self, *keys: str) -> None:
+    def __init__(self, *keys: str, state: str | None = None) -> None:
         self.keys = check_keys(keys)
         self.name = ""
+        if state is not None and (not isinstance(state, str) or not state.isidentifier()):
+            raise ModelError(
+                f"Parameter(state={state!r}): the name of an attribute of the user is wanted, such "
+                "as state='intent' for user.intent."
+            )
+        self.state = state
+        self.coins: dict[Any, Parameter] = {}  # by value of the state
+
+    def by_value(self, values: Iterable[Any]) -> dict[Any, Parameter]:
+        """The coin of each of these values of the state; the same ones whenever asked."""
+        return {value: self.coins.setdefault(value, Parameter(*self.keys)) for value in values}
+
+    def given(self, user: Any) -> Parameter:
+        """The coin for the state that a user is in; itself if it has no state in its key."""
+        if self.state is None:
+            return self
+        value = getattr(user, self.state)
+        coin = self.coins.get(value) if isinstance(value, Hashable) else None
+        if coin is None:
+            raise mistake(
+                f"'{self.name}' has no row for user.{self.state} = {value!r}; it has rows for "
+                f"{', '.join(map(repr, self.coins))}.\n"
+                f"  Perhaps: {self.state} = Choice(n=...) in the class, then "
+                f"user.{self.state} = choose(self.{self.state})"
+            )
+        return coin
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = self.name or name  # a coin that another class borrows keeps its own name
 
     def __repr__(self) -> str:
-        return f"Parameter({', '.join(map(repr, self.keys))})"
+        state = [] if self.state is None else [f"state={self.state!r}"]
+        return f"Parameter({', '.join([*map(repr, self.keys), *state])})"
 
     def __bool__(self) -> bool:
         raise mistake(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from gecasmo.language.flip import Chooser
+from gecasmo.language.flip import Chooser, present
 from gecasmo.language.place import mistake
 
 _ALLOWED = (bool, int, str, type(None))
@@ -16,14 +16,17 @@ class User:
     """The person in front of the page. Attributes set on it survive to the next result.
 
     `click()` and `emit(signal)` are observed; attributes are the hidden state; `leave()` means
-    that nothing below is looked at.
+    that nothing below is looked at, `stop()` that nothing on further pages is, either.
     """
 
-    def __init__(self, state: dict[str, Any], at_start: bool = False) -> None:
+    def __init__(self, state: dict[str, Any], at_start: bool = False, at_end: bool = False) -> None:
         object.__setattr__(self, "_state", dict(state))
         object.__setattr__(self, "_signals", set())
         object.__setattr__(self, "_has_left", False)
+        object.__setattr__(self, "_has_stopped", False)
         object.__setattr__(self, "_at_start", at_start)
+        object.__setattr__(self, "_at_end", at_end)
+        present.set(self)
 
     def click(self) -> None:
         """Click on the result."""
@@ -36,12 +39,27 @@ class User:
         if signal in _TAKEN_SIGNALS or signal.startswith("*"):
             raise mistake(f"'{signal}' cannot be a signal: it has another meaning in every log.")
         if self._at_start:
-            raise mistake("start() runs before the first result: there is nothing to click on yet.")
+            raise mistake(
+                "start() and next_page() run before the first result: there is nothing to click on "
+                "yet."
+            )
+        if self._at_end and signal == "click":
+            raise mistake(
+                "finish() runs after the last result: there is nothing to click on any more. It "
+                'tells of the whole page: user.emit("asked_again")'
+            )
         self._signals.add(signal)
 
     def leave(self) -> None:
-        """Leave the page: no result below is examined."""
+        """Leave the page: no result below is examined.
+
+        Where a walk goes over several pages (`view = "tasks"`), the user comes back on the next.
+        """
         object.__setattr__(self, "_has_left", True)
+
+    def stop(self) -> None:
+        """Look at nothing any more, on this page and on further ones."""
+        object.__setattr__(self, "_has_stopped", True)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_") or hasattr(User, name):

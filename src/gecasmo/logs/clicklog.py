@@ -30,6 +30,7 @@ from gecasmo.report import shortened
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
+    from gecasmo.logs.views import View
 
 RANKS_SHOWN = 10
 
@@ -392,6 +393,31 @@ class ClickLog:
         """
         in_test = in_test_part(self, test=test, by=by, seed=seed, time=time)
         return self.take(~in_test), self.take(in_test)
+
+    def view(self, view: str | View, **options: Any) -> ClickLog:
+        """Return the log in the order of a view; models apply the one that they name by themselves.
+
+        Parameters
+        ----------
+        view
+            "pages", "grids", "tasks" or "walks", or an object of `gecasmo.logs.views`.
+        options
+            Those of the view, such as `order="columns"` of "grids".
+
+        Returns
+        -------
+        ClickLog
+            A session is a walk, with the columns of the view. Its `back` brings a value for each of
+            its rows back to the rows of this log.
+
+        Raises
+        ------
+        ClickLogError
+            When the log lacks columns that the view needs.
+        """
+        from gecasmo.logs.views import as_view
+
+        return as_view(view, **options).apply(self)
 
     def to_frame(self) -> pl.DataFrame:
         """Return the log as a data frame with one row a result.

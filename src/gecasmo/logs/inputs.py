@@ -26,6 +26,7 @@ from typing import IO, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError, either, option
+from gecasmo.frames import lines_of
 from gecasmo.logs.packed import CHUNK, GZIP, ZSTD, unpacked
 from gecasmo.parquet import checked_parquet
 from gecasmo.report import shortened
@@ -495,7 +496,7 @@ def read_lines(inputs: Opened, max_line: int) -> Lines:
 
 def _lines_of(data: bytes, name: str) -> pl.Series:
     try:
-        return pl.read_lines(data)["line"] if data else pl.Series(dtype=pl.String)
+        return lines_of(data) if data else pl.Series(dtype=pl.String)
     except pl.exceptions.PolarsError:
         check_utf8(data, name)
         raise

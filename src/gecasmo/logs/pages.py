@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.frames import WIDE
 from gecasmo.logs.notes import Faults
 from gecasmo.logs.roles import Roles, is_list
-from gecasmo.logs.values import WIDE
 from gecasmo.report import TextTable, counted
 
 PageOf = NDArray[np.uint32]
@@ -256,7 +256,9 @@ def unroll(frame: pl.DataFrame, faults: Faults) -> Unrolled:
     lengths = lists[0].list.len().to_numpy().astype(np.int64)
     page = np.repeat(np.arange(len(rows), dtype=np.uint32), lengths)
 
-    exploded = {column.name: column.explode(empty_as_null=False) for column in lists}
+    if 0 in lengths:  # an empty list would become a missing value
+        lists = [column.filter(pl.Series(lengths > 0)) for column in lists]
+    exploded = {column.name: column.explode() for column in lists}
     pages = frame.drop(exploded)
     results = {
         name: exploded[name] if name in exploded else frame[name].gather(page)

@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.frames import WIDE
 from gecasmo.logs.notes import Faults, counted_are
 
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
 _EXACT = (pl.String, pl.Boolean, pl.Binary, pl.Date, pl.Datetime, pl.Time, pl.Duration, pl.Null)
-WIDE = (pl.Int128, pl.UInt128)  # which NumPy does not know
 MOST_WEIGHT = 2.0**53  # beyond it a page more or less is lost in the sum of all
 LARGEST_RANK = np.iinfo(np.int32).max
 

@@ -89,7 +89,7 @@ def _definition(source: Any, name: str | None) -> Mapping[str, Any]:
     if not isinstance(source, Mapping):
         path = Path(source)
         try:
-            source = json.loads(path.read_text())
+            source = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ModelError(f"{path} cannot be read as a definition in JSON: {error}.") from None
     definition: Mapping[str, Any] = source[name] if name is not None and name in source else source

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from gecasmo.encoding import EncodedLog, Rows, Wanted
 from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
-from gecasmo.errors import GecasmoError, ModelError, option
+from gecasmo.errors import ClickLogError, GecasmoError, ModelError, either, option
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views.view import ViewedLog
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
     Answer,
@@ -39,6 +40,7 @@ from gecasmo.model.page_run import (
     Filtered,
     PageRun,
     Tally,
+    brought_back,
     counts_of_source,
     n_source_results,
     refuse,
@@ -80,8 +82,24 @@ def result_columns(model: Model, coin: str, log: ClickLog) -> pl.DataFrame:
     return log.to_frame().with_columns(columns)
 
 
+def result_probability(model: Model, coin: str, log: ClickLog) -> Floats:
+    """The probability of a coin at each result of a log."""
+    viewed = model.viewed(log)
+    found = coin_probability(model, coin, result_columns(model, coin, viewed))
+    back: Floats = (
+        viewed.back(found) if isinstance(viewed, ViewedLog) and viewed is not log else found
+    )
+    return back
+
+
 def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
     """The probability of a coin for each row of a frame with its keys and features."""
+    rows = asked_rows(model, coin, frame)
+    return model.forms[coin].probabilities(model.states(whole=False)[coin], rows, coin)
+
+
+def asked_rows(model: Model, coin: str, frame: pl.DataFrame) -> Rows:
+    """The rows of a coin that a frame with its keys and features asks about."""
     if coin not in model.forms:
         raise ModelError(
             f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
@@ -116,8 +134,7 @@ def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:
                 f"has: {', '.join(frame.columns)}."
             )
         attached |= looked_up(rows, coin, Wanted(absent, form.allows_missing, given))
-    rows = Rows(keys, key_columns, len(frame), attached)
-    return form.probabilities(state, rows, coin)
+    return Rows(keys, key_columns, len(frame), attached)
 
 
 def estimate_frame(
@@ -142,9 +159,9 @@ def estimate_frame(
     if rows is None:
         rows = _rows_of_fit(model, coin)
     keys = [key for key in model.keys[coin] if key in rows.columns]
-    probability = coin_probability(model, coin, rows)
+    asked = asked_rows(model, coin, rows)
+    probability = form.probabilities(state, asked, coin)
     counts = None if model.report_ is None else model.report_.counts.get(coin)
-    asked = Rows(keys, [rows[key] for key in keys], len(rows))
     found = form.posterior(state, asked, probability, counts)
     low, high = beta_interval(found.mean, found.spread, level)
     # Of a very lopsided belief both ends may lie on one side of its mean.
@@ -162,13 +179,15 @@ def estimate_frame(
 
 
 def _rows_of_fit(model: Model, coin: str) -> pl.DataFrame:
-    frame = model.forms[coin].to_frame(model.states()[coin])
+    form, state = model.forms[coin], model.states()[coin]
+    frame = form.to_frame(state)
     if "probability" not in frame.columns:
         raise ModelError(
-            f"The form {model.forms[coin]!r} of '{coin}' has no list of rows; name the rows to be "
-            f"answered: estimates({coin!r}, frame)."
+            f"The form {form!r} of '{coin}' has no list of rows; name the rows to be answered: "
+            f"estimates({coin!r}, frame)."
         )
-    return frame
+    kept = form.kept_features(state)
+    return frame.with_columns(column.alias(name) for name, column in kept.items())
 
 
 def beta_interval(mean: Any, spread: Any, level: float) -> tuple[Floats, Floats]:
@@ -272,6 +291,14 @@ def marginal_clicks(model: Model, log: ClickLog | Partitioned, frame: bool = Fal
 
 def marginal_array(model: Model, log: ClickLog, encoded: EncodedLog | None = None) -> Floats:
     """P(click) of each result of a log in memory; `encoded` as the filter has it may save work."""
+    viewed = model.viewed(log)
+    if isinstance(viewed, ViewedLog) and viewed is not log and viewed.seen_as.is_sequential:
+        raise ClickLogError(
+            f"{model.name} follows users from click to click, so what it says of a page before any "
+            "click is a sum over all orders of clicks. Simulate them: "
+            f"{either('model.simulate(log)', '`gecasmo simulate`')}; or ask of each walk: "
+            f'log.view("{viewed.seen_as.name}").'
+        )
     depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     run = PageRun(model, log, "marginal", encoded=None if depends_on_clicks else encoded)
     answers = np.zeros(run.encoded.n_results)
@@ -294,6 +321,7 @@ def unseen_coins(
     """
     states = model.states(whole=False)
     encoded = encoded or model.encode(log, "filter")
+    viewed = model.viewed(log)
     unseen = {}
     for (coin, form), rows, plan in zip(
         model.forms.items(), encoded.rows, encoded.plan.coins, strict=True
@@ -302,11 +330,12 @@ def unseen_coins(
         if plan.scope == "global" or not is_new.any():
             unseen[coin] = np.full(log.n_results, bool(is_new.all()) and len(is_new) > 0)
         elif plan.scope == "page":
-            pages = encoded.page_of_session[log.page]
-            unseen[coin] = is_new[encoded.page_rows(plan.codes)[pages]]
+            pages = encoded.page_of_session[viewed.page]
+            found = is_new[encoded.page_rows(plan.codes)[pages]]
+            unseen[coin] = brought_back(log, encoded, found)
         else:
             used = encoded.result_rows(plan.codes, bool(plan.history))
-            unseen[coin] = is_new[used[encoded.result_places()]]
+            unseen[coin] = brought_back(log, encoded, is_new[used[encoded.result_places()]])
     return unseen
 
 

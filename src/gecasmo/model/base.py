@@ -158,7 +158,7 @@ class Model(StructuredModel):
         has them from `features`. Rows that no fit has seen are answered as the form sees fit.
         """
         if isinstance(rows, ClickLog):
-            rows = answers.result_columns(self, coin, rows)
+            return answers.result_probability(self, coin, rows)
         return answers.coin_probability(self, coin, as_frame(rows, coin))
 
     def estimates(self, coin: str, rows: Any = None, *, level: float = 0.9) -> pl.DataFrame:
@@ -329,6 +329,7 @@ class Model(StructuredModel):
         min_order: float = 0.8,
         every_pair: bool = False,
         pairs: Any = None,
+        features: Any = None,
         grades_from: Any = None,
     ) -> Judgments:
         """Grade pairs of query and document that this model knows, where the data suffice.
@@ -352,7 +353,9 @@ class Model(StructuredModel):
         every_pair : bool
             Grade every pair, however little is known of it; `grade_probability` says how sure.
         pairs : data frame, ClickLog or StoredLog, optional
-            The pairs to be judged; by default all rows of the fit.
+            The pairs to be judged, also ones never shown; by default all of the fit.
+        features : data frame, optional
+            Columns that forms of relevance read, for pairs that lack them.
         grades_from : path, data frame, Grades, or a list or dictionary of these, optional
             Grades of other judges, to be believed as far as clicks bear them out.
 
@@ -375,6 +378,7 @@ class Model(StructuredModel):
             min_order=min_order,
             every_pair=every_pair,
             pairs=pairs,
+            features=features,
             grades_from=grades_from,
         )
 

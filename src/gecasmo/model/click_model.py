@@ -13,10 +13,14 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
+import numpy as np
+import polars as pl
+
 from gecasmo.compiler import Automaton, trace
 from gecasmo.errors import ModelError
 from gecasmo.forms import Form, Table
-from gecasmo.language import Parameter, Result, User
+from gecasmo.language import Choice, Parameter, Result, User
+from gecasmo.logs.views import as_view
 from gecasmo.model.base import Model
 from gecasmo.model.structured import given_states, split_forms
 
@@ -56,6 +60,11 @@ class ClickModel(Model):
             raise ModelError(
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
             )
+        if cls.next_page is not ClickModel.next_page and not as_view(cls.view).spans_pages:
+            raise ModelError(
+                f"{cls.__name__} has a next_page(self, user), and reads page by page. To follow "
+                'users from page to page: view = "tasks"'
+            )
         super().__init__(cls.__name__, keys, forms, _program_text(cls))
         taken = [
             name
@@ -90,16 +99,42 @@ class ClickModel(Model):
     def start(self, user: User) -> None:
         """What is decided before the first result: intents, classes of users, defaults."""
 
+    def finish(self, user: User) -> None:
+        """What the whole page shows after its last result, also of users who left early: whether
+        they came back, or asked again."""
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the program says anything after the last result."""
+        return type(self).finish is not ClickModel.finish
+
+    def next_page(self, user: User) -> None:
+        """What is decided before the first result of each further page, where `view = "tasks"`.
+
+        By default everybody looks at it who has not stopped.
+        """
+
+    @property
+    def turns_pages(self) -> bool:
+        """Whether the model says what happens between pages."""
+        return type(self).next_page is not ClickModel.next_page
+
+    @property
+    def spans_pages(self) -> bool:
+        """Whether a walk goes over several pages, so that users may leave one and see the next."""
+        return as_view(type(self).view).spans_pages
+
     @classmethod
     def _parameters(cls) -> dict[str, Parameter]:
         """The coins, in the order they are written, those of base classes first.
 
-        Coins in a list or dictionary are called by their place there: `coins[0]`.
+        Coins in a list or dictionary are called by their place there: `coins[0]`; those of a
+        choice and of a coin that has a state in its key by the value: `intent[0]`.
         """
         found: dict[str, Parameter] = {}
         for owner in reversed(cls.__mro__):
             for name, value in vars(owner).items():
-                own = _coins_in(value, name)
+                own = cls._coins_in(value, name)
                 for coin in [coin for coin in found if coin.partition("[")[0] == name]:
                     if coin not in own:
                         del found[coin]  # a subclass put something else in its place
@@ -115,19 +150,74 @@ class ClickModel(Model):
         found: dict[str, Any] = {}
         for name, value in given.items():
             several: Any = getattr(cls, name, None)
-            if name in coins or not _coins_in(several, name):
+            own = cls._coins_in(several, name)
+            parts = several.split(value) if isinstance(several, Choice) else value
+            if name in coins or not own:
                 found[name] = value
+            elif isinstance(several, (Choice, Parameter)) and isinstance(parts, list):
+                if len(parts) != len(own):
+                    raise ModelError(
+                        f"{cls.__name__}({name}=...): a list of {len(own)} is wanted, one for each "
+                        f"of {', '.join(own)}, not of {len(parts)}."
+                    )
+                found |= dict(zip(own, parts, strict=True))
             elif isinstance(value, list) and len(value) == len(several):
                 found |= {f"{name}[{place}]": own for place, own in enumerate(value)}
             elif isinstance(value, dict) and value.keys() == getattr(several, "keys", set)():
                 found |= {f"{name}[{place!r}]": own for place, own in value.items()}
             else:
-                found |= dict.fromkeys(_coins_in(several, name), value)
+                found |= dict.fromkeys(own, value)
+        return found
+
+    @classmethod
+    def _coins_in(cls, value: Any, name: str, depth: int = 0) -> dict[str, Parameter]:
+        """The coins of an attribute by name: itself, or those in a list, tuple or dictionary."""
+        inside: Iterable[tuple[Any, Any]] = ()
+        if isinstance(value, Parameter):
+            if value.state is None:
+                return {name: value}
+            choice = getattr(cls, value.state, None)
+            values = range(choice.n) if isinstance(choice, Choice) else (False, True)
+            value.name = value.name or name
+            inside = value.by_value(values).items()
+        elif isinstance(value, (list, tuple)):
+            inside = enumerate(value)
+        elif isinstance(value, dict) and not name.startswith("__"):
+            inside = value.items()
+        found: dict[str, Parameter] = {}
+        for place, own in inside if depth < _DEEPEST else ():
+            found |= cls._coins_in(own, f"{name}[{place!r}]", depth + 1)
         return found
 
     @property
     def parameters_by_name(self) -> dict[str, Parameter]:
         return self._parameters()
+
+    def by_value(self, name: str) -> pl.DataFrame:
+        """The rows of a choice, or of a coin that has a hidden state in its key, in one table.
+
+        One line per row and value, in the column `value`. Of a choice `probability` is that of the
+        value and `chosen` how often it is expected to have been chosen; of a coin there are
+        `probability`, `heads` and `tails` as in `parameters`.
+        """
+        several: Any = getattr(type(self), name, None)
+        own = self._coins_in(several, name)
+        if not isinstance(several, (Choice, Parameter)) or name in own or not own:
+            raise ModelError(
+                f"{self.name} has no choice, and no coin with a state in its key, called '{name}'."
+            )
+        tables = [self.parameters[coin] for coin in own]
+        if isinstance(several, Parameter):
+            values = list(several.coins)[: len(tables)]
+            parts = zip(values, tables, strict=True)
+            return pl.concat(frame.with_columns(value=pl.lit(value)) for value, frame in parts)
+        keys = list(self.keys[next(iter(own))])
+        found, left = [], np.ones(len(tables[0]))  # what none of the coins before has taken
+        for value, table in enumerate(tables):
+            share = table["probability"].to_numpy()
+            found.append(_chosen(table, keys, value, "heads", left * share))
+            left = left * (1 - share)
+        return pl.concat([*found, _chosen(tables[-1], keys, len(tables), "tails", left)])
 
     def _trace(self) -> Automaton:
         return trace(self)
@@ -145,21 +235,6 @@ class ClickModel(Model):
         model = cls(**{coin: forms.get(coin, Table()) for coin in plain})
         model.states_ = given_states(model.forms, model.declared_keys, plain)
         return model
-
-
-def _coins_in(value: Any, name: str, depth: int = 0) -> dict[str, Parameter]:
-    """The coins of an attribute by name: itself, or those in a list, tuple or dictionary."""
-    if isinstance(value, Parameter):
-        return {name: value}
-    inside: Iterable[tuple[Any, Any]] = ()
-    if isinstance(value, (list, tuple)):
-        inside = enumerate(value)
-    elif isinstance(value, dict) and not name.startswith("__"):
-        inside = value.items()
-    found: dict[str, Parameter] = {}
-    for place, own in inside if depth < _DEEPEST else ():
-        found |= _coins_in(own, f"{name}[{place!r}]", depth + 1)
-    return found
 
 
 def _program_text(cls: type[ClickModel]) -> str:
@@ -181,6 +256,18 @@ def _program_text(cls: type[ClickModel]) -> str:
             if code is not None and first <= code.co_firstlineno <= last:
                 return textwrap.dedent("".join(lines[first - 1 : last]))
     return ""  # written in a shell: there is nothing to read it from
+
+
+def _chosen(
+    table: pl.DataFrame, keys: list[str], value: int, side: str, probability: Any
+) -> pl.DataFrame:
+    """The rows of one value of a choice."""
+    return table.select(
+        *keys,
+        pl.lit(value).alias("value"),
+        pl.Series("probability", probability),
+        pl.col(side).alias("chosen"),
+    )
 
 
 class AutomatonModel(Model):

@@ -10,6 +10,7 @@ from gecasmo.forms.table import NOT_IDENTIFIED, is_open
 from gecasmo.kernels.library import LIFTED_KERNELS, Library
 from gecasmo.kernels.plan import plan_of
 from gecasmo.language.parameter import PAGE_KEYS
+from gecasmo.logs.views import as_view
 from gecasmo.report import Column, TextTable, printable, printable_lines, text_width
 
 if TYPE_CHECKING:
@@ -106,8 +107,9 @@ def explain_source(model: Model, kernel: str, augmentation: Augmentation) -> str
     counting = kernel.startswith("e_step")
     structure = model.counting_structure if counting else model.structure
     # As for a log in which of all columns only these are the same all over a page.
+    constant = [k for k in PAGE_KEYS if k != "query" or not as_view(model.view).spans_pages]
     plan, _ = plan_of(
-        model.keys, structure.traced, lambda key: key in PAGE_KEYS, kernel in LIFTED_KERNELS
+        model.keys, structure.traced, lambda key: key in constant, kernel in LIFTED_KERNELS
     )
     library = Library(structure, plan)
     machine = library.machine(kernel, augmentation)

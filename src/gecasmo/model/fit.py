@@ -24,6 +24,8 @@ from gecasmo.forms import FormState
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.logs.views import as_view
+from gecasmo.model.fit_pairs import pairs_of_fit
 from gecasmo.model.log_parts import as_log
 from gecasmo.model.page_run import check_impossible
 from gecasmo.model.part_builder import Builder, Settings
@@ -180,7 +182,9 @@ def fit_model(
             source = MemorySource(work, log, settings, threads)
             fit_source(model, source, settings.method, show, intervals)
             tell_remarks(model)
-    model.features_ = work.features_
+    model.features_, model.pairs_ = work.features_, None
+    if isinstance(log, ClickLog):
+        model.pairs_ = pairs_of_fit(model, log)
     assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
 
@@ -205,7 +209,7 @@ class MemorySource:
     def __init__(
         self, model: Model, log: ClickLog, settings: Settings, threads: int | None
     ) -> None:
-        log, held_out = _set_apart(log, settings.method)
+        log, held_out = _set_apart(model, log, settings.method)
         build = Builder(model, log, settings, threads)
         part = build.part()
         begin = None if settings.start is None else build.begun(part)
@@ -226,14 +230,15 @@ class MemorySource:
         return {}
 
 
-def _set_apart(log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
+def _set_apart(model: Model, log: ClickLog, method: Any) -> tuple[ClickLog, ClickLog | None]:
     """The pages to fit, and those that a method wants to be judged by."""
     validation = getattr(method, "validation", None)
     if validation is None:
         return log, None
     if isinstance(validation, ClickLog):
         return log, validation
-    return log.split(test=validation, by="session", seed=method.seed)
+    by = as_view(model.view).together(log)
+    return log.split(test=validation, by=by, seed=method.seed)
 
 
 def tell_remarks(model: Model) -> None:

@@ -82,7 +82,7 @@ def _write_parquet(frames: Iterator[pl.DataFrame], target: Path) -> int:
         n_rows = write_pieces(frames, fresh)
         pieces = sorted(fresh.iterdir())
         if len(pieces) == 1:
-            pieces[0].rename(temporary)
+            pieces[0].replace(temporary)  # which is there, and empty
         else:
             pl.scan_parquet(pieces, glob=False).sink_parquet(temporary, row_group_size=_ROW_GROUP)
     return n_rows

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar, runtime_che
 import numpy as np
 import polars as pl
 
-from gecasmo.errors import ClickLogError, ImpossibleSessionError
+from gecasmo.errors import ClickLogError, ImpossibleSessionError, either
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.logs.clicklog import joined
+from gecasmo.logs.views import as_view
 
 if TYPE_CHECKING:
     from gecasmo.forms.parted_table import PartedTable
@@ -162,11 +163,12 @@ def over_parts(
     """What is said of each part of a log. One in memory is one part; of a stored log those that
     are not empty, large ones in pieces, each with the rows of the model that it can meet; a log of
     Spark asks its executors."""
+    if not isinstance(log, AskedElsewhere) and not is_stored(log):
+        yield ask(model, in_memory(log))
+        return
+    require_parts(model)
     if isinstance(log, AskedElsewhere):
         yield from log.over_parts(model, ask)
-        return
-    if not is_stored(log):
-        yield ask(model, in_memory(log))
         return
     last = -1
     for number, pages in all_pieces(log):
@@ -180,6 +182,17 @@ def over_parts(
         del pages  # before the next one is read
     if last < 0:
         raise ClickLogError("There is nothing to answer: the log has no pages.")
+
+
+def require_parts(model: Model) -> None:
+    """Refuse a model that cannot be asked of the queries of a log one by one."""
+    view = as_view(model.view)
+    if view.spans_pages:
+        raise ClickLogError(
+            f"{model.name} reads a log under the view '{view.name}', which follows users from page "
+            "to page. A stored log, and one on a cluster, has its pages apart, by query: read this "
+            f"one into memory, with {either('read_log(...)', 'its source in place of the folder')}."
+        )
 
 
 def routed(

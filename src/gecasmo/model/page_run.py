@@ -32,11 +32,13 @@ from gecasmo.forms import Form, FormState
 from gecasmo.kernels.library import LIFTED_KERNELS, Structure
 from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views.view import ViewedLog, Visits
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Impossible, Model
 
 Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 # Rows of a coin under all click histories; each takes 16 bytes.
 _MOST_LIFTED = 1 << 28
@@ -69,8 +71,10 @@ class PageRun:
             encoded = model.encode(log, kernel, merge=merge, lifted=lifted, counting=counting)
         self.counting = counting
         self.encoded = encoded
-        self.rank_size = int(log.rank.max(initial=0)) + 1
-        self.count_size = int(log.lengths.max(initial=0)) + 1
+        assert encoded.log is not None
+        self.viewed = encoded.log  # the log itself, or in the order of the model's view
+        self.rank_size = int(self.viewed.rank.max(initial=0)) + 1
+        self.count_size = int(self.viewed.lengths.max(initial=0)) + 1
         self.weights = self._weights()
 
     @property
@@ -91,13 +95,21 @@ class PageRun:
         library = self.model.library(encoded.plan, self.counting)
         run_jobs(library.get(self.kernel, jobs[0], "minimal", False), jobs)
 
-    def results(self, answers: NDArray[Any]) -> NDArray[Any]:
-        """Answers per encoded result, in the order of the log's rows."""
-        return answers[self.encoded.result_places()]
+    def results(self, answers: NDArray[Any], visits: Visits | None = "any") -> NDArray[Any]:
+        """Answers per encoded result, in the order of the log's rows.
+
+        Where users come by a row several times, these are probabilities of something at "any" of
+        the visits, or at "all" of them.
+        """
+        return brought_back(self.log, self.encoded, answers[self.encoded.result_places()], visits)
 
     def sessions(self, answers: NDArray[Any]) -> NDArray[Any]:
         """Answers per encoded page, in the order of the log's sessions."""
-        return answers[self.encoded.page_of_session]
+        found = answers[self.encoded.page_of_session]
+        viewed = self.viewed
+        if isinstance(viewed, ViewedLog) and viewed is not self.log:
+            return viewed.back_from_walks(found)
+        return found
 
     def _ranges(self) -> list[tuple[int, int]]:
         starts = self.encoded.obs_start
@@ -109,8 +121,8 @@ class PageRun:
 
     def _weights(self) -> list[Floats]:
         weights = []
-        keys = self.model.answer_keys(self.log.columns)
-        is_lifted = self.kernel in LIFTED_KERNELS and self.log.n_results > 0
+        keys = self.model.answer_keys(self.viewed.columns)
+        is_lifted = self.kernel in LIFTED_KERNELS and self.viewed.n_results > 0
         for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
             if is_lifted and history_of(keys[coin]):
                 weights.append(self._lifted_weights(coin, form, rows, keys[coin]))
@@ -141,6 +153,24 @@ class PageRun:
         return weights
 
 
+def brought_back(
+    log: ClickLog, encoded: EncodedLog, answers: NDArray[Any], visits: Visits | None = "any"
+) -> NDArray[Any]:
+    """Answers per row of the log that was encoded, in the order of the rows of the user's log."""
+    viewed = encoded.log
+    if isinstance(viewed, ViewedLog) and viewed is not log:
+        return viewed.back(answers, visits)
+    return answers
+
+
+def whole_walks(log: ClickLog, encoded: EncodedLog, sessions: Bools) -> Bools:
+    """Some sessions of a log, with all others that one of their users went over."""
+    viewed = encoded.log
+    if isinstance(viewed, ViewedLog) and viewed is not log:
+        return viewed.whole(sessions)
+    return sessions
+
+
 def result_frame(log: ClickLog) -> pl.DataFrame:
     """The columns that say which result a row of an answer is about."""
     names = [name for name in ("session", "query", "doc", "rank", "click") if name in log.columns]
@@ -148,7 +178,6 @@ def result_frame(log: ClickLog) -> pl.DataFrame:
 
 
 FLOOR = 1e-8
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -218,7 +247,7 @@ class Filtered:
         click = np.zeros(run.encoded.n_results)
         run.run(probability, click)
         self.encoded = run.encoded
-        self.probability = run.results(probability)
+        self.probability = run.results(probability, "all")
         self.click = np.clip(run.results(click), 0.0, 1.0)
         self.is_impossible: Bools = self.probability <= 0
         self.kept = np.ones(log.n_sessions, bool)
@@ -227,10 +256,15 @@ class Filtered:
         if impossible == "raise":
             _refuse(model, log, self.is_impossible)
         if impossible == "drop":
-            self.kept[log.page[self.is_impossible]] = False
+            self.kept = ~whole_walks(log, self.encoded, self._with_impossible())
         if warn:
             self.tally.tell(model.name)
         self.probability = np.where(self.is_impossible, FLOOR, self.probability)
+
+    def _with_impossible(self) -> Bools:
+        sessions = np.zeros(self.log.n_sessions, bool)
+        sessions[self.log.page[self.is_impossible]] = True
+        return sessions
 
     @property
     def tally(self) -> Tally:
@@ -268,11 +302,10 @@ def counts_of_source(log: Any, tally: Tally) -> tuple[int, int] | None:
 def find_impossible(
     model: Model, log: ClickLog, states: Mapping[str, FormState], threads: int | None
 ) -> tuple[Bools, Bools]:
-    """Which results show something of probability zero, and which sessions contain one."""
+    """Which results show something of probability zero, and which sessions contain one, with all
+    that are in a walk with such a one."""
     filtered = Filtered(model, log, "floor", states, threads, counting=True)
-    sessions = np.zeros(log.n_sessions, bool)
-    sessions[log.page[filtered.is_impossible]] = True
-    return filtered.is_impossible, sessions
+    return filtered.is_impossible, whole_walks(log, filtered.encoded, filtered._with_impossible())
 
 
 def refuse(

@@ -5,6 +5,7 @@
     tables/N.parquet one frame per coin and part
     parts/N          weights of networks (safetensors), classifiers (skops)
     features/N.parquet  features that did not come from the log
+    pairs.parquet    pairs of the fit, with features that did, where relevance rests on these
     parted/N/part-I.parquet  rows of coin N whose queries are in part I, if its table is in parts
 
 The program's text is kept to be looked at; nothing that is read is ever run. Instead of a zip file
@@ -45,8 +46,10 @@ from gecasmo.forms.parted_table import (
     read_content,
 )
 from gecasmo.language.parameter import check_keys
+from gecasmo.logs.views import Pages, as_view
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
+from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
 from gecasmo.report import shortened
 
 if TYPE_CHECKING:
@@ -147,7 +150,13 @@ def _members(model: Model) -> Members:
         "automaton": automaton_json.to_data(model.counting_structure.traced),
         "coins": coins,
         "fit": _report_to_data(model.report_),
+        **({} if model.pairs_ is None else {"pairs": _PAIRS}),
     }
+    if model.pairs_ is not None:
+        tables[_PAIRS] = _parquet(model.pairs_)
+    view = as_view(model.view)
+    if view != Pages():
+        described["view"], members.version = view.to_data(), 3
     members.small = {"model.json": as_json(described), **tables}
     return members
 
@@ -218,12 +227,28 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
     program = _are("The program of a model", str, data["program"])
     model = AutomatonModel(automaton, keys, forms, name=title, program=program)
     model.relevance = relevance
+    if "view" in data:
+        model.view = as_view(**_are("The view of a model", dict, data["view"]))
     model.states_ = states
     frames = {c["name"]: c["features"] for c in data["coins"] if c.get("features")}
     read = {file: _frame(parts, file) for file in set(frames.values())}
     model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
+    if data.get("pairs") is not None:
+        model.pairs_ = _pairs(_frame(parts, data["pairs"]))
     return model
+
+
+def _pairs(frame: pl.DataFrame) -> pl.DataFrame:
+    """The pairs of a fit, each of which is there once."""
+    pair = [name for name in PAIR if name in frame.columns]
+    saved_forms.columns(frame, pair, "the pairs of a fit")
+    examined = frame.get_column(EXAMINATIONS, default=None)
+    if "doc" not in pair or examined is None or frame.select(pair).is_duplicated().any():
+        raise SavedModelError("The pairs of the fit are none.")
+    if not examined.drop_nulls().is_finite().all() or (examined < 0).any():
+        raise SavedModelError("The pairs of the fit were examined as often as cannot be.")
+    return frame
 
 
 def _are(what: str, kind: type[Kind], value: Any) -> Kind:
@@ -322,11 +347,12 @@ def _part(parts: Mapping[str, bytes], name: str) -> pl.DataFrame | bytes:
 
 
 FORMAT = "gecasmo model"
-# 1: everything is read at once. 2: some tables are in parts.
-VERSION = 2
+# 1: everything is read at once. 2: some tables are in parts. 3: the model reads a log under a view.
+VERSION = 3
 MANIFEST = "manifest.json"
 _MOST_WORDS = 2**28
 PARTED = "parted/"
+_PAIRS = "pairs.parquet"
 
 
 @dataclass
@@ -335,12 +361,13 @@ class Members:
 
     small: dict[str, bytes] = field(default_factory=dict)
     parts: dict[str, tuple[RowFiles, PartFile]] = field(default_factory=dict)
+    version: int = 1
 
     def manifest(self) -> bytes:
         """The list of members with their SHA-256."""
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in self.small.items()}
         digests |= {name: file.sha256 for name, (_, file) in self.parts.items()}
-        version = VERSION if self.parts else 1
+        version = max(self.version, 2 if self.parts else 1)
         return as_json({"format": FORMAT, "version": version, "sha256": digests})
 
 

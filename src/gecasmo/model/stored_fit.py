@@ -45,7 +45,7 @@ from gecasmo.logs.store.disk import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.fit_folder import FitFolder, identity_of, read_shared_rows, write_shared_rows
-from gecasmo.model.log_parts import all_pieces, part_view
+from gecasmo.model.log_parts import all_pieces, part_view, require_parts
 from gecasmo.model.part_builder import (
     Builder,
     Settings,
@@ -73,6 +73,7 @@ def fit_stored(
     checkpoint: Any,
 ) -> None:
     """Fit `model` in place to a stored log; `work` is the same with its features."""
+    require_parts(work)
     validation = getattr(settings.method, "validation", None)
     if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(

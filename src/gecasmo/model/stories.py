@@ -6,6 +6,7 @@ Simulated users also go over the pages of a stored log, chunk by chunk into anot
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +15,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import Automaton
-from gecasmo.errors import ClickLogError, either
+from gecasmo.encoding.observations import on_page
+from gecasmo.errors import ClickLogError, ModelError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
+from gecasmo.logs.views import ViewedLog, as_view
 from gecasmo.model.frame_files import write_frames
-from gecasmo.model.log_parts import Partitioned, all_pieces, part_view
+from gecasmo.model.log_parts import Partitioned, all_pieces, part_view, require_parts
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ def decoded_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     edge = np.zeros(run.encoded.n_results, np.int64)
     start_edge = np.zeros(run.encoded.n_pages, np.int64)
     run.run(edge, start_edge)
-    return _told(run, log, run.results(edge), run.sessions(start_edge))
+    return _told(run, log, run.results(edge, None), run.sessions(start_edge))
 
 
 def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
@@ -66,34 +69,102 @@ def sampled_frame(model: Model, log: ClickLog, seed: int) -> pl.DataFrame:
     Filtered(model, log, "raise")
     run = PageRun(model, log, "stories", merge=False)
     edge, start_edge = _draw(run, seed, n_page_uniforms=2)
-    return _told(run, log, run.results(edge), run.sessions(start_edge))
+    return _told(run, log, run.results(edge, None), run.sessions(start_edge))
 
 
 def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     """New signals on the pages of a log; whatever was clicked there plays no part."""
+    view = as_view(model.view)
+    if view.is_sequential and not isinstance(log, ViewedLog):
+        return _simulate_walks(model, log, seed, truth)
     automaton = model.structure.full.body
     none = np.zeros(log.n_results, bool)
     blank = log.with_signals(dict.fromkeys(automaton.signals, none))
     run = PageRun(model, blank, "sample", merge=False)
     edge, start_edge = _draw(run, seed, n_page_uniforms=1)
-    edge, start_edge = run.results(edge), run.sessions(start_edge)
+    edge, start_edge = run.results(edge, None), run.sessions(start_edge)
     signals = {
         signal: np.array([signal in e.symbol for e in automaton.edges], bool)[edge]
         for signal in automaton.signals
     }
+    for signal in automaton.page_signals:  # of a page, so at all of its results
+        signals[signal] = on_page(log, signals[signal])
     simulated = log.with_signals(signals)
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
+
+
+def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> ClickLog:
+    """Click after click: each walk begins where the one before ended."""
+    view = as_view(model.view)
+    foreseen = model.foreseen
+    if foreseen:
+        raise ModelError(
+            f"{model.name} cannot foretell clicks: its coins have the key '{foreseen[0]}', which "
+            "says where the next click will be."
+        )
+    if truth:
+        raise ClickLogError(
+            f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
+            "truth=True."
+        )
+    if model.structure.traced.signals != ("click",):
+        raise ModelError(
+            f"{model.name} has other signals than clicks, which walks do not simulate."
+        )
+    model._both_structures()
+    twin = model.copy()
+    twin.view = replace(view, extent="open")  # type: ignore[call-arg]
+    edges = model.structure.full.body.edges
+    is_click = np.array([bool(edge.symbol) for edge in edges], bool)
+    order = np.zeros(log.n_results, np.int64)
+    active = np.ones(log.n_sessions, bool)
+    turn = 0
+    while active.any():
+        turn += 1
+        rows = np.flatnonzero(active[log.page])
+        pages = _ordered(log.take(active), order[rows])
+        viewed = twin.viewed(pages)
+        assert isinstance(viewed, ViewedLog)
+        if not viewed.n_results:
+            break
+        run = PageRun(twin, viewed, "sample", merge=False)
+        edge, _ = _draw(run, _seed(seed, turn), n_page_uniforms=1)
+        clicked = np.flatnonzero(is_click[run.results(edge)])
+        # A walk ends at its first click.
+        _, first = np.unique(viewed.page[clicked], return_index=True)
+        order[rows[viewed.rows[clicked[first]]]] = turn
+        active = np.zeros(log.n_sessions, bool)
+        active[log.page[order == turn]] = True
+    return _ordered(log, order)
+
+
+def _ordered(log: ClickLog, order: NDArray[np.int64]) -> ClickLog:
+    """The same pages with clicks in this order, 0 for none."""
+    turns = pl.Series("click_order", order).set(pl.Series(order == 0), None)
+    clicked = log.with_signals({"click": order > 0})
+    frame = clicked.to_frame().select(clicked.columns).drop("click_time", strict=False)
+    return ClickLog(
+        frame.with_columns(turns),
+        clicked._known_page,
+        log.sessions,
+        log.weight,
+        order=clicked._known_order,
+        starts=clicked._known_starts,
+        notes=log.notes,
+    )
 
 
 def _draw(
     run: PageRun, seed: int, n_page_uniforms: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Run a sampling kernel with uniforms that belong to the log's rows, not to its encoding."""
-    log, encoded = run.log, run.encoded
+    log, encoded, viewed = run.log, run.encoded, run.viewed
     # People use one seed for their pages and for the clicks on them: the streams must differ.
     generator = np.random.default_rng([seed, _STREAM])
     in_order = generator.random(log.n_results)
     by_session = generator.random((n_page_uniforms, log.n_sessions))
+    if isinstance(viewed, ViewedLog) and viewed is not log:
+        in_order, by_session = in_order[viewed.rows], by_session[:, viewed.walks.first_session]
     uniform = np.empty(encoded.n_results)
     uniform[encoded.result_places()] = in_order
     pages = np.empty((n_page_uniforms, encoded.n_pages))
@@ -109,7 +180,7 @@ def _told(
 ) -> pl.DataFrame:
     """Edges as columns: `reached`, and per coin how it fell ("heads", "heads tails", null)."""
     model, automaton = run.model, run.structure.full.body
-    left = np.array([e.source == automaton.gone for e in automaton.edges], bool)
+    left = np.array([e.is_away or e.source == automaton.gone for e in automaton.edges], bool)
     columns = [pl.Series("reached", ~left[edge])]
     columns += _falls(model, automaton, edge, "")
     if automaton.start_parameters():
@@ -232,6 +303,7 @@ def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickL
     A page that stands for several equal ones is shown so many times, since its users click each in
     their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
     """
+    require_parts(model)
     last, turn = -1, 0
     for number, pages in all_pieces(log):
         if number != last:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy as copying
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import polars as pl
 
@@ -24,6 +24,7 @@ from gecasmo.kernels.library import Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.language import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.views import View, ViewedLog, as_view
 from gecasmo.model.log_parts import in_memory
 
 if TYPE_CHECKING:
@@ -31,11 +32,27 @@ if TYPE_CHECKING:
 
 Augmentation = Literal["minimal", "full"]
 
+# What every log has, or a log can be made without.
+_COMMON_COLUMNS = ("session", "query", "doc", LAST_CLICK, "click", *POSITION_KEYS, *HISTORY_KEYS)
+
+
+class Needs(NamedTuple):
+    """The columns that a model needs of a log beyond sessions, queries, documents, ranks and
+    clicks: what it explains (yes or no, null where not recorded), what it asks (yes or no), and
+    what its coins are keyed by. What its view makes of a log is not needed; what it is made of is:
+    of several columns in a tuple, one."""
+
+    signals: tuple[str, ...]
+    guards: tuple[str, ...]
+    keys: tuple[str, ...]
+    view: tuple[tuple[str, ...], ...] = ()
+
 
 class StructuredModel:
     """All of a `Model` but the questions it answers."""
 
     relevance: tuple[str, ...] = ()
+    view: str | View = "pages"  # in which order a log is read
 
     def __init__(
         self,
@@ -51,6 +68,7 @@ class StructuredModel:
         self.states_: dict[str, FormState] | None = None
         self.report_: FitReport | None = None
         self.features_: dict[str, pl.DataFrame] = {}
+        self.pairs_: pl.DataFrame | None = None  # of the fit, where forms on features need them
         self.kept_: Any = None  # the folder that rows in files are read from
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
@@ -120,6 +138,18 @@ class StructuredModel:
         }
 
     @property
+    def needs(self) -> Needs:
+        """The columns that this model needs of a log, beyond those that every log has."""
+        traced = self.traced_automaton
+        numbered = traced.numbered_rows()
+        by_key = (key for coin in self.forms if coin not in numbered for key in self.keys[coin])
+        wanted = (traced.signals, traced.guard_columns(), dict.fromkeys(by_key))
+        view = as_view(self.view)
+        there = (*_COMMON_COLUMNS, *view.guards, *view.keys, *view.signals)
+        found = [tuple(name for name in names if name not in there) for names in wanted]
+        return Needs(found[0], found[1], found[2], view.needs)
+
+    @property
     def is_exchangeable(self) -> bool:
         """Whether a fit from equal values would never tell parts of the model apart."""
         keys = self.keys
@@ -186,6 +216,16 @@ class StructuredModel:
             self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
         return self._libraries[key]
 
+    @property
+    def foreseen(self) -> list[str]:
+        """The keys of coins that tell of what users do later."""
+        told = as_view(self.view).foreseen
+        return [key for keys in self.keys.values() for key in keys if key in told]
+
+    def viewed(self, log: ClickLog) -> ClickLog:
+        """The log in the order in which this model reads it."""
+        return as_view(self.view).apply(log)
+
     def encode(
         self,
         log: ClickLog,
@@ -195,9 +235,12 @@ class StructuredModel:
         counting: bool | None = None,
         **options: Any,
     ) -> EncodedLog:
-        """The log as the arrays that a kernel of this model reads."""
+        """The log as the arrays that a kernel of this model reads, in the order of its view."""
         refuse_lost_fork()
-        log = in_memory(log)
+        given = in_memory(log)
+        log = self.viewed(given)
+        if isinstance(log, ViewedLog) and log is not given and options.get("missing") is not None:
+            options["missing"] = options["missing"][log.rows]
         if augmentation not in ("minimal", "full"):
             raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
         if counting is None:
@@ -290,13 +333,13 @@ class StructuredModel:
                 )
             after = before.from_options({**before.options(), option: params[name]})
             forms = {other: after if form is before else form for other, form in forms.items()}
-        self.forms, self.states_, self.report_ = forms, None, None
+        self.forms, self.states_, self.report_, self.pairs_ = forms, None, None, None
         return self
 
     def __sklearn_clone__(self) -> Self:
         twin = self.copy()
         twin.forms = copying.deepcopy(self.forms)  # at once: coins that share a form still do
-        twin.states_ = twin.report_ = twin.kept_ = None
+        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = None
         return twin
 
     def __sklearn_tags__(self) -> Any:

@@ -23,6 +23,7 @@ from gecasmo.forms.memory import Memory
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.model.fit import FitReport, check_settings
+from gecasmo.model.fit_pairs import merged_pairs, pairs_of_fit
 from gecasmo.model.log_parts import as_log, whole_view
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.model.solution import progress_bar, solve
@@ -69,6 +70,7 @@ def update_model(
     for number, own in learned.items():
         own.conclude(best[number], leanings[number].shift(best))
     _keep(model, memories, problem, solution, decay, build)
+    model.pairs_ = merged_pairs(model.pairs_, pairs_of_fit(model, build.log), decay)
     assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
 

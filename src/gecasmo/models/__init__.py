@@ -24,6 +24,23 @@ from gecasmo.models.dbn import DBN as DBN
 from gecasmo.models.ccm import CCM as CCM
 from gecasmo.models.counting_dcm import CountingDCM as CountingDCM
 from gecasmo.models.counting_sdbn import CountingSDBN as CountingSDBN
+from gecasmo.models.two_rate import TwoRate as TwoRate
+from gecasmo.models.picky import Picky as Picky
+from gecasmo.models.trust_pbm import TrustPBM as TrustPBM
+from gecasmo.models.bss import BSS as BSS
+from gecasmo.models.intents import Intents as Intents
+from gecasmo.models.shop_dbn import ShopDBN as ShopDBN
+from gecasmo.models.abandonment import Abandonment as Abandonment
+from gecasmo.models.hover_pbm import HoverPBM as HoverPBM
+from gecasmo.models.eb_ubm import EBUBM as EBUBM
+from gecasmo.models.fcm import FCM as FCM
+from gecasmo.models.vcm import VCM as VCM
+from gecasmo.models.grid_dbn import GridDBN as GridDBN
+from gecasmo.models.feed_dbn import FeedDBN as FeedDBN
+from gecasmo.models.session_dbn import SessionDBN as SessionDBN
+from gecasmo.models.tcm import TCM as TCM
+from gecasmo.models.pscm import PSCM as PSCM
+from gecasmo.models.walk_cm import WalkCM as WalkCM
 # isort: on
 
 CZM = DBN  # the paper's name for it

@@ -4,6 +4,8 @@ examine --not attracted--> continues after skip?
 examine --attracted--> click --attracted again: satisfied--> continues after satisfaction?
                              --not satisfied-->              continues after click?
 continues --> examine the next, else leave
+
+Not for logs in which all results attract alike, which hardly tell its three continuations apart.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -4,6 +4,8 @@
     not attracted --> examine the next
 
 A page with two clicks is impossible: see `impossible=` on `fit` and `evaluate`.
+
+Not for logs with two clicks on a page, which are impossible here.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

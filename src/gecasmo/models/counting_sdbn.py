@@ -5,6 +5,8 @@
 
 Nothing is hidden then, so one pass of counting gives the estimates. They are biased wherever
 people read on below their last click; the exact model is `SDBN`.
+
+Not for anything but speed, or a comparison with others who count.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -2,6 +2,8 @@
 
 examine --attracted--> click --satisfied--> leave
 not attracted, or not satisfied --continues--> examine the next, else leave
+
+Not for logs with one click a page at most, which hardly tell satisfaction from giving up.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

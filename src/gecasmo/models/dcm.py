@@ -2,6 +2,8 @@
 
 examine --attracted--> click --continues (by rank)--> examine the next, else leave
 not attracted --> examine the next
+
+Not for pages that people leave without a click: here only clicks end reading.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,6 +1,8 @@
 """Click-through rate by document.
 
 every result --click_rate of its (query, doc)--> click
+
+Not for logs in which the ranker decides who is seen: it takes being shown low for being poor.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

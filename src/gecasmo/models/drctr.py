@@ -1,6 +1,8 @@
 """Click-through rate by document and rank.
 
 every result --click_rate of its (query, doc, rank)--> click
+
+Not for logs with fewer than some dozens of pages per document and rank.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,6 +1,8 @@
 """Global click-through rate: the plainest baseline.
 
 every result --click_rate--> click
+
+Not for results that differ in anything; it is there to be beaten.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -1,6 +1,8 @@
 """Click-through rate by rank: the baseline every click model has to beat.
 
 every result --click_rate of its rank--> click
+
+Not for telling results apart; it is what every model has to beat.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -2,6 +2,8 @@
 
 examine --attracted--> click --satisfied--> leave
 not attracted, or not satisfied --> examine the next
+
+Not for pages that people leave tired: whoever is not satisfied reads to the end here.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -4,6 +4,9 @@
 
 Only products of the two coins are observed. To fix their scale, give one of them:
 `UBM(examination=Table(fixed={(1, 0): 1.0}))`.
+
+Not for logs with few pages, which leave its many cells nearly empty, and questions about
+satisfaction.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -123,13 +123,16 @@ def require_java() -> None:
 def usable(home: Path) -> str:
     """This Java, or one like it that starts although a module is missing, as in small builds."""
     release = home / "release"
-    lacks = release.is_file() and _MODULE not in release.read_text()
+    lacks = release.is_file() and _MODULE not in release.read_text(encoding="utf-8")
     if not lacks or os.name == "nt":
         return str(home)
     folder = Path(tempfile.mkdtemp(prefix="gecasmo-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     java = folder / "bin" / "java"
     java.parent.mkdir()
-    java.write_text(_SCRIPT.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java"))))
+    java.write_text(
+        _SCRIPT.format(module=_MODULE, java=shlex.quote(str(home / "bin" / "java"))),
+        encoding="utf-8",
+    )
     java.chmod(0o700)
     return str(folder)

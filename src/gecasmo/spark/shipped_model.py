@@ -16,6 +16,7 @@ from gecasmo.encoding import Rows
 from gecasmo.encoding.observations import LAST_CLICK
 from gecasmo.forms import Form, FormState
 from gecasmo.language.parameter import HISTORY_KEYS
+from gecasmo.logs.views import Pages, as_view
 from gecasmo.model.base import Model
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
@@ -36,6 +37,7 @@ class ShippedModel:
     features: Mapping[str, pl.DataFrame]
     relevance: tuple[str, ...]
     report: FitReport | None = None
+    view: Mapping[str, Any] = field(default_factory=lambda: Pages().to_data())
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
@@ -50,6 +52,7 @@ class ShippedModel:
             dict(model.features_),
             tuple(model.relevance),
             model.report_ if with_states else None,
+            as_view(model.view).to_data(),
         )
 
     def bare(self) -> ShippedModel:
@@ -61,7 +64,7 @@ class ShippedModel:
         if self.id not in _models:
             automaton = automaton_json.from_data(json.loads(self.automaton))
             model = AutomatonModel(automaton, self.keys, self.forms, name=self.name)
-            model.relevance = self.relevance
+            model.relevance, model.view = self.relevance, as_view(**self.view)
             model.features_ = dict(self.features)
             model.states_ = None if self.states is None else dict(self.states)
             model.report_ = self.report
@@ -97,4 +100,5 @@ def columns_read(model: Model) -> list[str]:
     names: list[str] = [*automaton.guard_columns(), *automaton.signals]
     for coin, keys in model.keys.items():
         names += [*keys, *model.forms[coin].columns]
+    names += [name for needed in as_view(model.view).needs for name in needed]
     return [name for name in dict.fromkeys(names) if name not in made]

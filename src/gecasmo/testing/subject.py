@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler import reference
 from gecasmo.encoding import Rows
-from gecasmo.encoding.observations import boolean_column
+from gecasmo.encoding.observations import signal_column
 from gecasmo.kernels.library import compiling
 from gecasmo.language.flip import running
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS, POSITION_KEYS, Parameter
 from gecasmo.language.user import Result, User
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.logs.views import as_view
 from gecasmo.model import ClickModel, Model
 
 
@@ -55,19 +56,19 @@ def random_log(
     """Pages of these lengths with random documents, signals, guards and key columns."""
     rng = np.random.default_rng(seed)
     columns: dict[str, list[Any]] = {name: [] for name in ("session", "query", "doc", "rank")}
-    automaton = model.traced_automaton
+    automaton, view = model.traced_automaton, as_view(model.view)
     on_page = {
         key
         for coin in automaton.start_parameters()
         for key in model.keys[coin]
-        if key not in PAGE_KEYS
+        if key not in (*PAGE_KEYS, *view.keys)
     }
     on_result = {
         key
         for coin, keys in model.keys.items()
         if coin not in automaton.numbered_rows()
         for key in keys
-        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page)
+        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page, *view.keys)
     }
     for page, length in enumerate(lengths):
         columns["session"] += [f"s{page}"] * length
@@ -79,8 +80,11 @@ def random_log(
         for key in sorted(on_result):
             columns.setdefault(key, []).extend(f"v{v}" for v in rng.integers(2, size=length))
     n_results = sum(lengths)
+    of_result = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    made = view.example(of_result, np.array(columns["rank"], np.int64))
+    columns |= {name: values.tolist() for name, values in made.items()}
     _add_features(model, columns, n_results, rng)
-    for guard in automaton.guard_columns():
+    for guard in (name for name in automaton.guard_columns() if name not in view.guards):
         columns[guard] = (rng.random(n_results) < 0.5).tolist()
     for signal in model.structure.traced.signals:
         columns[signal] = (rng.random(n_results) < click_rate).tolist()
@@ -113,10 +117,17 @@ def every_pattern(model: Model, page: ClickLog) -> ClickLog:
     """The single page of a log once with every pattern of signals it could show."""
     signals = model.structure.traced.signals
     frame = page.to_frame()
-    patterns = list(itertools.product((False, True), repeat=len(frame) * len(signals)))
+    of_page = model.structure.traced.page_signals
+    # A signal of the page is one all over it.
+    choices = [2 if name in of_page else 2 ** len(frame) for name in signals]
     copies = []
-    for number, pattern in enumerate(patterns):
-        shown = np.array(pattern, bool).reshape(len(signals), len(frame))
+    for number, pattern in enumerate(itertools.product(*map(range, choices))):
+        shown = np.array(
+            [
+                [bool(bits) if name in of_page else bool(bits >> n & 1) for n in range(len(frame))]
+                for name, bits in zip(signals, pattern, strict=True)
+            ]
+        )
         copies.append(
             frame.with_columns(
                 pl.lit(f"pattern {number}").alias("session"),
@@ -208,29 +219,56 @@ def _play(
 ) -> tuple[tuple[frozenset[str], ...], tuple[bool, ...]]:
     user = User({}, at_start=True)
     model.start(user)
-    attributes: dict[str, Any] = user._state
-    has_left: bool = user._has_left
     signals, reached = [], []
     for position, known in enumerate(guards):
-        reached.append(not has_left)
         chooser.position, chooser.guards = position, known
+        if model.spans_pages and known.get("first_on_page") and not known["first_page"]:
+            user = _again(user, at_start=True)
+            if not user._has_stopped:
+                object.__setattr__(user, "_has_left", False)
+                model.next_page(user)
+        is_here = not (user._has_left or user._has_stopped)
+        reached.append(is_here)
         shown: frozenset[str] = frozenset()
-        if not has_left:
-            user = User(attributes)
+        if is_here:
+            user = _again(user)
             model.browse(user, Result(chooser))
-            attributes, has_left, shown = user._state, user._has_left, frozenset(user._signals)
+            shown = frozenset(user._signals)
         signals.append(shown)
         chooser.clicks.append("click" in shown)
+    user = User(user._state, at_end=True)
+    model.finish(user)
+    signals[-1] |= user._signals
     return tuple(signals), tuple(reached)
 
 
+def _again(user: User, at_start: bool = False) -> User:
+    """The same user, with nothing shown yet."""
+    again = User(user._state, at_start)
+    object.__setattr__(again, "_has_left", user._has_left)
+    object.__setattr__(again, "_has_stopped", user._has_stopped)
+    return again
+
+
 Floats = NDArray[np.float64]
+
+
+def on_pages(model: Model) -> Model:
+    """A copy for pages that have all columns of the model's view already.
+
+    The laws of a model hold for any values of these, so random pages will do.
+    """
+    model._both_structures()
+    twin = model.copy()
+    twin.view = "pages"
+    return twin
 
 
 class Subject:
     """A model with random probabilities, and pages that it can have shown."""
 
     def __init__(self, model: Model, seed: int, compiled: bool) -> None:
+        model = on_pages(model)
         self.blank, self.seed, self.compiled = model, seed, compiled
         longest = model.traced_automaton.page_length or 3
         self.longest = min(longest, 3 if len(model.structure.traced.signals) == 1 else 2)
@@ -305,7 +343,7 @@ class Subject:
         """The ways that show what the log shows; `counting` as fits see it."""
         log, model = self.possible, self.model
         automaton = (model.counting_structure if counting else model.structure).traced
-        columns = {s: boolean_column(log, s, "emits") for s in automaton.signals}
+        columns = {s: signal_column(log, automaton, s) for s in automaton.signals}
         shown = [
             frozenset(s for s, column in columns.items() if column[row])
             for row in self.rows(log, session)
@@ -324,10 +362,9 @@ class Subject:
         for coin in self.model.forms:
             if coin not in numbered:
                 values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
+        signals = {s: signal_column(log, automaton, s) for s in automaton.signals}
         return reference.Page(
-            shown=[
-                tuple(s for s in automaton.signals if bool(log.column(s)[int(row)])) for row in rows
-            ],
+            shown=[tuple(s for s in signals if signals[s][row]) for row in rows],
             values=values,
             guards=[
                 {c: bool(log.column(c)[int(row)]) for c in automaton.guard_columns()}

@@ -20,7 +20,7 @@ from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.errors import ModelError
 from gecasmo.estimation.coins import Coins, Evaluated, States
 from gecasmo.estimation.expectation import Counts
-from gecasmo.estimation.information import small_ties, tuned, with_errors
+from gecasmo.estimation.information import small_ties, tuned, with_beliefs, with_errors
 from gecasmo.estimation.part import Part, Point
 from gecasmo.estimation.passes import finished, known_states, point_of
 from gecasmo.estimation.posteriors.errors import Errors
@@ -244,12 +244,13 @@ class Posteriors:
         if not takers:
             return best
         if self.sample.is_all:
-            return with_errors(self.part, best, polish)
+            return with_beliefs(self.part, with_errors(self.part, best, polish))
         told = with_errors(self.part, self.sample.settled(best), False).states
         forms = list(best.states)
         for number in takers:
             forms[number] = told[number]
-        return best.with_forms(forms)
+        view: Any = _GlobalCoins(self.problem, best)
+        return with_beliefs(view, best.with_forms(forms))
 
     # -- what is known in the end --------------------------------------------------------------
     def summed_up(self, best: Evaluated) -> Evaluated:

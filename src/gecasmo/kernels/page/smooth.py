@@ -22,6 +22,9 @@ class Smooth(PageKernel):
             [self.shown, self.any, self.initial],
         )
         text(*_coin_constants("FLIP", self.automaton, self.automaton.edges))
+        away = [edge.is_away for edge in self.automaton.edges]
+        if any(away):
+            text(array("AWAY", away))
         text(*_coin_constants("START", self.automaton, self.automaton.initial), "", "")
         with text.block(self.header):
             self.loads.everywhere(text)
@@ -70,12 +73,15 @@ class Smooth(PageKernel):
 
     def _share(self, text: Text, table: EdgeTable, selector: str, n_coins: int) -> None:
         gone = -1 if self.automaton.gone is None else self.automaton.gone
+        is_here = f"{{source}} != {gone}"
+        if any(edge.is_away for edge in self.automaton.edges):
+            is_here += " and not AWAY[{edge}]"
         table.emit(
             text,
             selector,
             "if a[t, {source}] > 0.0:",
             "    x = a[t, {source}] * ({weight} * b[{target}] / z)",
-            f"    if {{source}} != {gone}:",
+            f"    if {is_here}:",
             "        reached[base + t] += x",
             "    for j in range(FLIP_FIRST[{edge}], FLIP_FIRST[{edge} + 1]):",
             "        flipped[base + t - FLIP_LAG[j], FLIP_COIN[j]] += x",

@@ -18,6 +18,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, option
 from gecasmo.files import is_stream, whole_file
+from gecasmo.frames import read_json, read_json_lines, scan_csv
 from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
@@ -132,7 +133,7 @@ def _schema_of_file(file: Input) -> Mapping[str, pl.DataType]:
         return file.parquet_schema()
     head = file.head[: file.head.rfind(b"\n") + 1] or file.head
     if kind == "json":
-        return pl.read_ndjson(head, infer_schema_length=None).schema
+        return read_json_lines(head, infer_schema_length=None).schema
     separator = separator_of(file, kind or "csv") or SEPARATORS["csv"]
     return pl.read_csv(head, separator=separator, n_rows=0).schema
 
@@ -224,16 +225,7 @@ def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
     contents = [whole_json_text(file.content(max_line), file.name) for file in inputs]
     if not any(contents):
         raise ClickLogError(f"{inputs.label} is empty: there are no rows in it.")
-    if len(contents) == 1:
-        return read_json(contents[0])
-    return pl.read_ndjson(io.BytesIO(b"\n".join(contents)), infer_schema_length=None)
-
-
-def read_json(data: bytes) -> pl.DataFrame:
-    """Read JSON lines, or one JSON list of objects."""
-    if data[:1] == b"[":
-        return pl.read_json(io.BytesIO(data), infer_schema_length=None)
-    return pl.read_ndjson(io.BytesIO(data), infer_schema_length=None)
+    return read_json(b"\n".join(contents), infer_schema_length=None)
 
 
 def whole_json_text(data: bytes, name: str) -> bytes:
@@ -358,7 +350,8 @@ def check_header(head: bytes, separator: str, name: str) -> None:
 
 def common_separator(inputs: Opened, kind: str, notes: Notebook) -> str:
     """Say what stands between the fields of all files; an unusual one is noted."""
-    if (said := inputs[0].separator) is not None:
+    said: str | None = inputs[0].separator
+    if said is not None:
         for file in inputs:
             if said not in _bare_header(file):
                 first = shortened(repr(_bare_header(file)), 80)
@@ -400,14 +393,8 @@ def _read_separated(
         sources = [path for path in paths if path is not None]
         for file in inputs:
             file.check_lines(options.max_line)
-    table = pl.scan_csv(
-        sources,  # type: ignore[arg-type]
-        glob=False,
-        separator=separator,
-        schema_overrides=dict.fromkeys(options.id_columns, pl.String),
-        infer_schema_length=None,
-        infer_schema_files=len(sources),
-    ).collect()
+    texts = dict.fromkeys(options.id_columns, pl.String)
+    table = scan_csv(sources, texts, separator=separator).collect()
     return table.with_columns(
         integers_where_exact(table[name]) for name in options.id_columns if name in table.columns
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.frames import WIDE, read_json_lines
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     HALF_A_CHARACTER,
@@ -259,7 +260,7 @@ def _tables(
     `first` is the number of the first line, and `rows` are the lines that are not blank.
     """
     try:
-        table = pl.read_ndjson(data, schema=shape)
+        table = read_json_lines(data, schema=shape)
         if table.height == len(rows):
             yield rows, table
             return
@@ -408,7 +409,7 @@ class PlainRecords:
             if self._is_json:
                 self._mark(values.str.contains(_ODD_NUMBER).fill_null(False))
             return moments_of_texts(values)
-        if dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128):
+        if dtype.is_integer() and dtype not in (pl.UInt64, *WIDE):
             return moments_of_numbers(values)
         return self._leave(values, MOMENT)
 

@@ -19,6 +19,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, GecasmoError
 from gecasmo.files import FULL
+from gecasmo.frames import write_one_batch
 
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(i?)b?\s*", re.IGNORECASE)
 # Below this, what the interpreter and its threads need besides is more.
@@ -153,5 +154,5 @@ def write_json(path: Path, content: Any) -> None:
 def arrow_bytes(frame: pl.DataFrame) -> bytes:
     """A frame as an Arrow IPC file that can be mapped into memory: not compressed, one piece."""
     buffer = io.BytesIO()
-    frame.write_ipc(buffer, compression="uncompressed", record_batch_size=max(frame.height, 1))
+    write_one_batch(frame, buffer)
     return buffer.getvalue()

@@ -277,7 +277,7 @@ class PartitionWriter:
         return {name: schema[name] for name in (*names, *self.layout.kept)}
 
     def _write_manifest(self) -> list[Note]:
-        done = [json.loads(self._note(n).read_text()) for n in range(self.n_partitions)]
+        done = [json.loads(self._note(n).read_bytes()) for n in range(self.n_partitions)]
         met = notes_from_json(self.spilled["notes"])
         if self.spilled["from_0"]:
             title = self.intake.roles.title("rank")

@@ -127,7 +127,7 @@ class IngestJournal:
 
     def _read(self) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads((self.folder / _NAME).read_text())
+            found: dict[str, Any] = json.loads((self.folder / _NAME).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return found if found.get("version") == VERSION else None

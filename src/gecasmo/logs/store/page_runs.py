@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.frames import WIDE
 from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs.assembly import RoleReader
 from gecasmo.logs.clicklog import ClickLog
@@ -261,7 +262,7 @@ def _run_starts(columns: list[pl.Series]) -> Integers:
 
 def numbers_apart(values: pl.Series) -> NDArray[np.generic]:
     """Numbers that are equal where values are, and different where they differ."""
-    is_wide = values.dtype in (pl.Int128, pl.UInt128)
+    is_wide = values.dtype in WIDE
     is_whole = values.dtype.is_integer() or values.dtype == pl.Boolean
     if is_whole and not is_wide and values.null_count() == 0:
         return values.to_numpy()

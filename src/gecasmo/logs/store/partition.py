@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.files import synced
+from gecasmo.frames import WIDE
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.inputs import naming
 from gecasmo.logs.notes import Note
@@ -334,7 +335,7 @@ class _PartitionCheck:
     def _numbers(self, name: str, column: str, low: int, high: int) -> NDArray[Any]:
         """A column of whole numbers between two."""
         values = self._column(name, column)
-        is_wide = values.dtype in (pl.Int128, pl.UInt128)
+        is_wide = values.dtype in WIDE
         if is_wide or not is_plain(values, high) or (values < low).any():
             self._refuse(name, f"has values of {column!r} that cannot be")
         return values.to_numpy()

@@ -53,7 +53,7 @@ class Shuffle:
         self._batches: list[_BatchFile] = []
         # What an earlier process has written, as far as it is whole.
         while (note := self._path("json")).exists() and (spill := self._path("spill")).exists():
-            said = json.loads(note.read_text())
+            said = json.loads(note.read_text(encoding="utf-8"))
             index = np.array(said.pop("index"), np.int64)
             if _checksum(spill) != said["crc32"]:
                 break

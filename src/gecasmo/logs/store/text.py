@@ -17,11 +17,11 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.frames import read_json
 from gecasmo.logs.formats.table import (
     check_header,
     common_separator,
     explain_text,
-    read_json,
     whole_json_text,
 )
 from gecasmo.logs.inputs import (
@@ -317,7 +317,7 @@ def _read_as(dtype: pl.DataType, is_id: bool) -> pl.DataType:
 
 def _read_json(chunk: Chunk) -> pl.DataFrame:
     data = whole_json_text(chunk.data, chunk.name)
-    return read_json(data) if data else pl.DataFrame()
+    return read_json(data, infer_schema_length=None) if data else pl.DataFrame()
 
 
 def _types_of(frame: pl.DataFrame) -> Schema:

@@ -1,0 +1,183 @@
+"""The page about the models of the zoo, made of their docstrings, programs and automata.
+
+`gecasmo models --markdown` prints it; docs/models.md is what it prints, and a test compares.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gecasmo.compiler import Automaton
+from gecasmo.model import ClickModel
+from gecasmo.models import CATALOGUE
+from gecasmo.report import listed
+
+CLICKS, SIGNALS, FACTS, VIEWS = (
+    "Clicks alone",
+    "Other signals beside clicks",
+    "Facts about results or pages",
+    "Logs in another order: grids, tasks, orders of clicks",
+)
+# A picture of more edges shows how often each arrow is there, and not each of its ways.
+_MOST_ARROWS = 14
+
+# Who has what and wants what; every model but the click rates is somewhere in it.
+CHOOSER = (
+    ("clicks, and no idea of how people read", "a model that fits", "`gecasmo fit auto`"),
+    ("clicks", "judgments with position and tiredness taken out", "DBN"),
+    ("clicks of people who read to the end", "the same, with fewer coins", "SDBN, DCM"),
+    ("one click a page at most", "the attraction of results", "CM, TwoRate"),
+    ("clicks", "propensities for an unbiased learner", "PBM"),
+    ("clicks all over the page, some far below others", "good predictions", "UBM"),
+    ("clicks, several on a page", "the best predictions of which clicks go together", "Picky, CCM"),
+    ("millions of pages and no time", "counts, in one pass", "CountingSDBN, CountingDCM"),
+    ("a rank that is known to be seen, and one that nobody trusts", "trust bias", "TrustPBM"),
+    ("features of results", "relevance behind noise clicks", "BSS"),
+    ("queries that mean two things", "what each of them likes", "Intents"),
+    ("carts and purchases", "what sells", "ShopDBN"),
+    ("who asked again", "which pages answer without a click", "Abandonment"),
+    ("the mouse", "how far people look", "HoverPBM"),
+    ("pictures, news, maps among the results", "relevance of the others", "EBUBM, FCM, VCM"),
+    ("results in rows", "how rows are read", "GridDBN"),
+    ("a feed that loads page after page", "who goes on", "FeedDBN"),
+    (
+        "tasks: pages after pages of one user",
+        "what satisfies, seen from the next query",
+        "SessionDBN",
+    ),
+    ("tasks", "which queries match, and what is stale", "TCM"),
+    ("the order of clicks", "simulated users who go back up", "WalkCM"),
+    ("the order of clicks", "what attracts, as published", "PSCM"),
+)
+
+
+class Described(NamedTuple):
+    """What a model's docstrings say, part by part."""
+
+    title: str
+    reference: str
+    sketch: str
+    notes: str
+    not_for: str
+
+
+def described(model: type[ClickModel]) -> Described:
+    """Take the docstring of a model's file apart."""
+    text = inspect.getdoc(inspect.getmodule(model)) or ""
+    first, *parts = text.split("\n\n")
+    title, _, reference = first.replace("\n", " ").partition(". ")
+    sketch = next((part for part in parts if "-->" in part), "")
+    not_for = next((part for part in parts if part.startswith("Not for ")), "")
+    notes = [part for part in parts if part not in (sketch, not_for)]
+    return Described(
+        title.rstrip("."),
+        reference.rstrip("."),
+        textwrap.dedent(sketch),
+        "\n\n".join(notes),
+        not_for,
+    )
+
+
+def group_of(model: type[ClickModel]) -> str:
+    """What kind of log a model needs."""
+    needs = model().needs
+    if needs.view:
+        return VIEWS
+    if needs.signals:
+        return SIGNALS
+    return FACTS if needs.guards or needs.keys else CLICKS
+
+
+def needs_in_words(model: type[ClickModel]) -> str:
+    """The columns that a model needs beyond those that every log has."""
+    needs = model().needs
+    kinds = {
+        "seen (yes or no)": needs.signals,
+        "known (yes or no)": needs.guards,
+        "keys": needs.keys,
+        "by which the log is read": tuple(" or ".join(names) for names in needs.view),
+    }
+    found = [f"{listed(names)}, {kind}" for kind, names in kinds.items() if names]
+    return "; ".join(found) or "clicks"
+
+
+def models_page() -> str:
+    """The whole page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield "# The models"
+    yield ""
+    yield "<!-- Made by `gecasmo models --markdown > docs/models.md`; do not edit. -->"
+    yield ""
+    yield "Each model is one file of the zoo: coins, a program, and nothing else. All of them are"
+    yield "held against enumeration, and predict, simulate and explain by the same engine."
+    yield "`gecasmo describe NAME` shows the program."
+    yield ""
+    yield "## Which one?"
+    yield ""
+    yield "| I have | I want | take |"
+    yield "|---|---|---|"
+    for have, want, take in CHOOSER:
+        yield f"| {have} | {want} | {take} |"
+    for group in (CLICKS, SIGNALS, FACTS, VIEWS):
+        yield ""
+        yield f"## {group}"
+        for name, model in CATALOGUE.items():
+            if group_of(model) == group:
+                yield ""
+                yield from _section(name, model)
+
+
+def _section(name: str, model: type[ClickModel]) -> Iterator[str]:
+    told, made = described(model), model()
+    yield f"### {name}: {told.title[0].lower() + told.title[1:]}"
+    yield ""
+    yield (model.__doc__ or "").strip()
+    yield ""
+    yield "```mermaid"
+    yield picture(made.automaton)
+    yield "```"
+    yield ""
+    yield from (f"    {line}" for line in told.sketch.splitlines())
+    yield ""
+    if told.notes:
+        yield told.notes
+        yield ""
+    yield f"- Needs of a log: {needs_in_words(model)}."
+    yield f"- Answers: {_answers(made)}."
+    if told.not_for:
+        yield f"- {' '.join(told.not_for.split())}"
+    yield f"- Reference: {told.reference or 'none'}."
+
+
+def _answers(model: ClickModel) -> str:
+    keys = [
+        f"{coin} ({', '.join(keys) if keys else 'one for all'})"
+        for coin, keys in model.keys.items()
+    ]
+    relevance = f"; relevance is {' times '.join(model.relevance)}" if model.relevance else ""
+    return f"{', '.join(keys)}{relevance}"
+
+
+def picture(automaton: Automaton) -> str:
+    """A Mermaid diagram; ways from one state to another are one arrow if there are many."""
+    if len(automaton.edges) <= _MOST_ARROWS:
+        return automaton.to_mermaid()
+    head = [line for line in automaton.to_mermaid().splitlines() if "-->" not in line]
+    starts = automaton.with_edges([]).to_mermaid().splitlines()
+    ways: dict[tuple[int, int, str], int] = {}
+    for edge in automaton.edges:
+        arrow = (edge.source, edge.target, " and ".join(edge.symbol) or "nothing seen")
+        ways[arrow] = ways.get(arrow, 0) + 1
+    arrows = [
+        f"    s{source} --> s{target}: {shown}, {n} ways"
+        if n > 1
+        else f"    s{source} --> s{target}: {shown}"
+        for (source, target, shown), n in ways.items()
+    ]
+    return "\n".join([*head, *(line for line in starts if "-->" in line), *arrows])

@@ -1,0 +1,40 @@
+"""DBN of a feed that loads page after page. After the pager of Chuklin et al., CIKM 2013.
+
+    examine --attracted--> click --satisfied--> done
+    not attracted, or not satisfied --continues--> examine the next, else done
+    last of a page, still there --loads--> a further page, else done
+
+Each page that was loaded is a page of the log, and all pages of one feed are a task. A page that
+was loaded tells that all of the page before was looked at.
+
+Not for logs that show what could have been loaded, whether it was or not.
+"""
+
+from gecasmo.language import Parameter, Result, User, flip
+from gecasmo.model import ClickModel
+
+
+class FeedDBN(ClickModel):
+    """As DBN, but the list comes in pages, and loading a further one takes another decision."""
+
+    view = "tasks"
+
+    loading = Parameter()
+    attraction = Parameter("query", "doc")
+    satisfaction = Parameter("query", "doc")
+    continuation = Parameter()
+
+    relevance = ("attraction", "satisfaction")
+
+    def browse(self, user: User, result: Result) -> None:
+        if flip(self.attraction):
+            user.click()
+            if flip(self.satisfaction):
+                return user.stop()
+        if not result.last_on_page:
+            if not flip(self.continuation):
+                user.stop()
+        elif flip(self.loading):
+            user.emit("query_follows")
+        else:
+            user.stop()

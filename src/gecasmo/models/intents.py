@@ -1,0 +1,34 @@
+"""Two intents behind a query. After Chuklin, Serdyukov and de Rijke, ECIR 2013.
+
+    start --intent (by query)--> one of two, for the whole page
+    examined (by rank and last click) and attracted (by document and intent) --> click
+
+A query such as "jaguar" stands for two wishes, and pages of it for two kinds of users: who clicks
+one result of a kind will click others of that kind. `Intents(intent=Table(key=()))` has the same
+shares for all queries. Intents have no names: which of the two is the first is arbitrary, a fit may
+end in a local optimum (so it starts several times), and it takes queries with many pages and more
+than one click to tell them apart. To fix the scale:
+`Intents(examination=Table(fixed={(1, 0): 1.0}))`.
+
+Not for queries with few pages, and pages with one click at most.
+"""
+
+from gecasmo.language import Choice, Parameter, Result, User, choose, flip
+from gecasmo.model import ClickModel
+
+
+class Intents(ClickModel):
+    """As UBM, but users of one query want one of two things, and like other results for each."""
+
+    intent = Choice("query", n=2)
+    examination = Parameter("rank", "last_click")
+    attraction = Parameter("query", "doc", state="intent")
+
+    def start(self, user: User) -> None:
+        user.intent = choose(self.intent)
+
+    def browse(self, user: User, result: Result) -> None:
+        examined = flip(self.examination)
+        attracted = flip(self.attraction)
+        if examined and attracted:
+            user.click()
