@@ -144,7 +144,7 @@ class Trust:
         total = np.zeros((*self.repeats.shape, len(POINTS)))
         for parameters in draws:
             total += _Chances.under(parameters, self).chance
-        return total / len(draws)
+        return np.asarray(total / len(draws))
 
 
 class _Chances(NamedTuple):
