@@ -14,6 +14,7 @@ from gecasmo.testing import plain_python
 
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
+    "events.md": (),
     "forms.md": ("sklearn", "torch"),
     "language.md": (),
     "notation.md": (),
@@ -27,6 +28,7 @@ NEEDS = {
     "stored-answers.md": (),
     "stored-fits.md": (),
     "stored-logs.md": (),
+    "views.md": (),
 }
 
 

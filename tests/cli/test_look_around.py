@@ -16,7 +16,7 @@ from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
 from gecasmo.cli.lookup import find_model
-from gecasmo.cli.models_page import CHOOSER, CLICKS, FACTS, SIGNALS, described
+from gecasmo.cli.models_page import CHOOSER, CLICKS, FACTS, SIGNALS, VIEWS, described
 from gecasmo.cli.zoo import find_experiment
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import contestants
@@ -32,7 +32,7 @@ def test_models_lists_the_zoo() -> None:
     # Coins that do not fit go on below, under their column; each group has a title and headings.
     beginnings = [line.split()[0] for line in lines if line and not line.startswith(" " * 3)]
     assert [word for word in beginnings if word in CATALOGUE] == list(CATALOGUE)
-    for group in (CLICKS, SIGNALS, FACTS):
+    for group in (CLICKS, SIGNALS, FACTS, VIEWS):
         assert group in lines
     assert "attraction, satisfaction, continuation" in found.stdout
 

@@ -11,12 +11,11 @@ import pytest
 
 from gecasmo import read_log
 from gecasmo.errors import ClickLogError, ModelError
-from gecasmo.models import UBM
+from gecasmo.models import PSCM, UBM, WalkCM
 from oracle.brute_force import Oracle
 from oracle.walked import walk_clicks, walked
 from strategies.cases import Values
 from strategies.checks import close_to
-from strategies.view_models import PSCM, WalkCM
 from strategies.views import random_table
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")

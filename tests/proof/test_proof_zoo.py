@@ -16,9 +16,9 @@ from oracle.stories import ZOO, Shown
 from oracle.two_rate import TwoRate, ccm_second_flips, dbn_counts
 from strategies.cases import Values, make_plain
 from strategies.checks import close_to
-from strategies.zoo import SHAPES, ZooCase, story_of
+from strategies.zoo import ON_PAGES, SHAPES, ZooCase, story_of
 
-NAMES = list(CATALOGUE)
+NAMES = ON_PAGES
 CASCADES = ["CM", "DCM", "SDBN", "DBN", "CCM"]
 
 

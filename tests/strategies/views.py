@@ -63,7 +63,7 @@ class ViewCase:
     @cached_property
     def blank(self) -> dict[str, list[Any]]:
         longest = 2 if self.view == "tasks" else 3  # walks of four results have stories enough
-        return random_table(self.view, self.seed, longest=longest)
+        return random_table(self.view, self.seed, n_pages=6, longest=longest)
 
     @cached_property
     def walks(self) -> list[Walk]:

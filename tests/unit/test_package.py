@@ -119,7 +119,7 @@ def test_a_zoo_file_holds_a_program_and_nothing_else(name: str) -> None:
     model = CATALOGUE[name]
     own = {key for key in vars(model) if not key.startswith("__")}
     coins = {coin.partition("[")[0] for coin in model._parameters()}
-    assert own <= {*coins, "start", "browse", "finish", "relevance"}
+    assert own <= {*coins, "start", "browse", "next_page", "finish", "relevance", "view"}
     assert model.__doc__
 
 

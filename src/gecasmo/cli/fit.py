@@ -36,7 +36,20 @@ from gecasmo.report import TextTable
 if TYPE_CHECKING:
     import polars as pl
 
+    from gecasmo.evaluation import Selection
     from gecasmo.model.base import Model
+
+
+AUTO = "auto"
+
+
+def _select(log: Any, seed: int, tell: Any) -> Selection:
+    """The model that predicts best; a stored log is judged by its first partition."""
+    from gecasmo.evaluation import select_model
+    from gecasmo.model.log_parts import is_stored
+
+    pages = log.partition(0) if is_stored(log) else log
+    return select_model(pages, seed=seed, tell=tell)
 
 
 @bundled
@@ -90,9 +103,13 @@ def fit(
 
     [cyan]gecasmo fit dbn clicks.csv.gz -o dbn.fit --doc url --fixed continuation=0.9[/cyan]
 
+    [cyan]gecasmo fit auto clicks.parquet -o best.fit[/cyan]
+
     [cyan]gecasmo fit DBN big.gclog -o dbn.fit --checkpoint dbn.fitting[/cyan]
 
     [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
+
+    With auto, a few models are cross-validated; it says which one is taken, and why.
 
     Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
     was best until there.
@@ -103,9 +120,15 @@ def fit(
 
     plotting.check()
     place = output.place(target, model, log, is_text=False)
-    chosen = with_forms(find_model(model), fixed or (), key or (), prior or ())
+    given = (fixed or (), key or (), prior or ())
+    is_auto, selection = model.lower() == AUTO, None
+    chosen = None if is_auto else with_forms(find_model(model), *given)
     begun = None if start is None else load_fit(start)
     read = reading.read_any(log, output)
+    if chosen is None:
+        with output.working("Choosing a model") as tell:
+            selection = _select(read.log, seed, tell)
+        chosen = with_forms(selection.model, *given)
     began = time.perf_counter()
     how = (
         f"The same command resumes the fit from {checkpoint}; keep that folder until the fit is "
@@ -132,7 +155,10 @@ def fit(
     chosen.save(place)
     drawn = plotting.draw(fit_charts, output, *in_memory_sample(chosen, read.log))
     facts = fit_facts(chosen, read) | {"seconds": seconds, "plots": drawn}
+    if selection is not None:
+        facts["selection"] = selection.to_dict()
     lines = [
+        *([] if selection is None else [str(selection), ""]),
         f"{chosen.name} on {facts['sessions']:,} sessions: {_state(facts)}",
         f"log-likelihood per session {facts['log_likelihood_per_session']:.4f}",
     ]

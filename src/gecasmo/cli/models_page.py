@@ -15,16 +15,18 @@ from gecasmo.model import ClickModel
 from gecasmo.models import CATALOGUE
 from gecasmo.report import listed
 
-CLICKS, SIGNALS, FACTS = (
+CLICKS, SIGNALS, FACTS, VIEWS = (
     "Clicks alone",
     "Other signals beside clicks",
     "Facts about results or pages",
+    "Logs in another order: grids, tasks, orders of clicks",
 )
 # A picture of more edges shows how often each arrow is there, and not each of its ways.
 _MOST_ARROWS = 14
 
 # Who has what and wants what; every model but the click rates is somewhere in it.
 CHOOSER = (
+    ("clicks, and no idea of how people read", "a model that fits", "`gecasmo fit auto`"),
     ("clicks", "judgments with position and tiredness taken out", "DBN"),
     ("clicks of people who read to the end", "the same, with fewer coins", "SDBN, DCM"),
     ("one click a page at most", "the attraction of results", "CM, TwoRate"),
@@ -41,6 +43,14 @@ CHOOSER = (
     ("pictures, news, maps among the results", "relevance of the others", "EBUBM, FCM, VCM"),
     ("results in rows", "how rows are read", "GridDBN"),
     ("a feed that loads page after page", "who goes on", "FeedDBN"),
+    (
+        "tasks: pages after pages of one user",
+        "what satisfies, seen from the next query",
+        "SessionDBN",
+    ),
+    ("tasks", "which queries match, and what is stale", "TCM"),
+    ("the order of clicks", "simulated users who go back up", "WalkCM"),
+    ("the order of clicks", "what attracts, as published", "PSCM"),
 )
 
 
@@ -74,6 +84,8 @@ def described(model: type[ClickModel]) -> Described:
 def group_of(model: type[ClickModel]) -> str:
     """What kind of log a model needs."""
     needs = model().needs
+    if needs.view:
+        return VIEWS
     if needs.signals:
         return SIGNALS
     return FACTS if needs.guards or needs.keys else CLICKS
@@ -86,6 +98,7 @@ def needs_in_words(model: type[ClickModel]) -> str:
         "seen (yes or no)": needs.signals,
         "known (yes or no)": needs.guards,
         "keys": needs.keys,
+        "by which the log is read": tuple(" or ".join(names) for names in needs.view),
     }
     found = [f"{listed(names)}, {kind}" for kind, names in kinds.items() if names]
     return "; ".join(found) or "clicks"
@@ -111,7 +124,7 @@ def _lines() -> Iterator[str]:
     yield "|---|---|---|"
     for have, want, take in CHOOSER:
         yield f"| {have} | {want} | {take} |"
-    for group in (CLICKS, SIGNALS, FACTS):
+    for group in (CLICKS, SIGNALS, FACTS, VIEWS):
         yield ""
         yield f"## {group}"
         for name, model in CATALOGUE.items():

@@ -48,6 +48,9 @@ class Program(Protocol):
     def spans_pages(self) -> bool: ...
 
     @property
+    def turns_pages(self) -> bool: ...
+
+    @property
     def finishes(self) -> bool: ...
 
     def start(self, user: User) -> None: ...
@@ -184,6 +187,8 @@ class _Tracer:
     def _come_to(self, user: User, chooser: Replay) -> bool:
         """Let the user go to the next page, where one begins; whether the result is looked at."""
         has_left = user._state.pop(LEFT, False)
+        if not (has_left or self.program.turns_pages):
+            return True
         if chooser.guard(FIRST_ON_PAGE) and not chooser.guard(FIRST_PAGE):
             object.__setattr__(user, "_at_start", True)
             self.program.next_page(user)

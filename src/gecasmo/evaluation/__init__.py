@@ -5,6 +5,7 @@ from gecasmo.evaluation.comparison import Comparison, Setting
 from gecasmo.evaluation.evaluate import Evaluation, EvaluationSums, evaluate, finished
 from gecasmo.evaluation.leaks import LeakTest, leak_test
 from gecasmo.evaluation.metrics import Calibration, Perplexity, calibration, perplexity
+from gecasmo.evaluation.selection import Selection, select_model
 
 __all__ = [
     "Calibration",
@@ -13,6 +14,7 @@ __all__ = [
     "EvaluationSums",
     "LeakTest",
     "Perplexity",
+    "Selection",
     "Setting",
     "calibration",
     "compare",
@@ -21,4 +23,5 @@ __all__ = [
     "leak_test",
     "perplexity",
     "rank_perplexities",
+    "select_model",
 ]

@@ -115,6 +115,11 @@ class ClickModel(Model):
         """
 
     @property
+    def turns_pages(self) -> bool:
+        """Whether the model says what happens between pages."""
+        return type(self).next_page is not ClickModel.next_page
+
+    @property
     def spans_pages(self) -> bool:
         """Whether a walk goes over several pages, so that users may leave one and see the next."""
         return as_view(type(self).view).spans_pages

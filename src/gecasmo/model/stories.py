@@ -143,10 +143,11 @@ def _ordered(log: ClickLog, order: NDArray[np.int64]) -> ClickLog:
     turns = pl.Series("click_order", order).set(pl.Series(order == 0), None)
     clicked = log.with_signals({"click": order > 0})
     frame = clicked.to_frame().select(clicked.columns).drop("click_time", strict=False)
-    own = {"page": clicked._known_page, "sessions": log.sessions, "weight": log.weight}
     return ClickLog(
         frame.with_columns(turns),
-        **own,
+        clicked._known_page,
+        log.sessions,
+        log.weight,
         order=clicked._known_order,
         starts=clicked._known_starts,
         notes=log.notes,

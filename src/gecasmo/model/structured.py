@@ -39,11 +39,13 @@ _COMMON_COLUMNS = ("session", "query", "doc", LAST_CLICK, "click", *POSITION_KEY
 class Needs(NamedTuple):
     """The columns that a model needs of a log beyond sessions, queries, documents, ranks and
     clicks: what it explains (yes or no, null where not recorded), what it asks (yes or no), and
-    what its coins are keyed by."""
+    what its coins are keyed by. What its view makes of a log is not needed; what it is made of is:
+    of several columns in a tuple, one."""
 
     signals: tuple[str, ...]
     guards: tuple[str, ...]
     keys: tuple[str, ...]
+    view: tuple[tuple[str, ...], ...] = ()
 
 
 class StructuredModel:
@@ -142,8 +144,10 @@ class StructuredModel:
         numbered = traced.numbered_rows()
         by_key = (key for coin in self.forms if coin not in numbered for key in self.keys[coin])
         wanted = (traced.signals, traced.guard_columns(), dict.fromkeys(by_key))
-        found = (tuple(name for name in names if name not in _COMMON_COLUMNS) for names in wanted)
-        return Needs(*found)
+        view = as_view(self.view)
+        there = (*_COMMON_COLUMNS, *view.guards, *view.keys, *view.signals)
+        found = [tuple(name for name in names if name not in there) for names in wanted]
+        return Needs(found[0], found[1], found[2], view.needs)
 
     @property
     def is_exchangeable(self) -> bool:

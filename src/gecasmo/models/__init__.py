@@ -37,6 +37,10 @@ from gecasmo.models.fcm import FCM as FCM
 from gecasmo.models.vcm import VCM as VCM
 from gecasmo.models.grid_dbn import GridDBN as GridDBN
 from gecasmo.models.feed_dbn import FeedDBN as FeedDBN
+from gecasmo.models.session_dbn import SessionDBN as SessionDBN
+from gecasmo.models.tcm import TCM as TCM
+from gecasmo.models.pscm import PSCM as PSCM
+from gecasmo.models.walk_cm import WalkCM as WalkCM
 # isort: on
 
 CZM = DBN  # the paper's name for it

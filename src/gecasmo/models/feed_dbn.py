@@ -1,13 +1,13 @@
 """DBN of a feed that loads page after page. After the pager of Chuklin et al., CIKM 2013.
 
-    first of a further page --loads it?--> examine, else leave
-    examine --attracted--> click --satisfied--> leave
-    not attracted, or not satisfied --continues--> examine the next, else leave
+    examine --attracted--> click --satisfied--> done
+    not attracted, or not satisfied --continues--> examine the next, else done
+    last of a page, still there --loads--> a further page, else done
 
-A page of the log is all that could have been seen, as far down as the feed had been loaded for
-somebody. Column of the log: `first_on_page` (yes or no).
+Each page that was loaded is a page of the log, and all pages of one feed are a task. A page that
+was loaded tells that all of the page before was looked at.
 
-Not for logs that end where the user stopped scrolling: then all that is logged was seen.
+Not for logs that show what could have been loaded, whether it was or not.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -17,6 +17,8 @@ from gecasmo.model import ClickModel
 class FeedDBN(ClickModel):
     """As DBN, but the list comes in pages, and loading a further one takes another decision."""
 
+    view = "tasks"
+
     loading = Parameter()
     attraction = Parameter("query", "doc")
     satisfaction = Parameter("query", "doc")
@@ -24,16 +26,15 @@ class FeedDBN(ClickModel):
 
     relevance = ("attraction", "satisfaction")
 
-    def start(self, user: User) -> None:
-        user.has_begun = False
-
     def browse(self, user: User, result: Result) -> None:
-        if user.has_begun and result.first_on_page and not flip(self.loading):
-            return user.leave()
-        user.has_begun = True
         if flip(self.attraction):
             user.click()
             if flip(self.satisfaction):
-                return user.leave()
-        if not flip(self.continuation):
-            user.leave()
+                return user.stop()
+        if not result.last_on_page:
+            if not flip(self.continuation):
+                user.stop()
+        elif flip(self.loading):
+            user.emit("query_follows")
+        else:
+            user.stop()

@@ -5,8 +5,8 @@
     not attracted, or not satisfied --reads along--> the next of the row, else passes the rest over
     last of a row --goes down?--> the next row, else leave
 
-Columns of the log: `first_in_row` and `last_in_row` (yes or no). Ranks count row by row, in the
-direction of reading.
+Columns of the log: `row` and `column`, numbers. Rows are read along; `view = Grids("columns")` in a
+subclass reads down the columns instead.
 
 Not for grids whose rows are of another length for every user, unless the log says which.
 """
@@ -17,6 +17,8 @@ from gecasmo.model import ClickModel
 
 class GridDBN(ClickModel):
     """As DBN, but results stand in rows, which users read along, leave early, or pass over."""
+
+    view = "grids"
 
     entry = Parameter()
     attraction = Parameter("query", "doc")

@@ -24,6 +24,7 @@ from gecasmo.language.flip import running
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS, POSITION_KEYS, Parameter
 from gecasmo.language.user import Result, User
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.logs.views import as_view
 from gecasmo.model import ClickModel, Model
 
 
@@ -55,19 +56,19 @@ def random_log(
     """Pages of these lengths with random documents, signals, guards and key columns."""
     rng = np.random.default_rng(seed)
     columns: dict[str, list[Any]] = {name: [] for name in ("session", "query", "doc", "rank")}
-    automaton = model.traced_automaton
+    automaton, view = model.traced_automaton, as_view(model.view)
     on_page = {
         key
         for coin in automaton.start_parameters()
         for key in model.keys[coin]
-        if key not in PAGE_KEYS
+        if key not in (*PAGE_KEYS, *view.keys)
     }
     on_result = {
         key
         for coin, keys in model.keys.items()
         if coin not in automaton.numbered_rows()
         for key in keys
-        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page)
+        if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page, *view.keys)
     }
     for page, length in enumerate(lengths):
         columns["session"] += [f"s{page}"] * length
@@ -79,8 +80,11 @@ def random_log(
         for key in sorted(on_result):
             columns.setdefault(key, []).extend(f"v{v}" for v in rng.integers(2, size=length))
     n_results = sum(lengths)
+    of_result = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    made = view.example(of_result, np.array(columns["rank"], np.int64))
+    columns |= {name: values.tolist() for name, values in made.items()}
     _add_features(model, columns, n_results, rng)
-    for guard in automaton.guard_columns():
+    for guard in (name for name in automaton.guard_columns() if name not in view.guards):
         columns[guard] = (rng.random(n_results) < 0.5).tolist()
     for signal in model.structure.traced.signals:
         columns[signal] = (rng.random(n_results) < click_rate).tolist()
@@ -218,7 +222,7 @@ def _play(
     signals, reached = [], []
     for position, known in enumerate(guards):
         chooser.position, chooser.guards = position, known
-        if model.spans_pages and known["first_on_page"] and not known["first_page"]:
+        if model.spans_pages and known.get("first_on_page") and not known["first_page"]:
             user = _again(user, at_start=True)
             if not user._has_stopped:
                 object.__setattr__(user, "_has_left", False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.logs.clicklog import ClickLog
+from gecasmo.logs.runs import Integers
 from gecasmo.logs.views.view import View, Walks, changes, made, places, runs_within, sorted_rows
 from gecasmo.report import counted, listed
 
@@ -43,6 +44,10 @@ class Grids(View):
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """Where each result stands."""
         return (("row",), ("column",))
+
+    def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
+        """Two results a row."""
+        return {"row": (rank - 1) // 2, "column": (rank - 1) % 2}
 
     def walks(self, log: ClickLog) -> Walks:
         """Each page in the order of reading."""
@@ -89,7 +94,7 @@ def _places(log: ClickLog, name: str) -> NDArray[np.int64]:
             f"{counted(len(lost), 'result has', 'results have')} no number there (first: "
             f"{places(lost[:1], log)[0]})."
         )
-    if column.dtype.is_integer() and len(column) and abs(column).max() < 2**31:
+    if column.dtype.is_integer() and column.is_between(-(2**31), 2**31).all():
         return column.to_numpy().astype(np.int64)
     return column.rank("dense").to_numpy().astype(np.int64)
 

@@ -13,7 +13,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.pages import number_by_first_appearance, shown
-from gecasmo.logs.runs import offsets, rows_of_runs
+from gecasmo.logs.runs import Integers, offsets, rows_of_runs
 from gecasmo.logs.selection import comparable_times
 from gecasmo.logs.views.view import View, Walks, changes, runs_within, sorted_rows
 from gecasmo.report import counted, listed
@@ -52,6 +52,10 @@ class Tasks(View):
         """The column that says which pages are of one task."""
         self.require_columns(log)
         return _present(log, TASK)
+
+    def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
+        """Two pages a task."""
+        return {"task": page // 2, "page_number": page % 2 + 1}
 
     def walks(self, log: ClickLog) -> Walks:
         """The pages of each task in order."""
@@ -125,7 +129,7 @@ def number_by_value(values: pl.Series) -> NDArray[np.int64]:
     """Whole numbers from 0 on that are equal where values are."""
     if values.dtype.is_integer() and not values.null_count() and len(values):
         low, high = values.min(), values.max()
-        if int(high) - int(low) < 2**31:  # type: ignore[arg-type, call-overload]
+        if int(high) - int(low) < 2**31:  # type: ignore[arg-type]
             return (values - low).to_numpy().astype(np.int64)
     return number_by_first_appearance(values)[0].astype(np.int64)
 

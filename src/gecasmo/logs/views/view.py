@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary, ref
 
@@ -80,6 +80,10 @@ class View:
     def needs(self) -> tuple[tuple[str, ...], ...]:
         """The columns that a log has to have; of several in a tuple, one will do."""
         return ()
+
+    def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
+        """Columns with which pages of any log can be read so, for those who make logs up."""
+        return {}
 
     def walks(self, log: ClickLog) -> Walks:
         """The walks of the users of a log that has all that is needed."""
@@ -291,7 +295,8 @@ class ViewedLog(ClickLog):
 
 def made(columns: Mapping[str, ArrayLike]) -> dict[str, Callable[[], pl.Series]]:
     """Columns that are there already, as `Walks` wants them."""
-    return {name: (lambda own=values: pl.Series(own)) for name, values in columns.items()}
+    found = {name: pl.Series(np.asarray(values)) for name, values in columns.items()}
+    return {name: partial(found.__getitem__, name) for name in found}
 
 
 def places(rows: Iterable[int], log: ClickLog) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -54,6 +54,10 @@ class ClickWalks(View):
         """When each click was made."""
         return (("click_order", "click_time"),)
 
+    def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
+        """Clicks from the bottom to the top on every second page."""
+        return {"click_order": np.where(page % 2, -rank, rank)}
+
     def walks(self, log: ClickLog) -> Walks:
         """The segments of each page."""
         odd = Notebook()
@@ -97,7 +101,8 @@ class ClickWalks(View):
             """The rank at a place of a segment's page; 0 for none."""
             own = log.starts[session] + np.maximum(position, 0)
             found = ranks[np.minimum(own, max(len(ranks) - 1, 0))] if len(ranks) else own
-            return np.where(position < 0, 0, found)[segment].astype(np.int32)
+            of_segment: NDArray[np.int32] = np.where(position < 0, 0, found).astype(np.int32)
+            return of_segment[segment]
 
         ends = ~is_last[segment] & (turn[in_chain] == number[segment] + 1)
         return Walks(
