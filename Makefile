@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CORE := tests/unit tests/logs tests/readers tests/proof tests/cli tests/store tests/simulation tests/matrices tests/parity
+CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help

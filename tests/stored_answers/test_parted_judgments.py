@@ -161,6 +161,41 @@ def test_ranklib(split, model, tmp_path):
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_training_files_and_those_beside_them(split, model, tmp_path, name):
+    """Groups follow each other as parts do; each has the lines that it has in memory."""
+    features = judge(model).frame.select("query", "doc", size=pl.col("doc") * 2, position=3)
+    found = []
+    for number, each in enumerate((split, model)):
+        path = tmp_path / f"{number}.train"
+        judge(each).write(path, name, features=features)
+        lines = path.read_text().splitlines()
+        pairs = pl.read_csv(f"{path}.pairs.csv", infer_schema=False)
+        sizes = pairs.select(pl.col("query").rle().struct.field("len")).to_series().to_list()
+        if name == "lightgbm":
+            assert Path(f"{path}.query").read_text() == "".join(f"{size}\n" for size in sizes)
+            assert Path(f"{path}.position").read_text() == "3\n" * len(pairs)
+        else:
+            groups = [int(line.split()[1].removeprefix("qid:")) for line in lines]
+            assert groups == [n + 1 for n, size in enumerate(sizes) for _ in range(size)]
+            lines = [" ".join((line.split()[0], *line.split()[2:])) for line in lines]
+        found.append(sorted(zip(pairs["query"], pairs["doc"], lines, strict=True)))
+    assert found[0] == found[1]
+
+
+def test_requests_and_books(split, model, tmp_path):
+    for name, entries, options in (
+        ("elasticsearch", "requests", {"index": "shop"}),
+        ("quepid-book", "query_doc_pairs", {}),
+    ):
+        bodies = []
+        for each in (split, model):
+            judge(each).write(tmp_path / "j.json", name, **options)
+            body = json.loads((tmp_path / "j.json").read_text())
+            bodies.append((sorted(map(json.dumps, body.pop(entries))), body))
+        assert bodies[0] == bodies[1]
+
+
 def test_nothing_to_write_is_told_of_all_parts(split, tmp_path):
     found = judge(split, min_examinations=1e9)
     with pytest.raises(JudgmentsError, match=rf"None of the {len(found):,} pairs has enough data"):

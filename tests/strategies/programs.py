@@ -173,16 +173,18 @@ def reached_coins(program: Program) -> set[str]:
                 return walk(then, memory, True)
         raise AssertionError
 
-    frontier = walk(program.start, dict(program.attributes), False)
+    starts = walk(program.start, dict(program.attributes), False)
+    frontier = [(memory, gone, False) for memory, gone in starts]
     while frontier:
-        memory, gone = frontier.pop()
+        memory, gone, has_seen = frontier.pop()
         memory = {name: memory[name] for name in program.attributes}
         state = tuple(sorted(memory.items()))
-        walk(program.finish, memory, gone)
+        if gone or has_seen:  # nobody is at the end of a page of which he has seen nothing yet
+            walk(program.finish, memory, gone)
         if gone or state in seen:
             continue
         seen.add(state)
-        frontier += walk(program.browse, memory, False)
+        frontier += [(*end, True) for end in walk(program.browse, memory, False)]
     return flipped
 
 

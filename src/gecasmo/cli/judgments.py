@@ -74,8 +74,9 @@ def judgments(
     format: Annotated[
         str | None,
         typer.Option(
-            help="quepid, opensearch, ranklib, qrels, csv or parquet; by default the file's name "
-            "tells.",
+            help="quepid, quepid-book, opensearch, elasticsearch, ranklib, lightgbm, xgboost, "
+            "qrels, csv or parquet, or a tool that reads one of these (ranx, trec, sklearn, ...); "
+            "by default the file's name tells.",
             autocompletion=_complete_format,
         ),
     ] = None,
@@ -150,12 +151,15 @@ def judgments(
         typer.Option(help="For qrels and ranklib: ids with white space are refused or %-encoded."),
     ] = Ids.refused,
     name: Annotated[
-        str | None, typer.Option(help="For opensearch: the name of the judgment list.")
+        str | None, typer.Option(help="For opensearch and quepid-book: the name of the list.")
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option(help="For elasticsearch: the index that holds the documents.")
     ] = None,
     ratings: Annotated[
         Ratings,
         typer.Option(
-            help="For quepid and opensearch: whole grades, or floats, the grade to be expected."
+            help="For Quepid and OpenSearch: whole grades, or floats, the grade to be expected."
         ),
     ] = Ratings.grades,
     include: Annotated[
@@ -232,7 +236,7 @@ def judgments(
         of_judges, in_words = judges.tell(found)
     options: dict[str, Any] = {
         **{"features": frame if is_written else None, "query": query},
-        **{"ids": ids.value, "name": name},
+        **{"ids": ids.value, "name": name, "index": index},
         **{"ratings": ratings.value, "include": include.value},
     }
     written = found.write(place, chosen.name, **options)

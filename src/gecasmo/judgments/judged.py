@@ -323,6 +323,7 @@ class Judgments:
         name: str | None = None,
         ratings: str = "grade",
         include: str = "judged",
+        index: str | None = None,
     ) -> Written:
         """Write the judgments for those who read them.
 
@@ -333,23 +334,27 @@ class Judgments:
         ----------
         path : where to
         format : str, optional
-            "quepid", "opensearch", "ranklib", "qrels", "csv" or "parquet"; by default the suffix
-            tells: .quepid.csv, .json, .txt (also .ranklib, .libsvm, .svm), .qrels, .csv, .parquet.
+            "quepid", "quepid-book", "opensearch", "elasticsearch", "ranklib", "lightgbm",
+            "xgboost", "qrels", "csv" or "parquet", or the name of a tool that reads one of these,
+            such as "ranx"; by default the suffix tells: .quepid.csv, .book.json, .json,
+            .rank_eval.json, .txt, .train, .libsvm, .qrels, .csv, .parquet.
         features : data frame, optional
-            For "ranklib": `doc`, mostly `query`, and numeric columns, which become the features
-            1, 2, ... in their order.
+            For "ranklib", "lightgbm" and "xgboost": `doc`, mostly `query`, and numeric columns,
+            which become the features in their order.
         query : str, optional
             What to write as query if the judgments have none.
         ids : "refuse" or "encode"
             What "qrels" and "ranklib" do with ids that hold white space, which they cannot: refuse
             them, or write "red shoes" as "red%20shoes" (`urllib.parse.unquote` reads it back).
         name : str, optional
-            For "opensearch": the name of the judgment list.
+            For "opensearch" and "quepid-book": the name of the list.
         ratings : "grade" or "float"
-            What "quepid" and "opensearch" hold: whole grades, or the expected grade (`rating`).
+            What files for Quepid and OpenSearch hold: whole grades, or the expected grade.
         include : "judged" or "ordered"
             "ordered" adds the pairs without a grade whose order within their query is sure enough;
             they have nothing but a rating, so this takes `ratings="float"`.
+        index : str, optional
+            For "elasticsearch": the index that holds the documents.
 
         Returns
         -------
@@ -359,7 +364,7 @@ class Judgments:
         from gecasmo.judgments.files import WriteOptions
         from gecasmo.judgments.formats import write_judgments
 
-        options = WriteOptions(features, query, ids, name, ratings, include)
+        options = WriteOptions(features, query, ids, name, ratings, include, index)
         return write_judgments(self, path, format, options)
 
     def worth_judging(
