@@ -16,6 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
     "events.md": (),
     "forms.md": ("sklearn", "torch"),
+    "judges.md": (),
     "language.md": (),
     "notation.md": (),
     "paper.md": (),

@@ -265,3 +265,25 @@ def test_cut_points_of_very_many_pairs(grades):
     ranks = [np.searchsorted(np.sort(values), each.cuts(grades)) for each in (exact, about)]
     np.testing.assert_allclose(about.cuts(grades), exact.cuts(grades), atol=3e-5)
     assert np.all(np.abs(ranks[0] - ranks[1]) <= 3)
+
+
+def test_judges_are_heard_in_parts_as_in_memory(model, split):
+    known = judge(model).frame.select("query", "doc", "relevance")
+    level = pl.col("relevance").rank("ordinal").cast(pl.Int64) * 4 // (pl.len() + 1)
+    grades = known.select("query", "doc", grade=level.cast(pl.Int64))
+    queries = [grades["query"][0], "a", "b"]
+    new = pl.DataFrame({"query": queries, "doc": [901, 901, 902], "grade": [0, 3, 0]})
+    grades = pl.concat([grades, new.cast(dict(grades.schema))])
+    whole, parted = (judge(one, grades_from={"llm": grades}) for one in (model, split))
+    assert len(whole) == len(parted) == len(grades)
+    keys = ["query", "doc"]
+    one, other = (found.frame.sort(keys) for found in (whole, parted))
+    assert one.select(keys).equals(other.select(keys))
+    assert one["rests_on"].equals(other["rests_on"])
+    assert one["relevance"].to_list() == pytest.approx(other["relevance"].to_list(), rel=1e-6)
+    ours, theirs = (found.judges.trust["agreement"][0] for found in (whole, parted))
+    assert ours == pytest.approx(theirs, rel=1e-4)
+    assert whole.disagreements(5)["doc"].to_list() == parted.disagreements(5)["doc"].to_list()
+    run = grades.select("query", "doc", score="grade")
+    for found in (whole, parted):
+        assert len(found.ndcg(run).queries) == grades["query"].n_unique()
