@@ -130,7 +130,7 @@ class Trust:
 
     def under(self, draw: int) -> Floats:
         """P(grade | relevance) under one set of parameters, noise or not: [grade, point]."""
-        return _Chances.under(self.draws[draw], self).chance[0]
+        return np.asarray(_Chances.under(self.draws[draw], self).chance[0])
 
     def chances(self, draw: int | None = None) -> Floats:
         """P(grade | relevance): [what another said, grade, point].
