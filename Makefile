@@ -2,11 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CORE := tests/unit tests/logs tests/readers tests/proof tests/cli tests/store tests/simulation tests/matrices tests/parity
+CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale lowest release-check clean
+.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale judges lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -62,6 +62,9 @@ priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchm
 
 judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .clax)
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judged
+
+judges: $(VENV)/dev ## clicks with other judges, from noise to perfect; writes benchmarks/results/judges.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.judges
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals

@@ -14,7 +14,9 @@ from gecasmo.testing import plain_python
 
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
+    "events.md": (),
     "forms.md": ("sklearn", "torch"),
+    "judges.md": (),
     "language.md": (),
     "notation.md": (),
     "paper.md": (),

@@ -8,7 +8,7 @@ from gecasmo import errors, matrices
 from gecasmo.estimation import EM, Gradient
 from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Table, Torch
 from gecasmo.language import Choice, Parameter, choose, flip
-from gecasmo.logs import ClickLog, read_log
+from gecasmo.logs import ClickLog, read_counts, read_events, read_log
 from gecasmo.model import ClickModel, load
 from gecasmo.models import *  # noqa: F403 (the zoo, whose list is there)
 from gecasmo.models import CATALOGUE, CZM
@@ -68,6 +68,8 @@ __all__ = [
     "load",
     "matrices",
     "open_log",
+    "read_counts",
+    "read_events",
     "read_log",
     *CATALOGUE,
 ]

@@ -14,10 +14,11 @@ import gecasmo
 from gecasmo.logs import FORMATS
 
 SAMPLES = Path(__file__).parents[1] / "readers" / "samples"
-GOOD = sorted(path for path in SAMPLES.glob("*") if path.name != "broken")
+GOOD = sorted(path for path in SAMPLES.glob("*") if path.name not in ("broken", "events"))
 BROKEN = sorted((SAMPLES / "broken").iterdir())
 WRITTEN = {name: one for name, one in FORMATS.items() if one.write is not None}
 ENDINGS = {"table": ".csv", "ubi": ".ndjson", "pyclickmodels": ".jsonl", "baidu": ".parquet"}
+ENDINGS |= {"events": ".csv"}
 FEW = ("--bootstrap", "5")
 
 

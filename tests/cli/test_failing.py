@@ -133,7 +133,7 @@ def test_completion_of_the_shell() -> None:
         ("gecasmo fit Cou", "CountingDCM\nCountingSDBN"),
         ("gecasmo compare log.csv PBM db", "dbn"),
         ("gecasmo check log.csv --model UB", "UBM"),
-        ("gecasmo judgments a.fit --format q", "quepid\nqrels"),
+        ("gecasmo judgments a.fit --format q", "quepid\nquepid-book\nqrels"),
         ("gecasmo judgments a.fit --rule inter", "interval"),
         ("gecasmo check log.csv --format ya", "yandex"),
         ("gecasmo prop", "propensities"),

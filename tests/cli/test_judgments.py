@@ -90,6 +90,58 @@ def test_ranklib_with_features_is_read_by_lightgbm_and_sklearn(
     assert features.shape == (len(own), 2)
 
 
+def test_lightgbm_files_and_a_request_for_elasticsearch(folder: Path, fit_file: Path) -> None:
+    own = judge(gecasmo.load(fit_file), max_width=0.6, min_examinations=5).judged
+    own.select("query", "doc").with_columns(age=pl.col("query") + 0.5).write_csv("features.csv")
+    told = succeed(
+        *("judgments", fit_file, "-o", "j.train", "--format", "lightgbm", *SURE),
+        *("--features", "features.csv"),
+    ).stdout
+    assert "beside it: j.train.query" in told
+    sizes = list(map(int, Path("j.train.query").read_text().split()))
+    assert sum(sizes) == len(own) == len(Path("j.train").read_text().splitlines())
+    assert "so name a file for it" in fail(
+        *("judgments", fit_file, "-o", "-", "--format", "lightgbm", "--features", "features.csv")
+    )
+    assert "--index" in fail("judgments", fit_file, "-o", "r.json", "--format", "elasticsearch")
+    succeed(
+        *("judgments", fit_file, "-o", "r.json", "--format", "elasticsearch", "--index", "shop"),
+        *SURE,
+    )
+    assert '"_index": "shop"' in Path("r.json").read_text()
+
+
+def test_pairs_and_features_of_a_fit_by_features(folder: Path) -> None:
+    """Also pairs never shown; ids that look like numbers stay texts, as they are in the fit."""
+    from gecasmo import DBN, Logistic, Sum, read_log
+    from gecasmo.simulation import demo_log
+
+    frame = demo_log(n_pages=300, seed=2)[0].to_frame()
+    frame = frame.with_columns(
+        doc=pl.format("0{}", "doc"), price=(pl.col("doc") % 5).cast(pl.Float64)
+    )
+    model = DBN(attraction=Sum(Logistic("price")), satisfaction=0.5)
+    model.fit(read_log(frame), progress=False).save("by_features.fit")
+    asked = frame.select("query", "doc").unique(maintain_order=True).head(3)
+    query = asked["query"][0]
+    Path("pairs.csv").write_text(asked.write_csv() + f"{query},00001\n")
+    prices = [*asked["doc"], "00001"]
+    pl.DataFrame({"doc": prices, "price": range(len(prices))}).write_parquet("prices.parquet")
+    succeed("judgments", "by_features.fit", "-o", "all.csv")
+    everything = pl.read_csv("all.csv", schema_overrides={"doc": pl.String})
+    assert len(everything) == frame.select("query", "doc").n_unique()
+    assert everything["low"].null_count() == 0
+    flags = ("--pairs", "pairs.csv", "--features", "prices.parquet")
+    succeed("judgments", "by_features.fit", "-o", "some.csv", *flags)
+    some = pl.read_csv("some.csv", schema_overrides={"doc": pl.String})
+    assert sorted(some["doc"]) == sorted(prices)
+    examined = dict(zip(some["doc"], some["examinations"], strict=True))
+    assert examined.pop("00001") == 0 < min(examined.values())
+    told = fail("judgments", "by_features.fit", "-o", "some.csv", "--pairs", "pairs.csv")
+    assert "The pairs lack price" in told
+    assert "--features" in told
+
+
 def test_pipes(fit_file: Path) -> None:
     done = run("judgments", fit_file, "-o", "-", "--format", "quepid", *SURE)
     assert done.returncode == 0, done.stderr

@@ -137,7 +137,7 @@ def answers(model: AutomatonModel, seed: int) -> None:
 
 def test_changed_automata_are_refused_or_work() -> None:
     rng = np.random.default_rng(0)
-    models = [make() for make in CATALOGUE.values()]
+    models = [make() for make in CATALOGUE.values() if make.view == "pages"]  # as `answers` has
     n_working = 0
     with plain_python(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

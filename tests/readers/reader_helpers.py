@@ -24,6 +24,8 @@ FILES = {
     "log.jsonl": "table",
     "log.ndjson.gz": "table",
     "log.json.zst": "table",
+    "events.parquet": "events",
+    "events.csv.gz": "events",
     "ubi.ndjson": "ubi",
     "ubi.ndjson.zst": "ubi",
     "yandex.tsv": "yandex",
@@ -33,7 +35,10 @@ FILES = {
     "pyclickmodels.json.gz": "pyclickmodels",
     "baidu.parquet": "baidu",
 }
-CANNOT_HOLD_EMPTY_PAGES = ("log.csv", "log.tsv.gz", "log.csv.zst")
+CANNOT_HOLD_EMPTY_PAGES = (
+    *("log.csv", "log.tsv.gz", "log.csv.zst"),
+    *("events.parquet", "events.csv.gz"),
+)
 
 
 def pages(log: ClickLog, *signals: str) -> list[tuple[Any, list[tuple[Any, ...]]]]:

@@ -21,14 +21,8 @@ from reader_helpers import MORE, SAMPLES, read_noting
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs import read_log
 from gecasmo.logs.formats import ubi_records
-from gecasmo.logs.formats.ubi_records import (
-    PlainRecords,
-    Records,
-    moments_of_numbers,
-    moments_of_texts,
-    read_moment,
-    table_of_lines,
-)
+from gecasmo.logs.formats.moments import moments_of_numbers, moments_of_texts, read_moment
+from gecasmo.logs.formats.ubi_records import PlainRecords, Records, table_of_lines
 from gecasmo.logs.inputs import Input, Opened
 from gecasmo.logs.notes import Notebook
 

@@ -161,6 +161,41 @@ def test_ranklib(split, model, tmp_path):
     assert files[0] == files[1]
 
 
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_training_files_and_those_beside_them(split, model, tmp_path, name):
+    """Groups follow each other as parts do; each has the lines that it has in memory."""
+    features = judge(model).frame.select("query", "doc", size=pl.col("doc") * 2, position=3)
+    found = []
+    for number, each in enumerate((split, model)):
+        path = tmp_path / f"{number}.train"
+        judge(each).write(path, name, features=features)
+        lines = path.read_text().splitlines()
+        pairs = pl.read_csv(f"{path}.pairs.csv", infer_schema=False)
+        sizes = pairs.select(pl.col("query").rle().struct.field("len")).to_series().to_list()
+        if name == "lightgbm":
+            assert Path(f"{path}.query").read_text() == "".join(f"{size}\n" for size in sizes)
+            assert Path(f"{path}.position").read_text() == "3\n" * len(pairs)
+        else:
+            groups = [int(line.split()[1].removeprefix("qid:")) for line in lines]
+            assert groups == [n + 1 for n, size in enumerate(sizes) for _ in range(size)]
+            lines = [" ".join((line.split()[0], *line.split()[2:])) for line in lines]
+        found.append(sorted(zip(pairs["query"], pairs["doc"], lines, strict=True)))
+    assert found[0] == found[1]
+
+
+def test_requests_and_books(split, model, tmp_path):
+    for name, entries, options in (
+        ("elasticsearch", "requests", {"index": "shop"}),
+        ("quepid-book", "query_doc_pairs", {}),
+    ):
+        bodies = []
+        for each in (split, model):
+            judge(each).write(tmp_path / "j.json", name, **options)
+            body = json.loads((tmp_path / "j.json").read_text())
+            bodies.append((sorted(map(json.dumps, body.pop(entries))), body))
+        assert bodies[0] == bodies[1]
+
+
 def test_nothing_to_write_is_told_of_all_parts(split, tmp_path):
     found = judge(split, min_examinations=1e9)
     with pytest.raises(JudgmentsError, match=rf"None of the {len(found):,} pairs has enough data"):
@@ -230,3 +265,25 @@ def test_cut_points_of_very_many_pairs(grades):
     ranks = [np.searchsorted(np.sort(values), each.cuts(grades)) for each in (exact, about)]
     np.testing.assert_allclose(about.cuts(grades), exact.cuts(grades), atol=3e-5)
     assert np.all(np.abs(ranks[0] - ranks[1]) <= 3)
+
+
+def test_judges_are_heard_in_parts_as_in_memory(model, split):
+    known = judge(model).frame.select("query", "doc", "relevance")
+    level = pl.col("relevance").rank("ordinal").cast(pl.Int64) * 4 // (pl.len() + 1)
+    grades = known.select("query", "doc", grade=level.cast(pl.Int64))
+    queries = [grades["query"][0], "a", "b"]
+    new = pl.DataFrame({"query": queries, "doc": [901, 901, 902], "grade": [0, 3, 0]})
+    grades = pl.concat([grades, new.cast(dict(grades.schema))])
+    whole, parted = (judge(one, grades_from={"llm": grades}) for one in (model, split))
+    assert len(whole) == len(parted) == len(grades)
+    keys = ["query", "doc"]
+    one, other = (found.frame.sort(keys) for found in (whole, parted))
+    assert one.select(keys).equals(other.select(keys))
+    assert one["rests_on"].equals(other["rests_on"])
+    assert one["relevance"].to_list() == pytest.approx(other["relevance"].to_list(), rel=1e-6)
+    ours, theirs = (found.judges.trust["agreement"][0] for found in (whole, parted))
+    assert ours == pytest.approx(theirs, rel=1e-4)
+    assert whole.disagreements(5)["doc"].to_list() == parted.disagreements(5)["doc"].to_list()
+    run = grades.select("query", "doc", score="grade")
+    for found in (whole, parted):
+        assert len(found.ndcg(run).queries) == grades["query"].n_unique()

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.checks.counts import are_counts, check_alone, check_counts
 from gecasmo.checks.findings import Findings, LogCheck, row_text, session_text
 from gecasmo.checks.flat import check_flatness
 from gecasmo.checks.graph import check_tangle
@@ -104,9 +105,15 @@ def check(
         parts.append(part)
     log = in_memory(log)
     say("looking at pages and clicks")
-    parts += [check_notes(log, top), check_pages(log, top), check_clicks(log, top)]
-    say("counting pairs and repeats")
-    parts.append(check_traffic(log, few, top))
+    parts.append(check_notes(log, top))
+    if are_counts(log) and log.n_results:
+        parts.append(check_counts(log, few))
+    else:
+        parts += [check_pages(log, top), check_clicks(log, top)]
+        say("counting pairs and repeats")
+        parts.append(check_traffic(log, few, top))
+    if chosen is not None:
+        parts.append(check_alone(chosen, log))
     if chosen is not None and log.n_results and log.weight.sum() > 0:
         parts += _check_model(chosen, log, few, top, randomise, seed, say)
     return LogCheck.of(parts, None if chosen is None else chosen.name)

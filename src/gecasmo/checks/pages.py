@@ -14,6 +14,7 @@ from gecasmo.checks.findings import Findings, session_text, value_text
 from gecasmo.encoding.columns import coded, in_chain
 from gecasmo.errors import either, option
 from gecasmo.logs import ClickLog
+from gecasmo.logs.counts import COUNTS
 from gecasmo.logs.roles import GUESSED, search_column
 from gecasmo.report import counted, listed, percent
 
@@ -29,7 +30,9 @@ def check_notes(log: ClickLog, top: int) -> Findings:
     notes: tuple[Any, ...] = tuple(getattr(log, "notes", ()))
     for note in notes:
         # A handful in a large file is worth knowing; more may change the answer.
-        is_rare = note.kind == GUESSED or (note.count or 0) <= 0.001 * max(log.n_results, 1)
+        is_rare = note.kind in (GUESSED, COUNTS) or (note.count or 0) <= 0.001 * max(
+            log.n_results, 1
+        )
         part.add(
             "info" if is_rare else "warning",
             "reading",
@@ -209,7 +212,12 @@ def check_clicks(log: ClickLog, top: int) -> Findings:
             "error",
             "clicks",
             "Every result is clicked: results that were shown and not clicked are missing.",
-            advice="A click model learns from what people passed over. Log every shown result.",
+            advice="A click model learns from what people passed over: bring the impressions, too. "
+            "If they are events elsewhere, "
+            + either("read_events", "--events")
+            + " puts both together; if only sums are known, "
+            + either("read_counts", "--counts")
+            + " reads these.",
         )
         return part
     part.add(

@@ -89,7 +89,7 @@ def find_config(
         return None
     said = _read(path)
     _check_names(said, ["log", *commands], f"{path}: there is no command", "[{}]")
-    roles = dict.fromkeys(of_logs, False)
+    roles = {name: name == "signal" for name in of_logs}
     shared = _values(said.get("log", {}), roles, f"{path}, [log]")
     defaults = {}
     for name, command in commands.items():

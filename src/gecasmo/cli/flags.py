@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, get_type_hin
 import typer
 
 from gecasmo.cli.config import config_path, config_used, from_config
+from gecasmo.cli.event_flags import EVENT_FLAGS, EventFlags
 from gecasmo.errors import ClickLogWarning, GecasmoError, extra
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 _PANEL = "How to read the log"
 ROLES = ("session", "query", "doc", "rank", "click", "weight")
 # What the table [log] of gecasmo.toml may have.
-LOG_FLAGS = (*ROLES, "format", "separator", "max_line")
+LOG_FLAGS = (*ROLES, "format", "separator", "max_line", *EVENT_FLAGS)
+PIPE = "-"
 _OF_FILES = "Give it the files that were ingested, or some of them."
 
 
@@ -75,7 +77,9 @@ ModelsArgument = Annotated[
 LogArgument = Annotated[
     str,
     typer.Argument(
-        metavar="LOG", help="A file, a pattern such as 'logs/*.parquet', or - for standard input."
+        metavar="LOG",
+        help="A file, a pattern such as 'logs/*.parquet', an address such as "
+        "s3://bucket/log.parquet, or - for standard input.",
     ),
 ]
 AnyLogArgument = Annotated[
@@ -180,7 +184,7 @@ def _column(help: str, *flags: str) -> Any:
 
 
 @dataclass(frozen=True)
-class LogFlags:
+class LogFlags(EventFlags):
     """Which column is what, and of which format the file is."""
 
     session: Annotated[
@@ -246,6 +250,10 @@ class LogFlags:
         options: dict[str, Any] = {}
         if self.max_line is not None:
             options["max_line"] = self.max_line
+        if (kind := self.kind_of_stream(source)) is not None:
+            if self.separator is not None:
+                options["separator"] = self.separator
+            return self._read_stream(kind, source, output, notes, options)
         with output.working(f"Reading {source}"):
             seen, roles, guessed = self.look(source, output)
             # Clicks that are there are read all the same: others take their place.
@@ -259,6 +267,32 @@ class LogFlags:
         for note in log.notes if notes else ():
             warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
         return Read(log, {"format": seen.format, "guessed": guessed, "notes": log.notes})
+
+    def kind_of_stream(self, source: str) -> str | None:
+        """Whether a log is "events" or "counts"; None for tables, and for other formats."""
+        from gecasmo.logs import peek
+
+        if not (self.events or self.counts):
+            return self.stream((), ())
+        named = [n for n in (*ROLES, "format") if getattr(self, n) and n not in from_config()]
+        columns = () if source == PIPE else peek(source, "table", self.separator).columns
+        return self.stream(named, columns)
+
+    def _read_stream(
+        self, kind: str, source: str, output: Output, notes: bool, options: dict[str, Any]
+    ) -> Read[ClickLog]:
+        from gecasmo.logs.roles import GUESSED
+
+        given = {name: getattr(self, name) for name in ("query", "doc", "rank", "click")}
+        with output.working(f"Reading {source}"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ClickLogWarning)  # told one by one below
+            log = self.read_stream(kind, source, given, options)
+        for note in log.notes:
+            if note.kind == GUESSED:
+                output.say(f"{source}: {note.what}")
+            elif notes:
+                warnings.warn(_told(note, source), ClickLogWarning, stacklevel=3)
+        return Read(log, {"format": kind, "guessed": {}, "notes": log.notes})
 
     def look(self, source: str, output: Output) -> tuple[Any, dict[str, Any], dict[str, str]]:
         """Look at the beginning of a log: what it is, which columns were named, and guessed."""
@@ -300,6 +334,7 @@ class LogFlags:
         from gecasmo.logs.store import open_log
 
         named = [role for role in self._named() if role not in from_config()]
+        named += [name for name in EVENT_FLAGS if getattr(self, name) and name not in from_config()]
         if named:
             raise GecasmoError(
                 f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gecasmo.cli.flags import FitArgument, LevelFlag, LogFlags, bundled, output_flag
+from gecasmo.cli.judges import WORTH, JudgeFlags, number_and_files
 from gecasmo.cli.output import Output, table_format, write_table
 from gecasmo.errors import GecasmoError
 from gecasmo.files import STANDARD_OUTPUT
@@ -68,16 +69,28 @@ def _complete_format(incomplete: str) -> list[tuple[str, str]]:
 def judgments(
     fit: FitArgument,
     target: Annotated[str, output_flag("Where to; - is standard output.")],
+    judges: JudgeFlags,
     output: Output,
     format: Annotated[
         str | None,
         typer.Option(
-            help="quepid, opensearch, ranklib, qrels, csv or parquet; by default the file's name "
-            "tells.",
+            help="quepid, quepid-book, opensearch, elasticsearch, ranklib, lightgbm, xgboost, "
+            "qrels, csv or parquet, or a tool that reads one of these (ranx, trec, sklearn, ...); "
+            "by default the file's name tells.",
             autocompletion=_complete_format,
         ),
     ] = None,
-    grades: Annotated[int, typer.Option(help="How many grades; 4 means 0, 1, 2 and 3.")] = 4,
+    grades: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--grades",
+            "--grades-from",
+            metavar="N or FILE",
+            help="A number: how many grades; 4, the default, means 0, 1, 2 and 3. A file: grades "
+            "of another judge (query, doc, grade), to be believed as far as clicks bear them out. "
+            "May be given several times.",
+        ),
+    ] = None,
     rule: Annotated[Rule, typer.Option(help="How relevance becomes a grade.")] = Rule.informative,
     thresholds: Annotated[
         str | None,
@@ -138,12 +151,15 @@ def judgments(
         typer.Option(help="For qrels and ranklib: ids with white space are refused or %-encoded."),
     ] = Ids.refused,
     name: Annotated[
-        str | None, typer.Option(help="For opensearch: the name of the judgment list.")
+        str | None, typer.Option(help="For opensearch and quepid-book: the name of the list.")
+    ] = None,
+    index: Annotated[
+        str | None, typer.Option(help="For elasticsearch: the index that holds the documents.")
     ] = None,
     ratings: Annotated[
         Ratings,
         typer.Option(
-            help="For quepid and opensearch: whole grades, or floats, the grade to be expected."
+            help="For Quepid and OpenSearch: whole grades, or floats, the grade to be expected."
         ),
     ] = Ratings.grades,
     include: Annotated[
@@ -173,19 +189,23 @@ def judgments(
     [cyan]gecasmo judgments dbn.fit -o judgments.json --ratings float --include ordered[/cyan]
 
     [cyan]gecasmo judgments dbn.fit -o - --format qrels | head[/cyan]
+
+    [cyan]gecasmo judgments dbn.fit -o judgments.csv --grades llm.csv --grades humans.csv[/cyan]
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.judgments import judge
     from gecasmo.judgments.formats import format_of
 
-    place = output.place(target, fit, features, pairs, is_text=format != "parquet")
+    n_grades, files = number_and_files(grades)
+    sources = judges.sources(files)
+    judges.check()
+    read = (fit, features, pairs, *files, *(judges.run or ()))
+    place = output.place(target, *read, is_text=format != "parquet")
     chosen = format_of(place, format)
     worth_place = None
     if worth_output is not None:
         table_format(worth_output, "--worth-output")
-        worth_place = output.place(
-            worth_output, fit, features, pairs, target, flag="--worth-output"
-        )
+        worth_place = output.place(worth_output, *read, target, flag="--worth-output")
     cuts = _numbers(thresholds)
     model = load_fit(fit)
     texts = _text_ids(model)
@@ -196,7 +216,8 @@ def judgments(
     with output.working("Grading"):
         found = judge(
             model,
-            grades=grades,
+            grades=n_grades,
+            grades_from=sources,
             rule=rule.value,
             thresholds=cuts,
             level=level,
@@ -209,10 +230,13 @@ def judgments(
             # A table that is only to be written is none of the model's business.
             features=frame if by_features or not is_written else None,
         )
+        if worth_judging is None and sources is not None:
+            worth_judging = WORTH
         worth = None if worth_judging is None else found.worth_judging(worth_judging)
+        of_judges, in_words = judges.tell(found)
     options: dict[str, Any] = {
         **{"features": frame if is_written else None, "query": query},
-        **{"ids": ids.value, "name": name},
+        **{"ids": ids.value, "name": name, "index": index},
         **{"ratings": ratings.value, "include": include.value},
     }
     written = found.write(place, chosen.name, **options)
@@ -224,8 +248,9 @@ def judgments(
         **found.to_dict(),
         "writing": written,
         "worth_judging": None if worth is None else worth._asdict(),
+        **of_judges,
     }
-    told = [str(found), str(written)]
+    told = [str(found), str(written), *in_words]
     if worth is not None:
         most = None if worth_output is None else _HEAD
         told.append(f"\n{worth.text(most)}")

@@ -168,8 +168,18 @@ def ingest(
     place = followed(output.place(target, log, is_file=False))
     if is_stream(place):
         raise GecasmoError(f"--output {target}: a stored log is a folder; name one: big.gclog.")
-    seen, roles, guessed = reading.look(log, output)
-    tell_guesses(log, guessed, output)
+    how_read: dict[str, Any]
+    if reading.kind_of_stream(log) is not None:
+        # Events of a page may lie anywhere, so all of them are needed to put one together.
+        output.say(f"{log}: pages are put together in memory, and then stored.")
+        source: Any = reading.read(log, output).log
+        how_read = {}
+    else:
+        seen, roles, guessed = reading.look(log, output)
+        tell_guesses(log, guessed, output)
+        source = seen.source
+        how_read = {**guessed, **roles, "format": seen.format, "max_line": reading.max_line}
+        how_read["separator"] = seen.separator
     goes_on = resume and log != PIPE and IngestJournal(place).is_begun
     began = time.perf_counter()
     begun = place.with_name(f"{place.name}.part")
@@ -185,9 +195,9 @@ def ingest(
         # It would point to log.notes; here they are told one by one.
         warnings.simplefilter("ignore", ClickLogWarning)
         stored = store(
-            seen.source,
+            source,
             place,
-            **{**guessed, **roles},
+            **how_read,
             keep=[name.strip() for each in keep or () for name in each.split(",") if name.strip()],
             memory=memory,
             partitions=partitions,
@@ -195,9 +205,6 @@ def ingest(
             resume=resume,
             overwrite=force,
             progress=_saying_that_it_goes_on(place, output, tell) if goes_on else tell,
-            format=seen.format,
-            max_line=reading.max_line,
-            separator=seen.separator,
         )
     seconds = time.perf_counter() - began
     for note in stored.notes:

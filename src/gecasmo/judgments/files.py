@@ -5,6 +5,7 @@ A file of many parts is put together without reading a whole one; each kind of f
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,12 @@ from gecasmo.judgments.grades import JUDGED, ORDERED, JudgmentsError
 from gecasmo.judgments.judged import Judgments
 from gecasmo.report import counted
 
+# Why formats need an option.
+_NEEDS = {
+    "features": "holds features, so give a table with query and doc, or one of these, and numbers",
+    "index": "names the index of each document, so say which",
+}
+
 # files of parts, where to, what is told of all
 Join = Callable[[Sequence[Path], Path, Judgments], None]
 
@@ -34,6 +41,7 @@ class WriteOptions:
     name: str | None = None
     ratings: str = "grade"
     include: str = "judged"
+    index: str | None = None
 
     def check(self, format: JudgmentFormat) -> None:
         """Refuse options that the format would not heed."""
@@ -52,9 +60,12 @@ class WriteOptions:
             ("name", self.name is not None),
             ("ids", self.ids != "refuse"),
             ("query", self.query is not None),
+            ("index", self.index is not None),
         ):
             if given and name not in format.options:
                 raise JudgmentsError(f"'{format.name}' files have no use for {option(name)}.")
+            if not given and name in format.required:
+                raise JudgmentsError(f"A {format.name} file {_NEEDS[name]}: {option(name)}.")
         if self.include == ORDERED and self.ratings != "float":
             raise JudgmentsError(
                 f"{option('include', ORDERED)}: these pairs have a rating and no grade, so say "
@@ -85,6 +96,30 @@ def _joined(pieces: Sequence[Path], target: Path, n_header: int) -> None:
                 shutil.copyfileobj(file, out)
 
 
+def join_json(name: str, pieces: Sequence[Path], target: Path, judgments: Judgments) -> None:
+    """JSON with one list, its last entry, as long as all lists, under the head of the first."""
+    end = "[]\n}"
+    with target.open("w", encoding="utf-8") as out:
+        for number, piece in enumerate(pieces):
+            body = json.loads(piece.read_text(encoding="utf-8"))
+            if not number:
+                head = json.dumps({**body, name: []}, ensure_ascii=False, indent=1)
+                out.write(head.removesuffix(end) + "[")
+            texts = [json.dumps(one, ensure_ascii=False, indent=1) for one in body[name]]
+            out.write(("," if number else "") + "\n" + ",\n".join(texts))
+        out.write("\n]\n}")
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A small file that belongs to another: how its name ends, and its text by the pairs; None
+    where there is nothing to be told."""
+
+    suffix: str
+    write: Callable[[pl.DataFrame, WriteOptions], str | None]
+    join: Join = join_lines
+
+
 # judgments, the pairs to be written, where to, options -> remarks for the user
 Writer = Callable[[Judgments, pl.DataFrame, Path, WriteOptions], list[str]]
 
@@ -104,6 +139,8 @@ class JudgmentFormat:
     is_graded: bool = True
     options: tuple[str, ...] = ("query",)
     join: Join = join_lines
+    required: tuple[str, ...] = ()
+    companions: tuple[Companion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,7 +171,11 @@ def graded_pairs(
     wanted = [JUDGED] if options.include == JUDGED else [JUDGED, ORDERED]
     judged = frame.filter(pl.col("verdict").is_in(wanted))
     value = pl.col("rating").round(3) if options.ratings == "float" else pl.col("grade")
-    judged = judged.with_columns(value.alias("written"))
+    return with_texts(judged.with_columns(value.alias("written")), format, options)
+
+
+def with_texts(judged: pl.DataFrame, format: JudgmentFormat, options: WriteOptions) -> pl.DataFrame:
+    """Pairs with query and doc as texts."""
     if "query" not in judged.columns:
         if options.query is None:
             such = option("query", shown='"*"')

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,11 @@ from gecasmo.judgments.grades import (
     grading_of,
     most_likely,
 )
+from gecasmo.judgments.hearing import Hearing, unknown_pairs
 from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
 from gecasmo.judgments.order import order_of
 from gecasmo.judgments.pairs import relevance_coins, relevance_frame
+from gecasmo.judgments.panel import BY_JUDGES
 from gecasmo.judgments.propensity import scale_remark
 from gecasmo.model.log_parts import is_stored, part_view, parted_coins
 from gecasmo.report import printable
@@ -62,6 +65,7 @@ def judge(
     every_pair: bool = False,
     pairs: Any = None,
     features: Any = None,
+    grades_from: Any = None,
 ) -> Judgments:
     """Grade pairs of query and document that a fitted model knows, where the data suffice.
 
@@ -115,6 +119,11 @@ def judge(
         Columns that forms of relevance read, by query and doc or by one of these, for pairs that
         lack them. Without `pairs` and with both, all pairs of this frame are judged if the model
         does not know those of its fit.
+    grades_from : path, data frame, Grades, or a list or dictionary of these, optional
+        Grades of other judges (people, language models), on any subset of pairs, in numbers or
+        words. How far each is trusted is learned from pairs that were shown; then relevance,
+        spread and interval are those by clicks and judges together, also of pairs that only judges
+        have seen. Pairs that a trusted judge graded need no examinations.
 
     Returns
     -------
@@ -137,10 +146,11 @@ def judge(
     parts = PairParts.of(model, pairs)
     rows = KeptFrames(parts.in_files)
     numbers: list[int] = []
+    hearing = None if grades_from is None else Hearing(parts, grades_from, level, rows, features)
+    frames = parts.frames(level, features) if hearing is None else hearing.frames()
 
     def seen() -> Iterator[NDArray[Any]]:
-        for number, view, asked in parts:
-            frame = relevance_frame(view, asked, level, features)
+        for number, frame in frames:
             numbers.append(number)
             rows[pairs_name(number)] = frame
             yield question.seen(frame)
@@ -173,7 +183,20 @@ def judge(
         every_pair=every_pair,
         counted=counted,
         why_no_interval=_why_no_interval(model, counted),
-        remarks=tuple(filter(None, [scale_remark(model), _features_remark(model, counted)])),
+        remarks=tuple(
+            filter(
+                None,
+                [
+                    scale_remark(model),
+                    _features_remark(model, counted),
+                    *(hearing.remarks if hearing else ()),
+                ],
+            )
+        ),
+        panel=None if hearing is None else hearing.panel,
+        ask=partial(
+            unknown_pairs, model, level, features, () if hearing is None else hearing.judges
+        ),
     )
 
 
@@ -218,6 +241,11 @@ class PairParts:
                     yield number, view, pages
             elif self._has_rows(view):
                 yield number, view, None
+
+    def frames(self, level: float, features: Any) -> Iterator[tuple[int, pl.DataFrame]]:
+        """The relevance of the pairs of each part."""
+        for number, view, asked in self:
+            yield number, relevance_frame(view, asked, level, features)
 
     def _has_rows(self, view: Model) -> bool:
         states = view.states(whole=False)
@@ -303,6 +331,8 @@ class Question:
         # What features say rests on all pairs: its interval tells how much that is worth.
         needs = ~(frame["is_given"] | frame["by_features"])
         too_few = (frame["examinations"] < self.min_examinations) & needs
+        if BY_JUDGES in frame.columns:
+            too_few &= ~frame[BY_JUDGES]
         return ~(_too_wide(frame, self.max_width, self.rule) | too_few)
 
     def graded(self, frame: pl.DataFrame, cuts: Sequence[float] | None) -> GradedPart:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,11 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from gecasmo.judgments.grades import INSUFFICIENT, JUDGED, ORDERED, Grading
+from gecasmo.errors import option
+from gecasmo.judgments.grades import INSUFFICIENT, JUDGED, ORDERED, Grading, JudgmentsError
 from gecasmo.report import Column, TextTable, counted, html_of, percent, printable, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.judgments.files import Written
+    from gecasmo.judgments.judges import Judges
+    from gecasmo.judgments.panel import Panel
+    from gecasmo.judgments.run_quality import RunQuality
     from gecasmo.judgments.worth import WorthJudging
     from gecasmo.logs import ClickLog
     from gecasmo.logs.store import StoredLog
@@ -160,6 +164,11 @@ def pairs_name(number: int) -> str:
     return f"part-{number:05d}"
 
 
+def said_name(number: int) -> str:
+    """The name under which is kept what clicks alone and judges say of the pairs of a part."""
+    return f"said-{number:05d}"
+
+
 def cuts_name(number: int) -> str:
     """The name of the cut points of queries that have their own."""
     return f"cuts-{number:05d}"
@@ -214,6 +223,8 @@ class Judgments:
     counted: GradeCounts
     why_no_interval: str = ""
     remarks: tuple[str, ...] = ()
+    panel: Panel | None = field(default=None, compare=False)  # other judges, if there are any
+    ask: Callable[[pl.DataFrame], pl.DataFrame] | None = field(default=None, compare=False)
 
     def parts(self) -> Iterator[JudgedPart]:
         """Read one part after the other; all pairs of a query are in one."""
@@ -298,6 +309,7 @@ class Judgments:
             "why_no_interval": self.why_no_interval or None,
             "by_grade": {str(grade): count for grade, count in self.by_grade.items()},
             "remarks": list(self.remarks),
+            **({} if self.panel is None else {"judges": self.judges.to_dict()}),
         }
 
     def write(
@@ -311,6 +323,7 @@ class Judgments:
         name: str | None = None,
         ratings: str = "grade",
         include: str = "judged",
+        index: str | None = None,
     ) -> Written:
         """Write the judgments for those who read them.
 
@@ -321,23 +334,27 @@ class Judgments:
         ----------
         path : where to
         format : str, optional
-            "quepid", "opensearch", "ranklib", "qrels", "csv" or "parquet"; by default the suffix
-            tells: .quepid.csv, .json, .txt (also .ranklib, .libsvm, .svm), .qrels, .csv, .parquet.
+            "quepid", "quepid-book", "opensearch", "elasticsearch", "ranklib", "lightgbm",
+            "xgboost", "qrels", "csv" or "parquet", or the name of a tool that reads one of these,
+            such as "ranx"; by default the suffix tells: .quepid.csv, .book.json, .json,
+            .rank_eval.json, .txt, .train, .libsvm, .qrels, .csv, .parquet.
         features : data frame, optional
-            For "ranklib": `doc`, mostly `query`, and numeric columns, which become the features
-            1, 2, ... in their order.
+            For "ranklib", "lightgbm" and "xgboost": `doc`, mostly `query`, and numeric columns,
+            which become the features in their order.
         query : str, optional
             What to write as query if the judgments have none.
         ids : "refuse" or "encode"
             What "qrels" and "ranklib" do with ids that hold white space, which they cannot: refuse
             them, or write "red shoes" as "red%20shoes" (`urllib.parse.unquote` reads it back).
         name : str, optional
-            For "opensearch": the name of the judgment list.
+            For "opensearch" and "quepid-book": the name of the list.
         ratings : "grade" or "float"
-            What "quepid" and "opensearch" hold: whole grades, or the expected grade (`rating`).
+            What files for Quepid and OpenSearch hold: whole grades, or the expected grade.
         include : "judged" or "ordered"
             "ordered" adds the pairs without a grade whose order within their query is sure enough;
             they have nothing but a rating, so this takes `ratings="float"`.
+        index : str, optional
+            For "elasticsearch": the index that holds the documents.
 
         Returns
         -------
@@ -347,11 +364,15 @@ class Judgments:
         from gecasmo.judgments.files import WriteOptions
         from gecasmo.judgments.formats import write_judgments
 
-        options = WriteOptions(features, query, ids, name, ratings, include)
+        options = WriteOptions(features, query, ids, name, ratings, include, index)
         return write_judgments(self, path, format, options)
 
     def worth_judging(
-        self, n: int = 20, *, log: ClickLog | StoredLog | None = None
+        self,
+        n: int = 20,
+        *,
+        log: ClickLog | StoredLog | None = None,
+        judge: str | None = None,
     ) -> WorthJudging:
         """The pairs and queries most worth judging by hand.
 
@@ -361,12 +382,18 @@ class Judgments:
         examinations, or with a `log` how often the pair is shown there. The worth of a query is the
         sum over its pairs. Pairs without an interval have no worth (null) and come last.
 
+        With other judges (`grades_from`) worth is how much a sure grade is expected to change: the
+        traffic of the query (that of its most examined pair, at least 1, so that pairs never shown
+        count) times `change`, the expected distance of the true grade from the rating.
+
         Parameters
         ----------
         n : int
             How many pairs and queries to name.
         log : ClickLog or StoredLog, optional
             Where traffic is counted.
+        judge : str, optional
+            The judge who will do it: pairs that it has graded already are left out.
 
         Returns
         -------
@@ -375,7 +402,55 @@ class Judgments:
         """
         from gecasmo.judgments.worth import worth_judging
 
-        return worth_judging(self, n, log)
+        return worth_judging(self, n, log, judge)
+
+    @cached_property
+    def judges(self) -> Judges:
+        """What clicks say of other judges; there are some if `grades_from` named them."""
+        from gecasmo.judgments.judges import Judges
+
+        return Judges.of(self._heard(), self.grading, self.level)
+
+    def disagreements(self, n: int = 20) -> pl.DataFrame:
+        """The pairs where clicks and a trusted judge are farthest apart, to be looked at by hand.
+
+        Per pair: `judge`, what it `said`, the relevance that this means (`by_judge`), that of
+        clicks alone (`by_clicks`, from `low` to `high`), `examinations`, and how many standard
+        deviations both are `apart`, on the scale of logits.
+        """
+        from gecasmo.judgments.judges import disagreements
+
+        return disagreements(self._heard(), self._said(), n)
+
+    def ndcg(self, runs: Any, *, at: int = 10) -> RunQuality:
+        """The nDCG of rankers by what clicks and judges say, with intervals.
+
+        Gains are relevances; the ideal order is that of all pairs of a query that clicks, judges or
+        a run have seen. Judges speak for pairs without clicks, as far as they are trusted, and
+        pairs that nobody has seen have the model's prior.
+
+        Parameters
+        ----------
+        runs : path or data frame, or a dictionary of them by name
+            A run has query, doc, and rank (1 is the first) or score; or is a file of TREC. Queries
+            that all runs have count.
+        at : int
+            How many places count.
+        """
+        from gecasmo.judgments.run_quality import ndcg
+
+        assert self.ask is not None
+        return ndcg(self, runs, at, self._said(), self.ask, self.panel)
+
+    def _heard(self) -> Panel:
+        if self.panel is None:
+            raise JudgmentsError(f"No judges were heard: name them by {option('grades_from')}.")
+        return self.panel
+
+    def _said(self) -> Iterator[pl.DataFrame]:
+        """What clicks alone, and judges, say of the pairs of each part."""
+        names = said_name if self.panel is not None else pairs_name
+        return (self.rows[names(number)] for number in self.numbers)
 
     def to_dict(self, rows: bool = False) -> dict[str, Any]:
         """The summary, ready for JSON; with `rows=True` also every pair."""

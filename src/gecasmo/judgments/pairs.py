@@ -256,7 +256,7 @@ def _given_pairs(
     wanted = set(PAIR)
     for coin in coins:
         wanted |= {*model.keys[coin], *model.forms[coin].columns}
-    needed = {name for coin in coins for name in model.keys[coin]} | {"doc"}
+    needed = (wanted - set(PAIR)) | {name for coin in coins for name in model.keys[coin]} | {"doc"}
     for coin in coins:
         elsewhere |= set(getattr(model.features_.get(coin), "columns", ()))
     lost = sorted(needed - set(frame.columns) - (elsewhere - set(PAIR)))

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.errors import option
 from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError, most_likely
 from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
 from gecasmo.model.log_parts import in_memory, is_stored, overlap
@@ -25,9 +26,16 @@ _LEGEND = (
     "number of its pairs to be expected with another); worth: traffic x wrong, the views to be "
     "expected under a wrong grade."
 )
+_CHANGE = (
+    "likely: the most likely grade; wrong: the probability that it is another (of a query: the "
+    "number of its pairs to be expected with another); traffic: examinations of the query's most "
+    "examined pair; change: how far a sure grade is expected to be from the rating; worth: traffic "
+    "x change."
+)
 _NAMES = {"likely_grade": "likely", "chance_wrong": "wrong", "likely_wrong": "wrong"}
 _NAMES |= {"without_grade": "no grade"}
 _DIGITS = {"relevance": 3, "chance_wrong": 2, "likely_wrong": 1, "traffic": 0, "worth": 1}
+_DIGITS |= {"change": 2}
 
 
 class WorthJudging(NamedTuple):
@@ -49,15 +57,26 @@ class WorthJudging(NamedTuple):
         blocks = [str(_table("pairs most worth judging by hand", self.pairs, most))]
         if self.queries is not None:
             blocks.append(str(_table("queries most worth judging by hand", self.queries, most)))
-        return "\n\n".join([*blocks, "\n".join(wrapped(_LEGEND))])
+        legend = _CHANGE if "change" in self.pairs.columns else _LEGEND
+        return "\n\n".join([*blocks, "\n".join(wrapped(legend))])
 
 
-def worth_judging(judgments: Judgments, n: int, log: ClickLog | StoredLog | None) -> WorthJudging:
+def worth_judging(
+    judgments: Judgments, n: int, log: ClickLog | StoredLog | None, judge: str | None = None
+) -> WorthJudging:
     """See `Judgments.worth_judging`."""
     if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
         raise JudgmentsError(f"n={n!r}: how many pairs to name, at least 1.")
+    done = None if judge is None else _done(judgments, judge)
+    with_judges = judgments.panel is not None
     found = [
-        _of_part(part, n, None if log is None else _pages(log, part.number, judgments.n_parts))
+        _of_part(
+            part,
+            n,
+            None if log is None else _pages(log, part.number, judgments.n_parts),
+            with_judges,
+            done,
+        )
         for part in judgments.parts()
     ]
     # No query is in two parts.
@@ -68,7 +87,23 @@ def worth_judging(judgments: Judgments, n: int, log: ClickLog | StoredLog | None
     return WorthJudging(_first(pairs, keys, n), queries)
 
 
-def _of_part(part: JudgedPart, n: int, pages: Iterable[ClickLog] | None) -> WorthJudging:
+def _done(judgments: Judgments, judge: str) -> pl.DataFrame:
+    """The pairs that a judge has graded."""
+    heard = () if judgments.panel is None else judgments.panel.judges
+    for one in heard:
+        if one.judge.name == judge:
+            return one.judge.frame
+    known = ", ".join(one.judge.name for one in heard) or "none"
+    raise JudgmentsError(f"{option('judge', judge)}: there is no such judge, only: {known}.")
+
+
+def _of_part(
+    part: JudgedPart,
+    n: int,
+    pages: Iterable[ClickLog] | None,
+    with_judges: bool,
+    done: pl.DataFrame | None,
+) -> WorthJudging:
     frame = part.frame
     keys: list[str] = [name for name in ("query", "doc") if name in frame.columns]
     traffic = frame["examinations"] if pages is None else _shown(frame, keys, pages)
@@ -78,14 +113,28 @@ def _of_part(part: JudgedPart, n: int, pages: Iterable[ClickLog] | None) -> Wort
         pl.Series("chance_wrong", wrong).fill_nan(None),
         traffic.alias("traffic"),
     )
-    pairs = pairs.with_columns(worth=pl.col("traffic") * pl.col("chance_wrong"))
+    lost = pl.col("chance_wrong")
+    if with_judges:
+        grades = np.arange(part.grading.grades)
+        far = np.abs(grades - frame["rating"].fill_null(0.0).to_numpy()[:, None])
+        change = (part.grading.chances(frame) * far).sum(axis=1)
+        busiest = pl.max("traffic")
+        busiest = busiest.over("query") if "query" in keys else busiest
+        pairs = pairs.with_columns(
+            pl.max_horizontal(busiest, 1.0).alias("traffic"),
+            pl.Series("change", change).fill_nan(None),
+        )
+        lost = pl.col("change")
+    pairs = pairs.with_columns(worth=pl.col("traffic") * lost)
+    if done is not None:
+        pairs = pairs.join(done, on=keys, how="anti", maintain_order="left")
     queries = None
     if "query" in keys:
         queries = pairs.group_by("query", maintain_order=True).agg(
             pairs=pl.len(),
             without_grade=(pl.col("verdict") != JUDGED).sum(),
             likely_wrong=pl.col("chance_wrong").sum(),
-            traffic=pl.col("traffic").sum(),
+            traffic=pl.col("traffic").max() if with_judges else pl.col("traffic").sum(),
             worth=pl.col("worth").sum(),
         )
         queries = _first(queries, ["query"], n)

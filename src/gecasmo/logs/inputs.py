@@ -393,10 +393,12 @@ class Lines:
     ----------
     texts
         What is in each file, by how messages call it.
+    noun
+        What messages call a line, where files were taken apart in another way.
     """
 
-    def __init__(self, texts: Sequence[tuple[str, bytes]]) -> None:
-        self._texts = texts
+    def __init__(self, texts: Sequence[tuple[str, bytes]], noun: str = "line") -> None:
+        self._texts, self._noun = texts, noun
 
     @cached_property
     def _of_files(self) -> list[pl.Series]:
@@ -411,12 +413,12 @@ class Lines:
         """Say where a line is: `clicks.tsv, line 17`."""
         starts = list(accumulate(map(len, self._of_files[:-1]), initial=0))
         file = bisect_right(starts, row) - 1
-        return f"{self._texts[file][0]}, line {row - starts[file] + 1}"
+        return f"{self._texts[file][0]}, {self._noun} {row - starts[file] + 1}"
 
     def error(self, row: int, what: str) -> ClickLogError:
         """Make the error for a line that cannot be read, with the line as an example."""
         return ClickLogError(
-            f"{self.place(row)}: {what}. The line is {shortened(repr(self.text[row]), 80)}."
+            f"{self.place(row)}: {what}. The {self._noun} is {shortened(repr(self.text[row]), 80)}."
         )
 
     def refuse_blank(self, label: str) -> None:

@@ -13,6 +13,7 @@ from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.assembly import assemble
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions, detect_format, format_named
+from gecasmo.logs.formats.event_columns import EventRoles
 from gecasmo.logs.formats.table import (
     as_separator,
     columns_of,
@@ -22,6 +23,7 @@ from gecasmo.logs.formats.table import (
 from gecasmo.logs.formats.ubi import is_pair
 from gecasmo.logs.inputs import MAX_LINE, Opened, naming, open_inputs
 from gecasmo.logs.notes import Faults, Notebook, in_one_message
+from gecasmo.logs.remote import RemoteTable, is_address
 from gecasmo.logs.roles import Roles
 
 
@@ -50,7 +52,8 @@ def read_log(
     ----------
     source
         A path or glob of Parquet, CSV, TSV or JSON lines (text also packed as .gz or .zst), or of
-        a file of another format; "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
+        a file of another format; an address of such a table that Polars can open (s3://, gs://,
+        az://, hf://, https://); "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
         (anything with ``__arrow_c_stream__``); a Polars LazyFrame; or a dict of columns.
     session
         The column that says which page a result is on, or a list of columns that do so together.
@@ -69,9 +72,9 @@ def read_log(
         How often the page counts; one value a page, not negative. None: every page counts once.
     format
         One of `gecasmo.logs.formats.FORMATS`: "table", "ubi", "yandex", "clickmodels",
-        "pyclickmodels", "baidu" or "trec-session". None recognises it by the beginning of the
-        file, unless columns are named, which makes it a table. The other formats have columns of
-        their own, and are read from a folder, too.
+        "pyclickmodels", "baidu", "trec-session" or "events" (see `read_events`). None recognises
+        it by the beginning of the file, unless columns are named, which makes it a table. The
+        other formats have columns of their own, and are read from a folder, too.
     max_line
         The longest line allowed in a text file, in bytes.
     separator
@@ -130,14 +133,17 @@ def recognise(
     """
     if name is not None:
         format_named(name)
-    if isinstance(source, str | Path):
+    if is_address(source):
+        source = RemoteTable(source)
+        _refuse_remote(source, name)
+    elif isinstance(source, str | Path):
         source = open_inputs(source, folders=name not in (None, "table"))
     if separator is not None:
-        if name not in (None, "table") or not isinstance(source, Opened):
+        if name not in (None, "table", "events") or not isinstance(source, Opened):
             raise ClickLogError(
                 f"{option('separator', separator)} is for CSV files and the like; leave it out."
             )
-        name = "table"
+        name = name or "table"
         source.separated_by(as_separator(separator))
     if name is None:
         is_table = roles is not None and roles.name_a_table and not is_pair(source)
@@ -147,14 +153,31 @@ def recognise(
     return source, format_named(name)
 
 
-def read_as(found: Format, source: Any, roles: Roles, max_line: int, label: str) -> ClickLog:
+def _refuse_remote(source: RemoteTable, name: str | None) -> None:
+    """Raise the error for formats that are not read from elsewhere, and for kinds nobody knows."""
+    if name not in (None, "table", "events"):
+        raise ClickLogError(
+            f"{source.address}: only tables and events are read from an address, not "
+            f"{option('format', name)}; copy the file here first."
+        )
+    source.kind  # noqa: B018
+
+
+def read_as(
+    found: Format,
+    source: Any,
+    roles: Roles,
+    max_line: int,
+    label: str,
+    events: EventRoles | None = None,
+) -> ClickLog:
     """Read an opened source of a known format, and check it; `label` is its name in messages."""
     notebook = Notebook()
     roles.note_guesses(notebook)
     is_parquet = isinstance(source, Opened) and any(file.is_parquet for file in source)
     # What is wrong with a damaged file may show only when its columns are looked at.
     with naming(label, quietly=is_parquet):
-        table = found.read(source, ReadOptions(max_line, roles.id_columns), notebook)
+        table = found.read(source, ReadOptions(max_line, roles.id_columns, events), notebook)
         if found.name != "table":
             # Leave out what a reader made for a role when the user chose another of its columns.
             chosen = [

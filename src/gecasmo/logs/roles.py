@@ -43,6 +43,8 @@ SYNONYMS = {
 TIMES = "timestamp time datetime date_time event_time search_time created_at ts starttime"
 # Words in the names of columns that say what was searched for.
 _SEARCH = ("query", "search", "keyword", "phrase")
+# Names of columns that say what an event is.
+_EVENTS = ("event", "eventname", "eventtype", "action", "actionname", "type")
 GUESSED = "columns guessed"  # a kind of note
 # What such columns hold when they hold lists; with one row a result they would be numbers.
 LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
@@ -213,6 +215,15 @@ class Roles:
             lines.append(f"Without ranks: {option('rank', None)} takes the order of the rows.")
         if any(name not in meant for name in missing.get("click", ())):
             lines.append(f"Without clicks: {option('click', None)} reads the pages alone.")
+            by_plain = {plain(name) for name in columns}
+            if by_plain & set(_EVENTS):
+                such = either("read_events", "--events")
+                lines.append(
+                    f"Is a row an event, such as an impression or a click? {such} reads it."
+                )
+        if "impressions" in {name.lower() for name in columns}:
+            such = either("read_counts", "--counts")
+            lines.append(f"Are these sums of impressions and clicks? {such} reads them.")
         return lines
 
 

@@ -330,6 +330,7 @@ class Model(StructuredModel):
         every_pair: bool = False,
         pairs: Any = None,
         features: Any = None,
+        grades_from: Any = None,
     ) -> Judgments:
         """Grade pairs of query and document that this model knows, where the data suffice.
 
@@ -355,6 +356,8 @@ class Model(StructuredModel):
             The pairs to be judged, also ones never shown; by default all of the fit.
         features : data frame, optional
             Columns that forms of relevance read, for pairs that lack them.
+        grades_from : path, data frame, Grades, or a list or dictionary of these, optional
+            Grades of other judges, to be believed as far as clicks bear them out.
 
         Returns
         -------
@@ -376,6 +379,7 @@ class Model(StructuredModel):
             every_pair=every_pair,
             pairs=pairs,
             features=features,
+            grades_from=grades_from,
         )
 
     # -- keeping -------------------------------------------------------------------------------

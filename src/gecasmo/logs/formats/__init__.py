@@ -8,6 +8,7 @@ from typing import Any
 from gecasmo.errors import ClickLogError
 from gecasmo.logs.formats.baidu import BAIDU
 from gecasmo.logs.formats.clickmodels import CLICKMODELS
+from gecasmo.logs.formats.events import EVENTS
 from gecasmo.logs.formats.format import Format, Head, ReadOptions
 from gecasmo.logs.formats.pyclickmodels import PYCLICKMODELS
 from gecasmo.logs.formats.table import TABLE
@@ -20,7 +21,8 @@ __all__ = ["FORMATS", "Format", "Head", "ReadOptions", "detect_format", "format_
 
 # A table comes last: whatever nothing else claims is one.
 FORMATS: dict[str, Format] = {
-    one.name: one for one in (UBI, YANDEX, CLICKMODELS, PYCLICKMODELS, BAIDU, TREC_SESSION, TABLE)
+    one.name: one
+    for one in (UBI, YANDEX, CLICKMODELS, PYCLICKMODELS, BAIDU, TREC_SESSION, EVENTS, TABLE)
 }
 
 

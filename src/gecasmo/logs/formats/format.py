@@ -22,6 +22,7 @@ from gecasmo.logs.values import integers_where_exact
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
+    from gecasmo.logs.formats.event_columns import EventRoles
 
 # No column of a log is called so, which cannot be said of "page".
 PAGE_NUMBER = "\0page"
@@ -38,10 +39,13 @@ class ReadOptions:
         The longest line allowed in a text file, in bytes.
     id_columns
         Names of the columns that hold ids, for tables.
+    events
+        Which column plays which part, for events.
     """
 
     max_line: int = MAX_LINE
     id_columns: Sequence[str] = ("session", "query", "doc")
+    events: EventRoles | None = None
 
 
 class Head:

@@ -27,10 +27,12 @@ from gecasmo.logs.inputs import (
     Opened,
     check_utf8,
     first_line,
+    naming,
     open_inputs,
 )
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.packed import packed
+from gecasmo.logs.remote import RemoteTable
 from gecasmo.logs.roles import lists_of
 from gecasmo.logs.values import integers_where_exact
 from gecasmo.report import shortened
@@ -65,6 +67,8 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     """Read a table as it stands: files, a frame of any library, or a dict of columns."""
     if isinstance(source, str | Path | Opened):
         return _read_files(open_inputs(source), options, notes)
+    if isinstance(source, RemoteTable):
+        return _read_remote(source, options)
     try:
         if isinstance(source, pl.DataFrame):
             return source
@@ -89,8 +93,19 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
     )
 
 
+def _read_remote(source: RemoteTable, options: ReadOptions) -> pl.DataFrame:
+    with naming(source.address, quietly=True):
+        table = source.scan(options.id_columns).collect()
+    if source.kind not in SEPARATORS:
+        return table
+    ids = [name for name in options.id_columns if name in table.columns]
+    return table.with_columns(integers_where_exact(table[name]) for name in ids)
+
+
 def source_label(source: object) -> str:
     """Say how messages call the source."""
+    if isinstance(source, RemoteTable):
+        return source.address
     if isinstance(source, Opened):
         return source.label
     if isinstance(source, str | Path):
@@ -118,10 +133,14 @@ def columns_of(source: Any) -> tuple[tuple[str, ...], set[str] | None]:
     columns = getattr(source, "columns", None)
     if columns is not None:
         return tuple(map(str, getattr(source, "column_names", columns))), None
-    if not isinstance(source, Opened):
+    if not isinstance(source, Opened | RemoteTable):
         return (), None
     try:
-        schema = _schema_of_file(source[0])
+        schema: Mapping[str, pl.DataType]
+        if isinstance(source, RemoteTable):
+            schema = source.scan().collect_schema()
+        else:
+            schema = _schema_of_file(source[0])
         return tuple(schema), lists_of(schema)
     except (pl.exceptions.PolarsError, ClickLogError, OSError, IndexError):
         return (), None
@@ -402,14 +421,18 @@ def _read_separated(
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log as a table; `ClickLog.write` explains the kinds."""
+    has_empty_pages = bool((log.lengths == 0).any())
+    write_frame(_one_row_a_page(log) if has_empty_pages else log.to_frame(), path, has_empty_pages)
+
+
+def write_frame(frame: pl.DataFrame, path: Path, has_empty_pages: bool = False) -> None:
+    """Write a table of the kind that the name of the file says."""
     kind = kind_of_name(path.name) or ("csv" if is_stream(path) else None)
     if kind is None:
         raise ClickLogError(
             f"{path}: write to a name that ends in .parquet, .csv, .tsv or .jsonl (text also .gz "
             "or .zst), or name a format."
         )
-    has_empty_pages = bool((log.lengths == 0).any())
-    frame = _one_row_a_page(log) if has_empty_pages else log.to_frame()
     if kind in SEPARATORS:
         _refuse_nested(frame, has_empty_pages, path)
     if kind == "json":

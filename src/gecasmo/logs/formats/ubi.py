@@ -10,25 +10,33 @@ What was shown for each query, and what was clicked, put in the cart and bought,
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from gecasmo.errors import ClickLogError, either, option
+from gecasmo.logs.formats.event_pages import (
+    CLICK_TIME,
+    SHOWN,
+    SIGNALS,
+    from_one,
+    kind_of_event,
+    kinds_of,
+    note_others,
+    put_together,
+    without,
+)
 from gecasmo.logs.formats.format import (
     Format,
     Head,
     ReadOptions,
-    code_of,
     nested,
     note_repeated_queries,
-    note_shown_twice,
     with_exact_ids,
 )
-from gecasmo.logs.formats.ubi_records import Records, is_bulk_line, source_of
+from gecasmo.logs.formats.ubi_records import Records, first_of, is_bulk_line, source_of
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.notes import Notebook
@@ -37,16 +45,10 @@ if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
 
 PARTS = ("queries", "events")
-ACTIONS = {
-    "impression": "impression impressions item_impression product_impression",
-    "view": "view views item_view product_view",
-    "click": "click clicks click_through clickthrough item_click product_click result_click",
-    "cart": "add_to_cart cart cart_add item_add_to_cart",
-    "purchase": "purchase purchased buy order item_purchase",
-}
-SIGNALS = ("click", "cart", "purchase")
-DETAILS = ("client_id", "session_id", "timestamp")
-_KIND = {name.replace("_", ""): kind for kind, names in ACTIONS.items() for name in names.split()}
+# What is kept of a page, beside its query: as records of queries say it, else as events do.
+OF_EVENTS = ("query", "client_id", "session_id", "user_id", "application")
+TEXTS = ("client_id", "session_id", "user_id", "application", "query_attributes")
+DETAILS = (*TEXTS, "timestamp")
 WRITTEN_AS = {"click": "click", "cart": "add_to_cart", "purchase": "purchase"}
 
 
@@ -64,7 +66,7 @@ def sniff(head: Head) -> bool:
     """Say whether the first record is a query or an event."""
     if head.has_fields("doc", "click"):
         return False  # a table that also has a query_id
-    first = source_of(head.first_record)
+    first = source_of(first_of(head.start.decode(errors="replace")) or head.first_record)
     if is_bulk_line(first):
         index = next(iter(first.values()))
         return isinstance(index, dict) and "ubi" in str(index.get("_index", ""))
@@ -111,11 +113,6 @@ def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
     )
 
 
-def kind_of_action(name: str) -> str:
-    """Say what an action is to a click log: "impression", "view", a signal, or "other"."""
-    return _KIND.get(re.sub(r"[^a-z]", "", name.lower()), "other")
-
-
 def build_pages(records: Records, notes: Notebook) -> pl.DataFrame:
     """Make the pages: what was shown for each query, and what was clicked, put in the cart, bought.
 
@@ -123,26 +120,16 @@ def build_pages(records: Records, notes: Notebook) -> pl.DataFrame:
     """
     queries = _queries(records, notes)
     events = _events(records, queries, notes)
-    events = _from_one(events, notes)
-    shown = _ranked(_shown(events, queries, notes), notes)
-    pages = _pages(queries, shown, events)
-    pages = _with_query(pages, notes)
-    numbers = pages.select("page", number=pl.int_range(pl.len(), dtype=pl.UInt32))
-    results = shown.join(numbers, on="page").sort("number", "rank")
-    note_shown_twice(
-        results.select("doc", page="number"),
-        pages["row"],
-        notes,
-        "they stay on each position; an event without a position counts for the upper one",
-    )
-    results = _with_signals(results, events.join(numbers, on="page"), notes)
+    events = from_one(events, pl.col("kind").is_in(["impression", "view"]), notes)
+    shown = _shown(events, queries, notes)
+    pages = _with_query(_pages(queries, shown, events, notes), notes)
+    found = put_together(pages, shown, events.filter(pl.col("kind").is_in(SIGNALS)), SIGNALS, notes)
     if "query" in pages.columns:
         visits = pages.with_columns(visit=pl.coalesce("session_id", "client_id"))
         note_repeated_queries(visits, "visit", pages["row"], notes)
-    empty = pages.join(shown, on="page", how="anti")
-    notes.add_rows("pages without results", empty["row"], "they are kept")
-    results = with_exact_ids(results, ["doc"])
-    results = results.select("doc", "rank", *SIGNALS, page="number")
+    results = with_exact_ids(found.results, ["doc"])
+    times = [CLICK_TIME] if CLICK_TIME in results.columns else []
+    results = results.select("doc", "rank", *SIGNALS, *times, page="number")
     texts = [name for name in ("page", "query") if name in pages.columns]
     pages = with_exact_ids(pages, texts).drop("row").rename({"page": "session"})
     unsaid = [name for name in DETAILS if pages[name].is_null().all()]
@@ -159,52 +146,33 @@ def _queries(records: Records, notes: Notebook) -> pl.DataFrame:
 def _events(records: Records, queries: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     """Return the events that can be placed, with their kind; note the others."""
     events = records.events
-    kinds = {name: kind_of_action(name) for name in events["action"].unique()}
-    kind = pl.col("action").replace_strict(list(kinds), list(kinds.values()), default="other")
-    events = events.with_columns(kind=kind.cast(pl.String))
+    kinds = {name: kind_of_event(name) for name in events["action"].unique()}
+    events = events.with_columns(kind=kinds_of(events["action"], kinds))
     others = events.filter(kind="other")
-    names = others["action"].value_counts(sort=True)["action"].head(5)
-    notes.add_rows(
-        "unknown action names", others["row"], f"left out; they are {', '.join(map(repr, names))}"
+    note_others(others["action"], others["row"], "unknown action names", notes)
+    events = without(
+        events.filter(pl.col("kind") != "other"),
+        [
+            ("events without a query", "no query_id; left out", pl.col("page").is_null()),
+            ("events without an object", "no object_id; left out", pl.col("doc").is_null()),
+        ],
+        notes,
     )
-    events = events.filter(pl.col("kind") != "other")
-    for fault, done, wrong in (
-        ("events without a query", "no query_id; left out", pl.col("page").is_null()),
-        ("events without an object", "no object_id; left out", pl.col("doc").is_null()),
-    ):
-        found = events.filter(wrong)
-        notes.add_rows(fault, found["row"], done)
-        events = events.filter(~wrong)
     seen = ["impression"] if (events["kind"] == "impression").any() else ["impression", "view"]
     known = pl.concat([queries["page"], events.filter(pl.col("kind").is_in(seen))["page"]])
-    strays = events.filter(
-        ~pl.col("page").is_in(known.unique().implode()) & pl.col("kind").is_in(SIGNALS)
-    )
-    notes.add_rows(
-        "events of unknown queries",
-        strays["row"],
-        "neither a query record nor an impression has their query_id; left out",
-    )
-    return events.join(strays.select("row"), on="row", how="anti", maintain_order="left")
-
-
-def _from_one(events: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
-    """Let positions start at 1."""
-    lowest = events.filter(pl.col("kind").is_in(["impression", "view"]), ordinal=0)
-    notes.add("positions from 0", lowest.height, "positions start at 0 here; 1 was added to all")
-    return events.with_columns(pl.col("ordinal") + 1) if lowest.height else events
+    is_known = pl.col("page").is_in(known.unique().implode())
+    done = "neither a query record nor an impression has their query_id; left out"
+    stray = ~is_known & pl.col("kind").is_in(SIGNALS)
+    return without(events, [("events of unknown queries", done, stray)], notes)
 
 
 def _shown(events: pl.DataFrame, queries: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
-    """List what was shown: page, doc, ordinal, timestamp, row, by impressions, else by hits."""
-    columns = ["page", "doc", "ordinal", "timestamp", "row"]
+    """List what was shown, by impressions, else by hits, else by views."""
     impressions = events.filter(kind="impression")
     views = events.filter(kind="view")
-    hits = queries.select("page", "timestamp", "row", doc="hits").filter(
-        pl.col("doc").list.len() > 0
-    )
+    hits = queries.select("page", "time", "row", doc="hits").filter(pl.col("doc").list.len() > 0)
     hits = hits.explode("doc").filter(pl.col("doc").is_not_null())
-    hits = hits.with_columns(ordinal=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page"))
+    hits = hits.with_columns(position=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page"))
     if impressions.height:
         rest = hits.join(impressions, on="page", how="anti", maintain_order="left")
         notes.add(
@@ -213,7 +181,7 @@ def _shown(events: pl.DataFrame, queries: pl.DataFrame, notes: Notebook) -> pl.D
             "they show what query_response_hit_ids says",
         )
         notes.add("views", views.height, "left out; impressions say what was shown")
-        return pl.concat([impressions.select(columns), rest.select(columns)])
+        return pl.concat([impressions.select(SHOWN), rest.select(SHOWN)])
     if hits.height:
         notes.add(
             "pages without impressions",
@@ -221,59 +189,37 @@ def _shown(events: pl.DataFrame, queries: pl.DataFrame, notes: Notebook) -> pl.D
             "no event is an impression; query_response_hit_ids says what was shown",
         )
         notes.add("views", views.height, "left out; query_response_hit_ids says what was shown")
-        return hits.select(columns)
+        return hits.select(SHOWN)
     notes.add("views", views.height, "no event is an impression; views say what was shown")
-    return views.select(columns)
+    return views.select(SHOWN)
 
 
-def _ranked(shown: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
-    """Give every result its rank: its position, or the order of the events where that fails."""
-    # Numbers for pages and documents are far faster to compare than their names.
-    codes = (code_of(shown[name]).alias(f"{name}_code") for name in ("page", "doc"))
-    shown = shown.with_columns(codes)
-    again = ~pl.struct("page_code", "doc_code", "ordinal").is_first_distinct()
-    repeats = shown.filter(again)
-    notes.add_rows("duplicate impressions", repeats["row"], "a result is shown once")
-    shown = shown.filter(~again)
-    unplaced = _on_pages_with(pl.col("ordinal").is_null(), shown)
-    shared = _on_pages_with(pl.struct("page_code", "ordinal").is_duplicated(), shown) & ~unplaced
-    for kind, pages in (
-        ("pages without positions", shown.filter(unplaced)),
-        ("pages with two results on one position", shown.filter(shared)),
-    ):
-        firsts = pages.unique("page", keep="first", maintain_order=True)
-        notes.add_rows(kind, firsts["row"], "their results are ranked in the order of the events")
-    odd = shown.select(unplaced | shared).to_series()
-    # A result that came again without a position is the same result.
-    by_order = shown.filter(odd).sort("timestamp", "row", nulls_last=True)
-    by_order = by_order.unique(["page_code", "doc_code"], keep="first", maintain_order=True)
-    by_order = by_order.with_columns(
-        rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("page")
-    )
-    by_position = shown.filter(~odd).with_columns(rank=pl.col("ordinal"))
-    return pl.concat([by_position, by_order]).drop("page_code", "doc_code")
-
-
-def _on_pages_with(found: pl.Expr, shown: pl.DataFrame) -> pl.Expr:
-    """Say of each result whether it is on a page that has something."""
-    pages = shown.filter(found)["page_code"].unique()
-    return pl.col("page_code").is_in(pages.implode())
-
-
-def _pages(queries: pl.DataFrame, shown: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def _pages(
+    queries: pl.DataFrame, shown: pl.DataFrame, events: pl.DataFrame, notes: Notebook
+) -> pl.DataFrame:
     """One row a page, in order of first appearance: those of the queries and those only shown."""
+    said = [name for name in OF_EVENTS if events[name].count()]
     by_page = events.sort("row").group_by("page", maintain_order=True)
-    of_events = by_page.agg(
-        pl.col("client_id", "session_id").drop_nulls().first(), pl.col("timestamp").min()
-    )
+    of_events = by_page.agg(pl.col(said).drop_nulls().first(), pl.col("time").min())
     first = pl.concat([queries.select("page", "row"), shown.select("page", "row")])
     first = first.group_by("page").agg(pl.col("row").min()).sort("row", "page")
-    pages = first.join(
-        queries.select("page", "query", *DETAILS), on="page", how="left", maintain_order="left"
-    )
+    of_queries = queries.select("page", "query", "time", *TEXTS)
+    pages = first.join(of_queries, on="page", how="left", maintain_order="left")
     pages = pages.join(of_events, on="page", how="left", suffix="_e", maintain_order="left")
-    filled = [pl.coalesce(name, f"{name}_e").alias(name) for name in DETAILS]
-    return pages.with_columns(filled).drop(f"{name}_e" for name in DETAILS)
+    filled = [pl.coalesce(name, f"{name}_e").alias(name) for name in (*said, "time")]
+    _note_other_queries(events, pages.with_columns(filled), notes)
+    pages = pages.with_columns(filled).drop(f"{name}_e" for name in (*said, "time"))
+    return pages.rename({"time": "timestamp"})
+
+
+def _note_other_queries(events: pl.DataFrame, pages: pl.DataFrame, notes: Notebook) -> None:
+    """Note events whose user_query is not that of their page."""
+    said = events.filter(pl.col("query").is_not_null())
+    if said.height:
+        told = pages.select("page", of_page="query")
+        other = said.join(told, on="page").filter(pl.col("query") != pl.col("of_page"))
+        done = "the user_query of the query record counts, else that of the first event"
+        notes.add_rows("events with another query", other["row"].sort(), done)
 
 
 def _with_query(pages: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
@@ -288,42 +234,13 @@ def _with_query(pages: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     return pages.filter(pl.col("query").is_not_null())
 
 
-def _with_signals(results: pl.DataFrame, events: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
-    """Add a boolean column a signal, finding each event's result by object id and position."""
-    results = results.with_row_index("result")
-    events = events.filter(pl.col("kind").is_in(SIGNALS)).sort("row")
-    keys = ["number", "doc"]
-    # Few results have any event, and only those need be looked for.
-    places = results.join(events, on=keys, how="semi", maintain_order="left")
-    upper = places.unique(keys, keep="first", maintain_order=True)
-    upper = upper.select(*keys, "result", shown_at="timestamp")
-    exact = places.select(*keys, "ordinal", exact="result").unique([*keys, "ordinal"])
-    events = events.join(upper, on=keys, how="left", maintain_order="left")
-    events = events.join(exact, on=[*keys, "ordinal"], how="left", maintain_order="left")
-    events = events.with_columns(result=pl.coalesce("exact", "result"))
-    early = events.filter(pl.col("timestamp") < pl.col("shown_at"))
-    notes.add_rows(
-        "events out of order", early["row"], "dated before their result was shown; they count"
-    )
-    for signal, plural in zip(SIGNALS, ("clicks", "cart events", "purchases"), strict=True):
-        found = events.filter(kind=signal)
-        unseen = found.filter(pl.col("result").is_null())
-        notes.add_rows(f"{plural} on results never shown", unseen["row"], "left out")
-        found = found.filter(pl.col("result").is_not_null())
-        again = found.filter(~pl.col("result").is_first_distinct())
-        notes.add_rows(f"duplicate {plural}", again["row"], f"a result has one {signal}")
-        results = results.with_columns(
-            pl.col("result").is_in(found["result"].unique().implode()).alias(signal)
-        )
-    return results
-
-
 def write(log: ClickLog, path: Path) -> None:
     """Write queries and events into one file of JSON lines; a session is a query_id."""
     writing = LogWriter(log, path, UBI)
-    writing.keeps(*SIGNALS, *DETAILS)
+    writing.keeps(*SIGNALS, *DETAILS, CLICK_TIME)
     writing.needs_unit_weights()
     writing.needs_moments("timestamp")
+    writing.needs_moments(CLICK_TIME)
     signals = [name for name in SIGNALS if name in log.columns]
     for name in signals:
         writing.needs_booleans(name)
@@ -332,28 +249,47 @@ def write(log: ClickLog, path: Path) -> None:
     details = [name for name in DETAILS if name in log.columns]
     columns = [writing.plain_texts(name) for name in details]
     shared = zip(*columns, strict=True) if columns else [()] * len(sessions)
+    times: Iterable[Iterable[str | None]] = ([None] * int(n) for n in log.lengths)
+    if CLICK_TIME in log.columns:
+        times = writing.results(CLICK_TIME, text=True, plain=True)
     results = zip(
         writing.results("doc", text=True, plain=True),
         writing.results("rank"),
+        times,
         *(writing.results(name) for name in signals),
         strict=True,
     )
     with write_lines(path) as tell:
-        for session, query, values, (docs, ranks, *flags) in zip(
+        for session, query, values, (docs, ranks, moments, *flags) in zip(
             sessions, queries, shared, results, strict=True
         ):
             said = {n: v for n, v in zip(details, values, strict=True) if v is not None}
-            head = {"query_id": session} | ({} if query is None else {"user_query": query}) | said
+            head: dict[str, Any] = {"query_id": session}
+            head |= ({} if query is None else {"user_query": query}) | said
+            if (attributes := said.pop("query_attributes", None)) is not None:
+                head["query_attributes"] = _object_of(attributes)
             tell(_json(head | {"query_response_hit_ids": docs}))
-            for doc, rank, *flagged in zip(docs, ranks, *flags, strict=True):
+            for doc, rank, moment, *flagged in zip(docs, ranks, moments, *flags, strict=True):
                 clicked = [WRITTEN_AS[n] for n, v in zip(signals, flagged, strict=True) if v]
                 for action in ("impression", *clicked):
                     place = {"object": {"object_id": doc}, "position": {"ordinal": rank}}
                     event = {"action_name": action, "query_id": session} | said
+                    if action == "click":  # whose time is its own, or not known
+                        event.pop("timestamp", None)
+                        event |= {} if moment is None else {"timestamp": moment}
                     tell(_json(event | {"event_attributes": place}))
 
 
-def _json(record: dict[str, Any]) -> str:
+def _object_of(text: str) -> Any:
+    """Make an object of its text again, if that is how it would be written."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return found if isinstance(found, dict | list) and _json(found) == text else text
+
+
+def _json(record: Any) -> str:
     return json.dumps(record, ensure_ascii=False)
 
 

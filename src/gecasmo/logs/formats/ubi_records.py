@@ -6,7 +6,8 @@ other types or may be at fault, is read record by record: slowly, but naming the
 
 from __future__ import annotations
 
-import datetime
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from functools import cached_property
@@ -16,9 +17,17 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.frames import WIDE, read_json_lines
+from gecasmo.logs.formats.moments import (
+    MOMENT,
+    moments_of_numbers,
+    moments_of_texts,
+    read_moment,
+    where,
+)
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     HALF_A_CHARACTER,
+    HEAD,
     Input,
     Lines,
     Opened,
@@ -29,7 +38,6 @@ from gecasmo.logs.notes import Notebook
 if TYPE_CHECKING:
     from polars._typing import PolarsDataType
 
-MOMENT = pl.Datetime("us", "UTC")
 # What becomes of a record: one that has no action is a query.
 COLUMNS: dict[str, PolarsDataType] = {
     "row": pl.Int64,
@@ -38,10 +46,13 @@ COLUMNS: dict[str, PolarsDataType] = {
     "action": pl.String,
     "client_id": pl.String,
     "session_id": pl.String,
-    "timestamp": MOMENT,
+    "user_id": pl.String,
+    "application": pl.String,
+    "query_attributes": pl.String,
+    "time": MOMENT,
     "hits": pl.List(pl.String),
     "doc": pl.String,
-    "ordinal": pl.Int64,
+    "position": pl.Int64,
 }
 _TEXTS = {
     "page": "query_id",
@@ -49,43 +60,40 @@ _TEXTS = {
     "action": "action_name",
     "client_id": "client_id",
     "session_id": "session_id",
+    "user_id": "user_id",
+    "application": "application",
 }
 FLAT = "event_attributes."
 _ATTRIBUTES = {
     "object": pl.Struct({"object_id": pl.String}),
-    "position": pl.Struct({"ordinal": pl.Float64}),
+    "position": pl.Struct({"ordinal": pl.String}),
 }
 RECORD: dict[str, PolarsDataType] = {
     **dict.fromkeys(_TEXTS.values(), pl.String),
     "timestamp": pl.String,
+    "query_attributes": pl.String,
     "query_response_hit_ids": pl.List(pl.String),
     "event_attributes": pl.Struct(_ATTRIBUTES),
     "object_id": pl.String,
-    "position.ordinal": pl.Float64,
+    "position.ordinal": pl.String,
 }
 _FLAT_RECORD: dict[str, PolarsDataType] = {
     f"{FLAT}object.object_id": pl.String,
-    f"{FLAT}position.ordinal": pl.Float64,
+    f"{FLAT}position.ordinal": pl.String,
 }
 BULK = {"index", "create", "update", "delete"}
 # Such a line, where nothing in it need be looked at; it is known to be JSON.
 _BULK_LINE = rf'^\s*\{{\s*"(?:{"|".join(sorted(BULK))})"\s*:\s*\{{[^{{}}\\]*\}}\s*\}}\s*$'
 LARGEST_ORDINAL = 2**62
 _EXACT_FLOAT = 2**53
+_PLAIN_ORDINAL = re.compile("[0-9]{1,15}")
 FEW = 50
 PARTS = 16
 
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-# The years 1 to 9999, in milliseconds since 1970.
-_FIRST_MOMENT, _LAST_MOMENT = -62_135_596_800_000, 253_402_300_799_999
-_ISO = (
-    r"^[12][0-9]{3}-[01][0-9]-[0-3][0-9]T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-    r"(?:\.[0-9]{3}|\.[0-9]{6})?(?:Z|\+00:00)?$"
-)
-_MILLISECONDS = r"^[0-9]{1,18}$"
 # As numbers in JSON these are times, as texts they are not.
 _ODD_NUMBER = r"^(?:-[0-9]|[0-9]+\.)[0-9.]*$"
 _OBJECT = r"^[\[{]"
+_SPACE = re.compile(r"\s*")
 
 
 class Records:
@@ -108,12 +116,12 @@ class Records:
     @property
     def queries(self) -> pl.DataFrame:
         """One row a query record."""
-        return self.table.filter(pl.col("action").is_null()).drop("action", "doc", "ordinal")
+        return self.table.filter(pl.col("action").is_null()).drop("action", "doc", "position")
 
     @property
     def events(self) -> pl.DataFrame:
         """One row an event record."""
-        return self.table.filter(pl.col("action").is_not_null()).drop("query", "hits")
+        return self.table.filter(pl.col("action").is_not_null()).drop("hits", "query_attributes")
 
     def read(self, inputs: Opened, max_line: int) -> None:
         """Add the records of some files."""
@@ -125,7 +133,9 @@ class Records:
 
     def _read_lines(self, file: Input, max_line: int) -> None:
         data = file.content(max_line).removeprefix(BYTE_ORDER_MARK)
-        lines = Lines([(file.name, data)])
+        listed = lines_of_lists(data)
+        data = data if listed is None else listed
+        lines = Lines([(file.name, data)], "line" if listed is None else "record")
         lines.refuse_blank(file.name)
         self._places.append((self._count, lines))
         rows, table = table_of_lines(data, lines.text)
@@ -199,13 +209,15 @@ class Records:
             self._rows.append((row, *values))
 
     def _value(self, row: int, name: str, value: Any) -> Any:
-        if name == "timestamp":
+        if name == "time":
             moment = read_moment(value)
             if moment is None and value is not None:
                 self._undated.append(row)
             return moment
-        if name == "ordinal":
+        if name == "position":
             return self._ordinal(row, value)
+        if name == "query_attributes" and isinstance(value, dict | list):
+            return json.dumps(value, ensure_ascii=False)
         if name != "hits":
             return id_text(value)
         if value is not None and not isinstance(value, list):
@@ -215,6 +227,8 @@ class Records:
     def _ordinal(self, row: int, value: Any) -> int | None:
         if value is None:
             return None
+        if isinstance(value, str) and _PLAIN_ORDINAL.fullmatch(value):
+            return int(value)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
             raise self.error(row, f"position.ordinal should be a whole number, not {value!r}")
         if value < 0:
@@ -316,18 +330,19 @@ class PlainRecords:
         self._relevant = ~self.is_odd
         times = self._column("timestamp")
         columns = {role: self._texts(self._column(name)) for role, name in _TEXTS.items()}
-        columns["timestamp"] = self._moments(times)
+        columns["time"] = self._moments(times)
         # What an event has no use for, and what a query has none for, may be anything.
         is_event = columns["action"].is_not_null()
         self._relevant = ~is_event
+        columns["query_attributes"] = self._texts(self._column("query_attributes"))
         columns["hits"] = self._hits(self._column("query_response_hit_ids"))
         self._relevant = is_event
         columns["doc"] = self._texts(self._attribute("object", "object_id", "object_id"))
         ordinals = self._attribute("position", "ordinal", "position.ordinal")
-        columns["ordinal"] = self._ordinals(ordinals)
+        columns["position"] = self._ordinals(ordinals)
         self.frame = pl.DataFrame([values.alias(name) for name, values in columns.items()])
         self.is_odd |= ~is_event & columns["page"].is_null()
-        self.is_undated = times.is_not_null() & columns["timestamp"].is_null()
+        self.is_undated = times.is_not_null() & columns["time"].is_null()
 
     def _column(self, name: str) -> pl.Series:
         if name in self._table.columns:
@@ -389,12 +404,17 @@ class PlainRecords:
     def _ordinals(self, values: pl.Series) -> pl.Series:
         if values.dtype == pl.Null:
             return values.cast(pl.Int64)
+        if values.dtype == pl.String:
+            # In JSON these may be numbers, which Polars writes as text.
+            plain = values.str.contains(f"^(?:{_PLAIN_ORDINAL.pattern})$")
+            self._mark(~plain.fill_null(True))
+            return where(plain, values).cast(pl.Int64)
         if not values.dtype.is_integer() and not values.dtype.is_float():
             return self._leave(values, pl.Int64)
         numbers = values.cast(pl.Float64)
         is_plain = numbers.is_between(0, _EXACT_FLOAT - 1) & (numbers % 1 == 0)
         self._mark(numbers.is_not_null() & ~is_plain)
-        return _where(is_plain, numbers).cast(pl.Int64)
+        return where(is_plain, numbers).cast(pl.Int64)
 
     def _moments(self, values: pl.Series) -> pl.Series:
         dtype = values.dtype
@@ -414,11 +434,6 @@ class PlainRecords:
         return self._leave(values, MOMENT)
 
 
-def _where(chosen: pl.Series, values: pl.Series) -> pl.Series:
-    """Keep the chosen values, null for the others."""
-    return pl.select(pl.when(chosen).then(values)).to_series()
-
-
 def is_bulk_line(record: Mapping[str, Any]) -> bool:
     """Whether a record is the line before a record in a file for the bulk interface."""
     return len(record) == 1 and set(record) <= BULK
@@ -430,6 +445,45 @@ def source_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, dict) else record
 
 
+def first_of(text: str) -> dict[str, Any]:
+    """Return the first record of a JSON list, or of a response of _search, from its beginning."""
+    begins = re.search(r'^\s*\[\s*(?=\{)|^\s*\{.*?"hits"\s*:\s*\[\s*(?=\{)', text, re.DOTALL)
+    if begins is None:
+        return {}
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text, begins.end())
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def lines_of_lists(data: bytes) -> bytes | None:
+    """Write records of JSON lists, and of responses of _search, one a line; None if none is there.
+
+    Several may follow each other, as they do when results are asked for page by page.
+    """
+    if data.lstrip()[:1] != b"[" and b'"hits"' not in data[:HEAD]:
+        return None
+    try:
+        text = data.decode()
+        decoder = json.JSONDecoder(object_pairs_hook=first_of_pairs)
+        place, found = 0, []
+        while (place := _SPACE.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+            value, place = decoder.raw_decode(text, place)
+            found += value if isinstance(value, list) else _hits_of(value)
+    except (ValueError, RecursionError):
+        return None  # whoever reads the lines will tell
+    if not found or not all(isinstance(record, dict) for record in found):
+        return None
+    return "\n".join(json.dumps(record) for record in found).encode()
+
+
+def _hits_of(value: Any) -> list[Any]:
+    hits = value.get("hits") if isinstance(value, dict) else None
+    inner = hits.get("hits") if isinstance(hits, dict) else None
+    return inner if isinstance(inner, list) else [value]
+
+
 def first_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Make an object of JSON, in which the first of equal keys counts, as it does in Polars."""
     found = dict(pairs)
@@ -439,13 +493,15 @@ def first_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:
     """Find the fields of a record, by the `COLUMNS` after the row, as they stand in it."""
     fields = {column: record.get(name) for column, name in _TEXTS.items()}
-    fields |= {"timestamp": record.get("timestamp"), "hits": None, "doc": None, "ordinal": None}
+    fields |= dict.fromkeys(("query_attributes", "time", "hits", "doc", "position"))
+    fields["time"] = record.get("timestamp")
     if fields["action"] is None:
-        return fields | {"hits": record.get("query_response_hit_ids")}
+        attributes, hits = record.get("query_attributes"), record.get("query_response_hit_ids")
+        return fields | {"query_attributes": attributes, "hits": hits}
     target, position = _object(record, "object"), _object(record, "position")
     return fields | {
         "doc": target.get("object_id", record.get("object_id")),
-        "ordinal": position.get("ordinal", record.get("position.ordinal")),
+        "position": position.get("ordinal", record.get("position.ordinal")),
     }
 
 
@@ -477,47 +533,3 @@ def id_text(value: Any) -> str | None:
     if isinstance(value, float):
         return f"{Decimal(repr(value)):f}".removesuffix(".0")
     return str(value)
-
-
-def read_moment(value: Any) -> datetime.datetime | None:
-    """Read a time: milliseconds since 1970, ISO 8601, or a time already; UTC where none is said."""
-    try:
-        if isinstance(value, str) and value.isdecimal():
-            value = int(value)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return _EPOCH + datetime.timedelta(milliseconds=value)
-        if isinstance(value, str):
-            value = datetime.datetime.fromisoformat(value)
-        if isinstance(value, datetime.datetime):
-            if value.tzinfo is None:
-                return value.replace(tzinfo=datetime.UTC)
-            return value.astimezone(datetime.UTC)
-    except (ValueError, OverflowError):
-        return None
-    return None
-
-
-def moments_of_numbers(values: pl.Series) -> pl.Series:
-    """Read milliseconds since 1970, all at once; null where `read_moment` finds no time."""
-    numbers = values.cast(pl.Int64)
-    known = _where(numbers.is_between(_FIRST_MOMENT, _LAST_MOMENT), numbers)
-    return known.cast(pl.Datetime("ms", "UTC")).cast(MOMENT)
-
-
-def moments_of_texts(values: pl.Series) -> pl.Series:
-    """Read times written as texts, the usual ones all at once; null as in `read_moment`."""
-    digits = _where(values.str.contains(_MILLISECONDS), values)
-    if digits.null_count() == values.null_count():
-        return moments_of_numbers(digits)
-    plain = values.str.strip_suffix("Z").str.strip_suffix("+00:00")
-    texts = _where(values.str.contains(_ISO), plain)
-    found = texts.str.to_datetime("%Y-%m-%dT%H:%M:%S%.f", time_unit="us", strict=False)
-    found = found.dt.replace_time_zone("UTC")
-    if found.null_count() == values.null_count():
-        return found
-    found = found.zip_with(found.is_not_null(), moments_of_numbers(digits))
-    odd = (found.is_null() & values.is_not_null() & digits.is_null()).arg_true()
-    if len(odd):
-        read = [read_moment(value) for value in values.gather(odd)]
-        found = found.scatter(odd, pl.Series(read, dtype=MOMENT))
-    return found

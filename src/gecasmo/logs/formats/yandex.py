@@ -8,12 +8,13 @@ A line a query, with the results shown, and a line a click:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import polars as pl
 
+from gecasmo.logs.formats.event_pages import CLICK_TIME
 from gecasmo.logs.formats.format import (
     Format,
     Head,
@@ -28,6 +29,7 @@ from gecasmo.logs.formats.format import (
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import Lines, open_inputs, read_lines
 from gecasmo.logs.notes import Notebook
+from gecasmo.logs.pages import shown as shown_id
 
 if TYPE_CHECKING:
     from gecasmo.logs.clicklog import ClickLog
@@ -55,10 +57,14 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
         "they stay on both ranks; a click counts for the upper one",
     )
     clicked = _clicked(actions.filter(kind="C"), pages, results, notes)
+    clicked = results.select("result").join(clicked, on="result", how="left", maintain_order="left")
     note_repeated_queries(pages, "visit", pages["row"], notes)
 
     results = with_exact_ids(results.select("page", "doc"), ["doc"])
-    results = results.with_columns(click=clicked)
+    time = clicked[CLICK_TIME]
+    results = results.with_columns(click=time.is_not_null())
+    if time.count():
+        results = results.with_columns(time)
     empty = pages.filter(pl.col("urls").list.len() == 0)
     notes.add_rows("pages without results", empty["row"], "they are kept")
     # Within a visit pages are numbered by time; `at` is the row again where nothing was disordered.
@@ -125,9 +131,12 @@ def _results(pages: pl.DataFrame) -> pl.DataFrame:
 
 def _clicked(
     clicks: pl.DataFrame, pages: pl.DataFrame, results: pl.DataFrame, notes: Notebook
-) -> pl.Series:
-    """Say which results were clicked: each click is on the latest page that shows its result."""
-    clicks = clicks.select("row", "at", "visit", doc="query").sort("at")
+) -> pl.DataFrame:
+    """Say which results were clicked, and when first: "result" and its `CLICK_TIME`.
+
+    Each click is on the latest page that shows its result.
+    """
+    clicks = clicks.select("row", "at", "time", "visit", doc="query").sort("at")
     # Few results are ever clicked, and only those need be looked for.
     places = results.join(clicks, on=["visit", "doc"], how="semi", maintain_order="left")
     places = places.filter(first_on_page(places)).sort("at")
@@ -163,32 +172,58 @@ def _clicked(
         ),
     ):
         notes.add_rows(kind, found["row"], done)
-    clicked = np.zeros(results.height, np.bool_)
-    clicked[placed["result"].to_numpy()] = True
-    return pl.Series(clicked)
+    return placed.group_by("result").agg(pl.col("time").min().alias(CLICK_TIME))
 
 
 def write(log: ClickLog, path: Path) -> None:
     """Write a log; the visit, time and region are those of the columns of that name, else made."""
     writing = LogWriter(log, path, YANDEX)
-    writing.keeps("visit", "time_passed", "region")
+    writing.keeps("visit", "time_passed", "region", CLICK_TIME)
     writing.needs_queries()
     writing.needs_plain_ranks()
     writing.needs_unit_weights()
     writing.needs_clicks_on_first_places()
     writing.needs_numbers("time_passed", whole=True)
+    writing.needs_numbers(CLICK_TIME, whole=True)
+    if CLICK_TIME in log.columns:
+        _refuse_misplaced(log, writing)
     visits = writing.texts("visit" if "visit" in log.columns else "session")
     times = writing.texts("time_passed", "0")
     queries, regions = writing.texts("query"), writing.texts("region", "0")
     pages = zip(visits, times, queries, regions, writing.results("doc", text=True), strict=True)
     clicks = writing.results("click")
+    moments: Iterable[Iterable[int | None]] = ([None] * int(n) for n in log.lengths)
+    if CLICK_TIME in log.columns:
+        moments = writing.results(CLICK_TIME)
 
     with write_lines(path) as tell:
-        for (visit, time, query, region, docs), clicked in zip(pages, clicks, strict=True):
+        for (visit, time, query, region, docs), *done in zip(pages, clicks, moments, strict=True):
             tell("\t".join([visit, time, "Q", query, region, *docs]))
-            for doc, is_clicked in zip(docs, clicked, strict=True):
-                if is_clicked:
-                    tell(f"{visit}\t{time}\tC\t{doc}")
+            results = zip(docs, *done, strict=True)
+            clicked = [(time if at is None else str(at), doc) for doc, yes, at in results if yes]
+            for moment, doc in sorted(clicked, key=lambda click: int(click[0])):
+                tell(f"{visit}\t{moment}\tC\t{doc}")
+
+
+def _refuse_misplaced(log: ClickLog, writing: LogWriter) -> None:
+    """Refuse clicks whose time would put them on another page, or on none, when they are read."""
+    frame = log.to_frame().with_columns(page=pl.Series(log.page))
+    visit = pl.col("visit" if "visit" in log.columns else "session")
+    time = pl.col("time_passed") if "time_passed" in log.columns else pl.lit(0, pl.Int64)
+    shown = frame.select("page", "doc", "click", CLICK_TIME, visit=visit, time=time)
+    clicks = shown.filter("click", pl.col(CLICK_TIME).is_not_null())
+    early = clicks.filter(pl.col(CLICK_TIME) < pl.col("time"))
+    others = clicks.join(shown, on=["visit", "doc"], suffix="_other")
+    is_later = (pl.col("time_other") > pl.col("time")) | (
+        (pl.col("time_other") == pl.col("time")) & (pl.col("page_other") > pl.col("page"))
+    )
+    taken = others.filter(is_later, pl.col("time_other") <= pl.col(CLICK_TIME))
+    for found, what in ((early, "before its page"), (taken, "after a later page with its result")):
+        if found.height:
+            raise writing.refuse(
+                f"a click {what}",
+                f" Session {shown_id(log.sessions, found['page'][0])} has one.",
+            )
 
 
 YANDEX = Format(

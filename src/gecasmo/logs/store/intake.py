@@ -17,6 +17,7 @@ from gecasmo.logs.formats.table import kind_of_files
 from gecasmo.logs.inputs import Opened
 from gecasmo.logs.notes import Faults, Notebook
 from gecasmo.logs.reader import recognise
+from gecasmo.logs.remote import RemoteTable
 from gecasmo.logs.roles import Roles, lists_of
 from gecasmo.logs.store.disk import DiskFullError, check_disk, disk_need
 from gecasmo.logs.store.journal import IngestJournal, signature
@@ -63,7 +64,10 @@ def open_source(source: Any, wishes: Wishes, roles: Roles) -> tuple[BatchSource,
     if found.name != "table":
         return FormatFiles(source, found, wishes), paths
     if not files:
-        opened = Frames(source)
+        if isinstance(source, RemoteTable):
+            opened = Frames(source.scan(roles.id_columns), source.address)
+        else:
+            opened = Frames(source)
         if (schema := opened.schema()) is not None:
             roles.guess(schema, lists_of(schema))
         return opened, paths

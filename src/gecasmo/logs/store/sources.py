@@ -26,8 +26,8 @@ from gecasmo.logs.store.plan import Schema, Wishes
 from gecasmo.parquet import largest_row_group
 
 Place = dict[str, int]
-# The queries of this format are in other files than its events.
-READ_AT_ONCE = ("ubi",)
+# Queries may be in other files than events, and events of a page far apart.
+READ_AT_ONCE = ("ubi", "events")
 # What Polars needs to read a byte of a row group, measured: the pages, and what is made of them.
 MEMORY_OF_A_BYTE = 2
 
@@ -118,15 +118,15 @@ class Frames(BatchSource):
 
     can_resume = False
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, label: str | None = None) -> None:
         self._source = source
-        self._items = _items(source)
+        self._items = _items(source, label or "the data frame")
         first = next(self._items, None)
         if first is None:
             raise ClickLogError("ingest: there is nothing in the source.")
         self._first = first
         self._is_one = _is_table(source) or isinstance(source, ClickLog | pl.LazyFrame)
-        self.label = "the data frame" if self._is_one else "the data"
+        self.label = label or ("the data frame" if self._is_one else "the data")
         self.files = [self.label]
 
     def first_log(self) -> ClickLog:
@@ -168,11 +168,12 @@ class Frames(BatchSource):
                 )
 
 
-def _items(source: Any) -> Iterator[pl.DataFrame | ClickLog]:
+def _items(source: Any, label: str) -> Iterator[pl.DataFrame | ClickLog]:
     if isinstance(source, ClickLog):
         yield source
     elif isinstance(source, pl.LazyFrame):
-        yield from source.collect_batches(maintain_order=True, lazy=True)
+        with naming(label):
+            yield from source.collect_batches(maintain_order=True, lazy=True)
     elif _is_table(source):
         yield _table(source)
     elif isinstance(source, Iterable):

@@ -101,8 +101,8 @@ class ClickWalks(View):
             """The rank at a place of a segment's page; 0 for none."""
             own = log.starts[session] + np.maximum(position, 0)
             found = ranks[np.minimum(own, max(len(ranks) - 1, 0))] if len(ranks) else own
-            of_segment: NDArray[np.int32] = np.where(position < 0, 0, found).astype(np.int32)
-            return of_segment[segment]
+            of_rows: NDArray[np.int32] = np.where(position < 0, 0, found)[segment].astype(np.int32)
+            return of_rows
 
         ends = ~is_last[segment] & (turn[in_chain] == number[segment] + 1)
         return Walks(

@@ -1,0 +1,372 @@
+"""Clicks with other judges: from noise to perfect ones, from no clicks to many.
+
+    make judges
+    PYTHONPATH=. python -m benchmarks.judges --logs 1 --only "DBN good pair" --pages 500    # quick
+
+Worlds and clicks are those of `worlds.py`, which shares no code with the package; judges are made
+here. Compared with the truth are clicks alone, each judge alone, and both together. Writes
+results/judges.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+from scipy.stats import spearmanr
+
+from benchmarks.markdown import table
+from benchmarks.world_models import fit_quietly, unfitted
+from benchmarks.worlds import World, as_log, draw_pages, make_world
+from gecasmo import read_log
+
+OUTPUT = Path(__file__).parent / "results" / "judges.md"
+WORLDS = ("DBN good pair", "UBM random mixture")
+PAGES = (0, 100, 500, 2_000, 8_000, 30_000)
+N_LOGS = 2
+DEPTH = 5
+AT = 10
+N_ELSEWHERE = 20  # queries of the pages that a fit without clicks on judged pairs has
+WORDS = np.array(["useless", "so-so", "fine", "exact"])
+_BEGAN = time.perf_counter()
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A fitted model, and what is true of the pairs that are asked about."""
+
+    model: Any
+    world: World
+    truth: pl.DataFrame  # query, doc, true
+
+    @property
+    def true(self) -> Floats:
+        return self.truth["true"].to_numpy()
+
+
+def subject(name: str, n_pages: int, seed: int) -> Subject:
+    """A world whose clicks were fitted; with no pages, clicks on other queries alone."""
+    model, ranker, structure = name.split()
+    world = make_world(model, seed, ranker=ranker, structure=structure)
+    truth = world.frame(world.relevance).rename({"probability": "true"})
+    log = as_log(draw_pages(world, n_pages or 4_000, seed))
+    if not n_pages:
+        last = len(world.docs) - N_ELSEWHERE
+        log = read_log(log.to_frame().filter(pl.col("query") >= last))
+        truth = truth.filter(pl.col("query") < last)
+    return Subject(fit_quietly(unfitted(model), log), world, truth)
+
+
+# -- judges ------------------------------------------------------------------------------------
+def exact(true: Floats) -> Ints:
+    """The grades that pairs deserve."""
+    return np.searchsorted(np.quantile(true, [0.4, 0.7, 0.9]), true)
+
+
+def right(share: float) -> Callable[[Floats, np.random.Generator], Ints]:
+    """A judge who is right so often, and gives any grade else."""
+
+    def judge(true: Floats, rng: np.random.Generator) -> Ints:
+        any_grade = rng.integers(0, 4, len(true))
+        return np.where(rng.random(len(true)) < share, exact(true), any_grade)
+
+    return judge
+
+
+def noisy_score(true: Floats, rng: np.random.Generator) -> Floats:
+    logit = np.log(true / (1 - true))
+    return logit + rng.normal(size=len(true)) * logit.std()
+
+
+# By name: what a judge says of all pairs, and what order it means, for it alone.
+JUDGES: dict[str, Callable[[Floats, np.random.Generator], tuple[Any, Floats]]] = {}
+
+
+def _plain(judge: Callable[..., Any]) -> Callable[..., tuple[Any, Floats]]:
+    def both(true: Floats, rng: np.random.Generator) -> tuple[Any, Floats]:
+        said = judge(true, rng)
+        return said, np.asarray(said, float)
+
+    return both
+
+
+def _inverted(true: Floats, rng: np.random.Generator) -> tuple[Any, Floats]:
+    said = right(0.8)(true, rng)
+    return 3 - said, said.astype(float)
+
+
+def _scaled(true: Floats, rng: np.random.Generator) -> tuple[Any, Floats]:
+    said = right(0.8)(true, rng)
+    return np.array([-5.0, 0.1, 70.0, 1e4])[said], said.astype(float)
+
+
+def _in_words(true: Floats, rng: np.random.Generator) -> tuple[Any, Floats]:
+    said = right(0.8)(true, rng)
+    return WORDS[said], said.astype(float)
+
+
+def _of_a_tenth(true: Floats, rng: np.random.Generator) -> tuple[Any, Floats]:
+    said = right(0.8)(true, rng).astype(float)
+    silent = rng.random(len(true)) > 0.1
+    return [None if quiet else grade for grade, quiet in zip(said, silent, strict=True)], np.where(
+        silent, said[~silent].mean(), said
+    )
+
+
+JUDGES |= {
+    "noise": _plain(right(0.0)),
+    "30 % exact": _plain(right(0.3)),
+    "60 % exact": _plain(right(0.6)),
+    "80 % exact": _plain(right(0.8)),
+    "perfect": _plain(right(1.0)),
+    "80 %, inverted": _inverted,
+    "80 %, another scale": _scaled,
+    "80 %, words": _in_words,
+    "80 %, a tenth of pairs": _of_a_tenth,
+    "noisy score": _plain(noisy_score),
+    "perfect score": _plain(lambda true, rng: 100 * true**3),
+}
+TWO = ("60 % exact, twice the same", "60 % exact, two of them")
+
+
+def sources(name: str, truth: pl.DataFrame, seed: int) -> tuple[dict[str, pl.DataFrame], Floats]:
+    """The grades of a judge (or two) as frames, and the order that it means by itself."""
+    true = truth["true"].to_numpy()
+    rng = np.random.default_rng([seed, 7])
+    pairs = truth.select("query", "doc")
+    if name in TWO:
+        one = right(0.6)(true, rng)
+        other = one if name == TWO[0] else right(0.6)(true, rng)
+        frames = [pairs.with_columns(pl.Series("grade", said)) for said in (one, other)]
+        return dict(zip(("one", "other"), frames, strict=True)), (one + other).astype(float)
+    said, order = JUDGES[name](true, rng)
+    return {"judge": pairs.with_columns(pl.Series("grade", said, strict=False))}, order
+
+
+# -- measures ----------------------------------------------------------------------------------
+def measured(about: Subject, order: Floats, frame: pl.DataFrame | None = None) -> dict[str, float]:
+    """Spearman and nDCG of an order, and how often intervals hold the truth."""
+    query = about.truth["query"].to_numpy()
+    lot = np.random.default_rng(0).random(len(order))
+    found = {
+        "spearman": float(spearmanr(order + 1e-12 * lot, about.true).statistic),
+        "ndcg": ndcg(query, order, about.true, DEPTH),
+    }
+    if frame is not None:
+        inside = (frame["low"] <= about.truth["true"]) & (about.truth["true"] <= frame["high"])
+        found["coverage"] = float(inside.mean())
+        found["width"] = float((frame["high"] - frame["low"]).mean())
+    return found
+
+
+def ndcg(query: Ints, score: Floats, true: Floats, depth: int) -> float:
+    """The mean over queries; ties by lot."""
+    lot = np.random.default_rng(0).random(len(score))
+
+    def gained(by: Floats) -> Floats:
+        order = np.lexsort((lot, -by, query))
+        _, first, size = np.unique(query[order], return_index=True, return_counts=True)
+        place = np.arange(len(order)) - np.repeat(first, size)
+        gain = np.where(place < depth, true[order] / np.log2(place + 2), 0.0)
+        return np.bincount(np.repeat(np.arange(len(first)), size), weights=gain)
+
+    return float((gained(score) / gained(true)).mean())
+
+
+def judged(about: Subject, grades: dict[str, pl.DataFrame] | None) -> tuple[Any, pl.DataFrame]:
+    """Judgments of all pairs of the truth, in its order."""
+    found = about.model.judgments(pairs=about.truth.select("query", "doc"), grades_from=grades)
+    frame = about.truth.join(found.frame, on=["query", "doc"], how="left", maintain_order="left")
+    return found, frame
+
+
+def cells_held(about: Subject, found: Any, said: pl.DataFrame) -> tuple[int, int]:
+    """How many cells of the confusion hold the true share of the shown pairs, of how many."""
+    shown = found.panel.sample.select("query", "doc")
+    both = shown.join(about.truth, on=["query", "doc"]).join(said, on=["query", "doc"])
+    ours = np.searchsorted(np.array(found.grading.cuts), both["true"].to_numpy(), side="right")
+    both = both.with_columns(ours=pl.Series(ours), said=pl.format("{}", "grade"))
+    held = n = 0
+    for _, label, grade, share, low, high in found.judges.confusion.select(
+        "judge", "said", "grade", "share", "low", "high"
+    ).rows():
+        some = both.filter(pl.col("said") == label)
+        if share is None or len(some) < 10:
+            continue
+        true = float((some["ours"] == grade).mean())
+        held, n = held + (low - 1e-9 <= true <= high + 1e-9), n + 1
+    return held, n
+
+
+def runs_of(about: Subject, seed: int) -> dict[str, pl.DataFrame]:
+    """Rankers: one by lot, the one that made the log, and one that knows half of the truth."""
+    rng = np.random.default_rng([seed, 8])
+    logit = np.log(about.true / (1 - about.true))
+    thought = about.world.frame(about.world.scores).rename({"probability": "score"})
+    pairs = about.truth.select("query", "doc")
+    return {
+        "by lot": pairs.with_columns(score=pl.Series(rng.random(len(pairs)))),
+        "of the log": pairs.join(thought, on=["query", "doc"], maintain_order="left"),
+        "knows half": pairs.with_columns(
+            score=pl.Series(logit + logit.std() * rng.normal(size=len(logit)))
+        ),
+    }
+
+
+def run_of(name: str, n_pages: int, seed: int) -> dict[str, Any]:
+    """Everything about one log."""
+    about = subject(name, n_pages, seed)
+    query = about.truth["query"].to_numpy()
+    alone, frame = judged(about, None)
+    clicks = measured(about, frame["relevance"].to_numpy(), frame)
+    judges, cells = {}, [0, 0]
+    qualities: dict[str, list[tuple[float, ...]]] = {}
+    runs = runs_of(about, seed)
+    true_of = {
+        run: ndcg(query, own["score"].to_numpy(), about.true, AT) for run, own in runs.items()
+    }
+    for run, own in runs.items() if n_pages else ():
+        row = alone.ndcg(own, at=AT).runs.row(0, named=True)
+        qualities.setdefault(f"clicks alone, {run}", []).append(
+            (true_of[run], row["ndcg"], row["low"], row["high"])
+        )
+    for kind in (*JUDGES, *TWO):
+        grades, order = sources(kind, about.truth, seed)
+        both, blend = judged(about, grades)
+        judges[kind] = {
+            "judge": measured(about, order),
+            "blend": measured(about, blend["relevance"].to_numpy(), blend),
+        }
+        if kind in ("30 % exact", "60 % exact", "80 % exact", "perfect") and n_pages:
+            held, n = cells_held(about, both, grades["judge"])
+            cells = [cells[0] + held, cells[1] + n]
+        if kind in ("60 % exact", "perfect") and n_pages:
+            for run, own in runs.items():
+                row = both.ndcg(own, at=AT).runs.row(0, named=True)
+                qualities.setdefault(f"with {kind}, {run}", []).append(
+                    (true_of[run], row["ndcg"], row["low"], row["high"])
+                )
+    return {"clicks": clicks, "judges": judges, "cells": cells, "runs": qualities}
+
+
+# -- telling -----------------------------------------------------------------------------------
+def as_markdown(found: dict[tuple[str, int], list[dict[str, Any]]]) -> list[str]:
+    lines = []
+    worlds = list(dict.fromkeys(name for name, _ in found))
+    pages = sorted({n for _, n in found})
+    for measure, words in (("spearman", "Spearman"), ("ndcg", f"nDCG@{DEPTH}")):
+        for name in worlds:
+            rows = []
+            for kind in (*JUDGES, *TWO):
+                cells = []
+                for n in pages:
+                    logs = found.get((name, n), [])
+                    if not logs:
+                        cells.append("-")
+                        continue
+                    clicks = np.mean([log["clicks"][measure] for log in logs])
+                    of_kind = [log["judges"][kind] for log in logs]
+                    own = np.mean([one["judge"][measure] for one in of_kind])
+                    both = np.mean([one["blend"][measure] for one in of_kind])
+                    cells.append(f"{clicks:.2f} / {own:.2f} / **{both:.2f}**")
+                rows.append([kind, *cells])
+            head = ["judge", *(f"{n:,} pages" if n else "no clicks" for n in pages)]
+            lines += [f"## {words}, {name}: clicks / judge / **both**", "", *table(head, rows)]
+    for name in worlds:
+        rows = []
+        for kind in ("clicks alone", *JUDGES, *TWO):
+            cells = []
+            for n in pages:
+                logs = found.get((name, n), [])
+                both = kind != "clicks alone"
+                told = [log["judges"][kind]["blend"] if both else log["clicks"] for log in logs]
+                if not logs:
+                    cells.append("-")
+                    continue
+                held, wide = (np.mean([one[w] for one in told]) for w in ("coverage", "width"))
+                cells.append(f"{held:.2f} ({wide:.2f})")
+            rows.append([kind, *cells])
+        head = ["intervals", *(f"{n:,} pages" if n else "no clicks" for n in pages)]
+        title = f"## Coverage of 90 % intervals (and their width), all pairs, {name}"
+        lines += [title, "", *table(head, rows)]
+    lines += ["## Confusions: cells whose 90 % interval held the true share", ""]
+    rows = []
+    for n in filter(None, pages):
+        counts = [log["cells"] for (_, m), logs in found.items() if m == n for log in logs]
+        held, n_cells = np.sum(counts, axis=0)
+        rows.append([f"{n:,}", f"{n_cells:,}", f"{held / max(n_cells, 1):.2f}"])
+    lines += [*table(["pages", "cells", "held"], rows), "## Runs", ""]
+    rows = []
+    for n in pages:
+        logs = [log for (_, m), some in found.items() if m == n for log in some]
+        for run in logs[0]["runs"] if logs else ():
+            told = np.array([one for log in logs for one in log["runs"][run]])
+            inside = (told[:, 2] <= told[:, 0]) & (told[:, 0] <= told[:, 3])
+            rows.append(
+                [
+                    f"{n:,}",
+                    run,
+                    *(f"{value:.3f}" for value in told[:, :2].mean(axis=0)),
+                    f"{np.abs(told[:, 1] - told[:, 0]).mean():.3f}",
+                    f"{(told[:, 3] - told[:, 2]).mean():.3f}",
+                    f"{inside.mean():.2f}",
+                ]
+            )
+    head = ["pages", f"nDCG@{AT} of runs", "true", "told", "off by", "width of interval", "held"]
+    return [*lines, *table(head, rows)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--logs", type=int, default=N_LOGS, help="simulated logs of each kind")
+    parser.add_argument("--only", default="", help="worlds with this in their name")
+    parser.add_argument("--pages", type=int, nargs="*", default=list(PAGES))
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    asked = parser.parse_args()
+    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    # Seeds last, so that what is there is about all kinds if somebody has to stop it.
+    for seed in range(asked.logs):
+        for n_pages in asked.pages:
+            for name in WORLDS:
+                if asked.only in name:
+                    found.setdefault((name, n_pages), []).append(run_of(name, n_pages, seed))
+                    _say(f"{name}, {n_pages:,} pages, {seed}")
+                    _write(found, asked.output)
+    print(asked.output.read_text())
+
+
+def _write(found: dict[tuple[str, int], list[dict[str, Any]]], output: Path) -> None:
+    n_logs = max(map(len, found.values()))
+    parts = [
+        "# Clicks with other judges",
+        "",
+        "Made by `make judges`: 100 queries with 20 candidates each, traffic by Zipf, in worlds",
+        "that share no code with the package. All 2,000 pairs are asked about, also those that no",
+        "page shows. A judge gives four grades; so often it gives the right one, else any. Judges",
+        "alone know which end of their scale is good; the blend has to learn it. With no clicks a",
+        "model was fitted to pages of other queries, so judges cannot be checked and are not used.",
+        f"Logs of each kind, to take means of: {n_logs}, at most.",
+        "",
+        *as_markdown(found),
+    ]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text("\n".join(parts).rstrip() + "\n")
+
+
+def _say(text: str) -> None:
+    print(f"[{time.perf_counter() - _BEGAN:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,286 @@
+"""nDCG of rankers by what is believed of pairs, with an interval.
+
+Gains are relevances. Judges say something of nearly every pair, clicks correct them where there are
+clicks, and what is left open of pairs and judges is drawn many times over. Each draw is a world, in
+which every run has its nDCG; their spread is the interval. Runs meet the same worlds, so that their
+difference is known better than either.
+
+A run is a judge, too: where it puts a pair tells of its relevance, as far as clicks bear that out.
+Who left this out would take a ranker that knows more than clicks and judges for a worse one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.errors import option
+from gecasmo.judgments.grade_tables import Judge, read_run
+from gecasmo.judgments.grades import JudgmentsError
+from gecasmo.judgments.panel import Panel, draws_of, is_checked, said_column
+from gecasmo.report import Column, TextTable, wrapped
+
+if TYPE_CHECKING:
+    from gecasmo.judgments.judged import Judgments
+
+Floats = NDArray[np.float64]
+
+_WORLDS = 192
+_MOST_PAIRS = 20_000  # that runs are learned from
+# Places in runs are told apart in classes that end here; what a run does not have comes last.
+_PLACES = np.array([1, 2, 3, 5, 7, 10, 15, 20, 50, 100])
+_LEGEND = (
+    "Of the first places so many are known from clicks, from judges alone, or from neither. The "
+    "second interval is for other queries of this kind, the first for these."
+)
+
+
+@dataclass(frozen=True)
+class RunQuality:
+    """nDCG of runs.
+
+    Attributes
+    ----------
+    runs : pl.DataFrame
+        A row per run: `run`, `ndcg` from `low` to `high` for these queries, and from `low_others`
+        to `high_others` for others like them; numbers of `queries`; and of the first places the
+        shares known `from_clicks`, `from_judges` alone, and from `neither`.
+    differences : pl.DataFrame
+        A row per later run: `run`, `against` the first, `difference`, `low`, `high`.
+    queries : pl.DataFrame
+        A row per run and query: `ndcg`, `low`, `high`.
+    at : how many places count
+    level : of the intervals
+    """
+
+    runs: pl.DataFrame
+    differences: pl.DataFrame
+    queries: pl.DataFrame
+    at: int
+    level: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON, without queries."""
+        return {
+            "at": self.at,
+            "level": self.level,
+            "runs": self.runs.to_dicts(),
+            "differences": self.differences.to_dicts(),
+        }
+
+    def __str__(self) -> str:
+        frame = self.runs
+        columns = [
+            Column("run", list(frame["run"]), is_text=True, least=6, most=24),
+            Column("nDCG", [f"{value:.3f}" for value in frame["ndcg"]]),
+            Column("these queries", _ends(frame, "low", "high"), belongs_left=True),
+            Column("others", _ends(frame, "low_others", "high_others"), belongs_left=True),
+            Column("queries", [f"{n:,}" for n in frame["queries"]]),
+        ]
+        for name in ("clicks", "judges", "neither"):
+            own = "neither" if name == "neither" else f"from_{name}"
+            columns.append(Column(name, [f"{value:.0%}" for value in frame[own]]))
+        blocks = [str(TextTable(columns, f"nDCG@{self.at}, gains are relevances"))]
+        if len(self.differences):
+            lines = [
+                f"{run} - {against}: {gap:+.3f} ({low:+.3f} to {high:+.3f})"
+                for run, against, gap, low, high in self.differences.rows()
+            ]
+            blocks.append("\n".join(lines))
+        return "\n\n".join([*blocks, "\n".join(wrapped(_LEGEND))])
+
+    __repr__ = __str__
+
+
+def _ends(frame: pl.DataFrame, low: str, high: str) -> list[str]:
+    return [f"{a:.3f} to {b:.3f}" for a, b in frame.select(low, high).rows()]
+
+
+def ndcg(
+    judgments: Judgments,
+    runs: Any,
+    at: int,
+    said: Iterable[pl.DataFrame],
+    ask: Callable[[pl.DataFrame], pl.DataFrame],
+    panel: Panel | None,
+) -> RunQuality:
+    """See `Judgments.ndcg`; `said` has what clicks and judges say of pairs, `ask` of others."""
+    if isinstance(at, bool) or not isinstance(at, (int, np.integer)) or at < 1:
+        raise JudgmentsError(f"{option('at', at)}: how many places count, at least 1.")
+    said = iter(said)
+    first = next(said)
+    if "query" not in first.columns:
+        raise JudgmentsError("These judgments know no queries, so there is no nDCG of a run.")
+    like = {key: first.schema[key] for key in ("query", "doc")}
+    named = runs if _are_runs(runs) else {_name(runs): runs}
+    read = {str(name): read_run(run, like, str(name)) for name, run in named.items()}
+    # A run is only asked about the queries that all have.
+    every = [run.select("query").unique() for run in read.values()]
+    common = every[0]
+    for other in every[1:]:
+        common = common.join(other, on="query", how="semi")
+    if common.is_empty():
+        raise JudgmentsError("The runs have no query in common.")
+    pool = [first.join(common, on="query", how="semi")]
+    pool += [frame.join(common, on="query", how="semi") for frame in said]
+    needed = ["query", "doc", "relevance", "spread", "low", "examinations"]
+    needed += [name for name in first.columns if name.startswith("*judge")]
+    known = pl.concat(pool).select(needed)
+    asked = pl.concat([run.select("query", "doc") for run in read.values()]).unique()
+    asked = asked.join(common, on="query", how="semi").join(known, on=["query", "doc"], how="anti")
+    if len(asked):
+        known = pl.concat([known, ask(asked.sort("query", "doc")).select(known.columns)])
+    known = known.sort("query", "doc")
+    if known["spread"].null_count():
+        raise JudgmentsError(
+            f"{known['spread'].null_count():,} pairs of these queries have no interval, so there "
+            "is none of nDCG either. Fit by EM that converges, with tables or forms that have them."
+        )
+    known, heard = _heard(known, read, panel)
+    worlds = _worlds(known, heard)
+    query = known["query"].rle_id().to_numpy().astype(np.int64)
+    ideal = _ideal(query, worlds, at)
+    rows, by_query = [], []
+    values: dict[str, Floats] = {}
+    names = known["query"].unique(maintain_order=True)
+    tail = (1 - judgments.level) / 2
+    for name, run in read.items():
+        place = known.join(run, on=["query", "doc"], how="left", maintain_order="left")["place"]
+        gained = _gained(query, place.fill_null(at + 1).to_numpy(), worlds, at)
+        own = gained / np.maximum(ideal, 1e-12)
+        mean = own.mean(axis=0)
+        values[name] = mean
+        low, high = np.quantile(mean, (tail, 1 - tail))
+        between = float(own.mean(axis=1).var()) / len(own)
+        # As if worlds were normal, which means over queries nearly are.
+        width = np.sqrt(float(mean.var()) + between)
+        reach = _score(1 - tail) * width
+        centre = float(mean.mean())
+        top = (place <= at).fill_null(False)
+        rows.append(
+            {
+                **{"run": name, "ndcg": centre, "low": float(low), "high": float(high)},
+                "low_others": max(centre - reach, 0.0),
+                "high_others": min(centre + reach, 1.0),
+                "queries": len(own),
+                **_known_from(known.filter(top), panel),
+            }
+        )
+        ends = np.quantile(own, (tail, 1 - tail), axis=1)
+        by_query.append(
+            pl.DataFrame([names.alias("query")]).with_columns(
+                pl.lit(name).alias("run"),
+                pl.Series("ndcg", own.mean(axis=1)),
+                pl.Series("low", ends[0]),
+                pl.Series("high", ends[1]),
+            )
+        )
+    against = next(iter(read))
+    gaps = []
+    for name in list(read)[1:]:
+        gap = values[name] - values[against]
+        low, high = np.quantile(gap, (tail, 1 - tail))
+        gaps.append((name, against, float(gap.mean()), float(low), float(high)))
+    schema = ["run", "against", "difference", "low", "high"]
+    types = dict(zip(schema, (pl.String, pl.String, *[pl.Float64] * 3), strict=True))
+    differences = pl.DataFrame(gaps, schema=types, orient="row")
+    queries = pl.concat(by_query).select("run", "query", "ndcg", "low", "high")
+    return RunQuality(pl.DataFrame(rows), differences, queries, int(at), judgments.level)
+
+
+def _are_runs(runs: Any) -> bool:
+    """Whether it is a dictionary of runs, not of columns."""
+    return isinstance(runs, Mapping) and "doc" not in runs
+
+
+def _name(run: Any) -> str:
+    from pathlib import Path
+
+    return Path(run).name.split(".")[0] if isinstance(run, str | Path) else "run"
+
+
+def _score(share: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(share))
+
+
+def _heard(
+    known: pl.DataFrame, runs: Mapping[str, pl.DataFrame], panel: Panel | None
+) -> tuple[pl.DataFrame, Panel]:
+    """Hear runs as judges, after the others: a pair's grade is the class of its place."""
+    first = len(panel.heard) if panel is not None else 0
+    found = []
+    for number, (name, run) in enumerate(runs.items(), first):
+        place = known.join(run, on=["query", "doc"], how="left", maintain_order="left")["place"]
+        level = np.searchsorted(_PLACES, place.fill_null(_PLACES[-1] + 1).to_numpy())
+        used, level = np.unique(level, return_inverse=True)
+        frame = known.select("query", "doc").with_columns(pl.Series("grade", level))
+        judge = Judge(name, frame, tuple(map(str, used)), is_ordered=True, is_score=False)
+        known = known.with_columns(pl.Series(said_column(number), level))
+        found.append((number, judge))
+    checked = known.filter(is_checked(known))
+    if checked.is_empty():
+        raise JudgmentsError(
+            f"No page shows a pair of the {known['query'].n_unique():,} queries of the run, so "
+            "that neither it nor judges can be checked by clicks there."
+        )
+    if len(checked) > _MOST_PAIRS:
+        checked = checked.sample(_MOST_PAIRS, seed=3)
+    if panel is None:
+        panel = Panel.learned([], checked)
+    for number, judge in found:
+        if len(judge.labels) > 1:
+            panel = panel.hear(number, judge, checked)
+    return known, panel
+
+
+def _worlds(known: pl.DataFrame, panel: Panel) -> Floats:
+    """Relevances as they might be: [pair, world]."""
+    rng = np.random.default_rng(43)
+    draws = draws_of(panel)
+    each = _WORLDS // len(draws)
+    found = []
+    for mean, spread in panel.moments(known, draws):
+        inside = np.clip(mean, 1e-6, 1 - 1e-6)
+        widest = inside * (1 - inside)
+        strength = np.clip(widest / np.maximum(spread, 1e-6) ** 2 - 1, 1e-2, 1e9)
+        a, b = inside * strength, (1 - inside) * strength
+        found.append(rng.beta(a[:, None], b[:, None], size=(len(mean), each)))
+    return np.concatenate(found, axis=1)
+
+
+def _gained(query: NDArray[np.int64], place: NDArray[Any], worlds: Floats, at: int) -> Floats:
+    """Discounted gains by query and world of the first places."""
+    counts = place <= at
+    total = np.zeros((query.max() + 1, worlds.shape[1]))
+    gain = worlds[counts] / np.log2(place[counts] + 1.0)[:, None]
+    np.add.at(total, query[counts], gain)
+    return total
+
+
+def _ideal(query: NDArray[np.int64], worlds: Floats, at: int) -> Floats:
+    """The same if the best of each world come first."""
+    start = np.flatnonzero(np.diff(query, prepend=-1))
+    total = np.zeros((len(start), worlds.shape[1]))
+    discount = 1 / np.log2(np.arange(at) + 2.0)
+    for number, (first, last) in enumerate(zip(start, [*start[1:], len(query)], strict=True)):
+        best = -np.sort(-worlds[first:last], axis=0)[:at]
+        total[number] = discount[: len(best)] @ best
+    return total
+
+
+def _known_from(top: pl.DataFrame, panel: Panel | None) -> dict[str, float]:
+    n = max(len(top), 1)
+    clicks = is_checked(top).to_numpy()
+    judges = np.zeros(len(top), bool) if panel is None else panel.trusted(top)
+    return {
+        "from_clicks": float(clicks.sum() / n),
+        "from_judges": float((judges & ~clicks).sum() / n),
+        "neither": float((~judges & ~clicks).sum() / n),
+    }

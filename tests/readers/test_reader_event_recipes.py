@@ -1,0 +1,87 @@
+"""The recipes of docs/events.md: a sample of each vendor's events, with its own names, is a log."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import pytest
+from reader_helpers import SAMPLES, pages
+
+import gecasmo
+
+PAGE = (SAMPLES.parents[2] / "docs" / "events.md").read_text()
+SHOES, BOOTS = "red shoes", "boots"
+SAME = [
+    (SHOES, [("sku_1", 1, 0), ("sku_2", 2, 1), ("sku_3", 3, 0)]),
+    (BOOTS, [("sku_3", 1, 1), ("sku_4", 2, 0)]),
+    (SHOES, [("sku_1", 1, 0), ("sku_2", 2, 0), ("sku_3", 3, 0)]),
+]
+EXPECTED: dict[str, tuple[list[Any], dict[str, list[str]], dict[str, int]]] = {
+    "ga4": (
+        SAME,
+        {"cart": ["sku_2"], "purchase": ["sku_2"]},
+        {"events of other kinds": 1, "pages with several lists": 1},
+    ),
+    "snowplow": (
+        [
+            ("q=red+shoes", [("sku_1", 1, 0), ("sku_2", 2, 1), ("sku_3", 3, 0)]),
+            ("q=boots", [("sku_3", 1, 0), ("sku_4", 2, 0)]),
+        ],
+        {"cart": ["sku_4"]},
+        {"events of other kinds": 1, "duplicate impressions": 3},
+    ),
+    "segment": (
+        [(query, [(doc.replace("sku_", "p"), *r) for doc, *r in its]) for query, its in SAME],
+        {"cart": ["p2"], "purchase": ["p2"]},
+        {"events of other kinds": 1, "pages with several lists": 1},
+    ),
+    "posthog": (
+        [
+            (SHOES, [("p1", 1, 0), ("p2", 2, 1), ("p3", 3, 0)]),
+            (BOOTS, [("p3", 1, 0), ("p4", 2, 0)]),
+            (SHOES, [("p1", 1, 0), ("p2", 2, 0), ("p3", 3, 1)]),
+        ],
+        {"cart": ["p3"]},
+        {"columns guessed": 3, "events of other kinds": 1, "pages with several lists": 1},
+    ),
+    "algolia": (
+        [
+            (SHOES, [("o1", 1, 0), ("o2", 2, 1), ("o3", 3, 0)]),
+            (BOOTS, [("o3", 1, 1), ("o4", 2, 1)]),
+        ],
+        {"cart": ["o2"], "purchase": ["o2"]},
+        {"events of other kinds": 1, "lists without positions": 2},
+    ),
+}
+
+
+def recipe(name: str) -> str:
+    """The block of the page that reads a sample."""
+    blocks = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    (found,) = (block for block in blocks if f"events/{name}.jsonl" in block)
+    return str(found)
+
+
+def test_every_sample_has_a_recipe() -> None:
+    there = {path.stem for path in (SAMPLES / "events").glob("*.jsonl")}
+    assert there == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_the_recipe_makes_the_pages(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(SAMPLES.parents[2])
+    scope: dict[str, Any] = {"gecasmo": gecasmo}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exec(recipe(name), scope)
+    log = scope["log"]
+    shown, signals, notes = EXPECTED[name]
+    assert pages(log) == shown
+    for signal, docs in signals.items():
+        assert log.to_frame().filter(signal)["doc"].to_list() == docs
+    assert {note.kind: note.count for note in log.notes} == notes
+    times = log.to_frame().filter("click")
+    assert times["click_time"].null_count() == 0
+    assert (times["click_time"] > times["time"]).all()
