@@ -11,8 +11,9 @@ from gecasmo.errors import GecasmoError
 from gecasmo.forms.parted_table import part_of
 from gecasmo.judgments.grade_tables import Judge, read_judges
 from gecasmo.judgments.judged import KeptFrames, said_name
-from gecasmo.judgments.pairs import PAIR, relevance_frame
+from gecasmo.judgments.pairs import relevance_frame
 from gecasmo.judgments.panel import Panel, is_checked, with_grades
+from gecasmo.model.fit_pairs import PAIR
 from gecasmo.model.log_parts import part_view
 from gecasmo.report import counted
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from gecasmo.judgments.grade_tables import Judge
 from gecasmo.judgments.grades import BetaBeliefs
-from gecasmo.judgments.pairs import PAIR
 from gecasmo.judgments.trust import N_DRAWS, RELEVANCE, Scale, Trust, learn, masses
 from gecasmo.model.answers import beta_interval
+from gecasmo.model.fit_pairs import PAIR
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
