@@ -129,11 +129,13 @@ def test_em_never_lowers_the_objective_of_the_zoo(name: str) -> None:
     log = read_log(
         {**case.table, "x": rng.normal(size=4)[doc], "heat": rng.normal(size=len(doc)).round(0)}
     )
-    coins = CATALOGUE[name]._parameters()
+    # What is flipped before the first result cannot read what results have.
+    before = make_plain(CATALOGUE[name]()).traced_automaton.start_parameters()
+    coins = [coin for coin in CATALOGUE[name]._parameters() if coin not in before]
     for form in (Logistic("x", "heat"), Sum(Logistic("x"), key="doc", spread=0.7)):
         model = make_plain(CATALOGUE[name](**dict.fromkeys(coins, form)))  # all coins share it
         climbs(model.fit(log, EM(10, tol=0)).history)
-        model = make_plain(CATALOGUE[name](**{next(iter(coins)): form}))
+        model = make_plain(CATALOGUE[name](**{coins[0]: form}))
         climbs(model.fit(log, EM(10, tol=0)).history)
 
 

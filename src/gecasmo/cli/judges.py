@@ -124,11 +124,10 @@ def number_and_files(given: list[str] | None) -> tuple[int, list[str]]:
     """What --grades was given: how many grades there are, and files with those of judges."""
     numbers = [word for word in given or () if word.lstrip("-").isdigit()]
     files = [word for word in given or () if word not in numbers]
-    if len(numbers) > 1:
-        raise typer.BadParameter(f"--grades: one number of grades, not {', '.join(numbers)}.")
     for path in files:
         if not Path(path).expanduser().is_file():
             raise typer.BadParameter(
                 f"--grades {path}: neither a number of grades nor a file with those of a judge."
             )
-    return int(numbers[0]) if numbers else 4, files
+    # The last number counts, as of every flag that is given twice.
+    return int(numbers[-1]) if numbers else 4, files

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from gecasmo.errors import ClickLogError, ModelError, option
 from gecasmo.estimation import Method
@@ -212,6 +211,8 @@ def _interval(
     n = int((np.bincount(group, weights=weight) > 0).sum())
     if n < 2:
         return (-np.inf, np.inf) if difference.any() else (0.0, 0.0)
+    from scipy.special import stdtrit  # not at the top: importing stays light
+
     error = float(np.sqrt((sums**2).sum() * n / (n - 1))) / total
     wide = error * float(stdtrit(n - 1, (1 + level) / 2))
     return mean - wide, mean + wide
