@@ -96,6 +96,7 @@ def _check(manifest: Any, file: Path) -> None:
         is_sound = list(columns)[: len(roles)] == roles
         is_sound &= all(isinstance(kind, str) for kind in columns.values())
         taken = manifest.get("source_columns", {}).values()
+        is_sound &= all(isinstance(names, list) and len(names) > 0 for names in taken)
         is_sound &= all(isinstance(name, str) for names in taken for name in names)
         is_sound &= all(_is_note(note) for note in manifest["notes"])
         is_sound &= type(manifest.get("source_results", 0)) is int
