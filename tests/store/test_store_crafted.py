@@ -158,6 +158,14 @@ def test_what_cannot_be_is_refused(
         open_log(tmp_path / "odd.gclog").partition(widest)
 
 
+@pytest.mark.skipif(not hasattr(pl, "Int128"), reason="this Polars has no such integers")
+def test_weights_of_any_width_are_read(sound: StoredLog, widest: int, tmp_path: Path) -> None:
+    """Found by a soak: NumPy has no integers of 128 bits."""
+    craft(sound.path, tmp_path / "wide.gclog", widest, _cast("pages", "weight", pl.Int128))
+    weight = open_log(tmp_path / "wide.gclog").partition(widest).weight
+    np.testing.assert_array_equal(weight, np.floor(sound.partition(widest).weight))
+
+
 def test_what_is_no_file_is_not_read(sound: StoredLog, widest: int, tmp_path: Path) -> None:
     """A pipe or a device in the place of a file would never end."""
     craft(sound.path, tmp_path / "odd.gclog", widest, lambda frames, entry: None)

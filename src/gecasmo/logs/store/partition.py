@@ -393,7 +393,9 @@ class Decoder:
         """The weight of each of some pages."""
         if "weight" not in self._pages.columns:
             return np.ones(last - first)
-        return self._pages["weight"][first:last].to_numpy().astype(np.float64)
+        # Of whatever width: NumPy has no integers of 128 bits.
+        weights: NDArray[np.float64] = self._pages["weight"][first:last].cast(pl.Float64).to_numpy()
+        return weights
 
     def sessions(self, first: int, last: int) -> pl.Series:
         """What each of some pages is called."""
