@@ -235,7 +235,9 @@ def _in_lists(
     paused = pl.col("time").diff().over("page") > longest
     asked = pl.col("query").ne_missing(pl.col("query").shift().over("page"))
     begins = (paused | asked).fill_null(True).cast(pl.UInt32)
-    shown = shown.with_columns(begins.cum_sum().over("page").alias("list"))
+    # In two steps: older versions of Polars take no window inside another.
+    shown = shown.with_columns(begins.alias("list"))
+    shown = shown.with_columns(pl.col("list").cum_sum().over("page"))
     shown = shown.with_columns(pl.col("list") - pl.col("list").min().over("page") + 1)
     places = shown.select("page", "doc", "time", "list").sort("time")
     done = done.sort("time")
