@@ -207,3 +207,13 @@ def test_crafted_checkpoints_end_in_words(log: StoredLog, half: Path, tmp_path: 
             raise AssertionError(f"seed {seed}, folder {number}: {told}") from problem
         shutil.rmtree(folder)
     assert n_refused > EXAMPLES / 3
+
+
+def test_numbers_far_apart_are_written_as_they_are(tmp_path: Path) -> None:
+    """Found by a soak: their step is no number of 64 bits."""
+    far = np.zeros(64, np.int64)
+    far[0] = np.iinfo(np.int64).min
+    part_files.write_pages(tmp_path / "pages", {}, {"far": far, "even": np.arange(100)})
+    _, arrays = part_files.read_pages(tmp_path / "pages")
+    np.testing.assert_array_equal(arrays["far"], far)
+    np.testing.assert_array_equal(arrays["even"], np.arange(100))

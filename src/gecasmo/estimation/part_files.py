@@ -344,13 +344,14 @@ def read_pages(path: Path, is_known: bool = False) -> tuple[dict[str, Any], Arra
 
 
 _WORTH_A_LOOK = 64
+_LARGEST_STEP = 2**48  # rows and places are far below it, and sums of such numbers are exact
 
 
 def _in_few_numbers(array: NDArray[Any]) -> dict[str, Any] | None:
     if array.ndim != 1 or len(array) < _WORTH_A_LOOK or array.dtype.kind not in "iuf":
         return None
     first, step = array[0].item(), array[1].item() - array[0].item()
-    if array.dtype.kind == "f" and step != 0:
+    if step != 0 and (array.dtype.kind == "f" or max(abs(first), abs(step)) > _LARGEST_STEP):
         return None
     short = {"first": first, "step": step, "length": len(array), "type": array.dtype.str}
     # A few values tell apart nearly all arrays that are something else.
@@ -364,6 +365,8 @@ def _spelt_out(short: Mapping[str, Any]) -> NDArray[Any]:
     kind = np.dtype(short["type"])
     if short["step"] == 0:
         return np.full(short["length"], short["first"], kind)
+    if max(abs(short["first"]), abs(short["step"])) > _LARGEST_STEP:
+        raise ValueError("its numbers are too large")
     numbers = short["first"] + short["step"] * np.arange(short["length"], dtype=np.int64)
     spelt: NDArray[Any] = numbers.astype(kind)
     return spelt
