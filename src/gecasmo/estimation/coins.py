@@ -78,6 +78,7 @@ class Evaluated:
 
     @property
     def is_possible(self) -> bool:
+        """Whether no page has probability 0."""
         return self.counts.n_impossible == 0
 
     def with_forms(self, forms: list[FormState]) -> Evaluated:

@@ -270,6 +270,7 @@ class StepLength:
         return self._used if self._used > 1 else None
 
     def learn(self, accepted: bool) -> None:
+        """Allow longer steps after the longest one succeeded, and shorter ones after a failure."""
         if accepted and self._used == self.longest:
             self.longest *= 4
         elif not accepted:

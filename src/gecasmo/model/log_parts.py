@@ -37,9 +37,11 @@ class Partitioned(Protocol):
     """A log in partitions by query, such as a `StoredLog`."""
 
     @property
-    def n_partitions(self) -> int: ...
+    def n_partitions(self) -> int:
+        """Number of parts."""
 
-    def partition(self, number: int) -> ClickLog: ...
+    def partition(self, number: int) -> ClickLog:
+        """Bring one part into memory."""
 
 
 @runtime_checkable
@@ -51,7 +53,8 @@ class AskedElsewhere(Protocol):
 
     def over_parts(
         self, model: Model, ask: Callable[[Model, ClickLog], Answer]
-    ) -> Iterator[Answer]: ...
+    ) -> Iterator[Answer]:
+        """Ask every part where it lies, and give the answers in order of parts."""
 
 
 def is_stored(log: Any) -> TypeGuard[Partitioned]:
