@@ -222,3 +222,21 @@ def test_em_of_the_command_line_is_em() -> None:
     plain = EM()
     watched = WatchedEM()
     assert {name: getattr(watched, name) for name in vars(plain)} == vars(plain)
+
+
+def test_a_method_is_one_argument(folder: Path, log_file: Path) -> None:
+    judged = {}
+    for method, more in (("em", []), ("vb", []), ("gibbs", ["--draws", "40", "--warmup", "20"])):
+        found = invoke("fit", "dbn", log_file, "-o", f"{method}.fit", "--method", method, *more)
+        assert found.exit_code in (0, 4), found.output  # so few draws may not agree
+        succeed("judgments", f"{method}.fit", "-o", f"{method}.csv")
+        judged[method] = pl.read_csv(f"{method}.csv").columns
+    assert judged["em"] == judged["vb"] == judged["gibbs"]
+    spread = gecasmo.load("gibbs.fit").estimates("attraction")["spread"]
+    assert (spread > 0).all()
+    assert "--draws is for --method gibbs" in fail(
+        "fit", "dbn", log_file, "-o", "x.fit", "--draws", "3"
+    )
+    assert "--draws 0: at least 1 is needed" in fail(
+        "fit", "dbn", log_file, "-o", "x.fit", "--draws", "0", "--method", "gibbs"
+    )
