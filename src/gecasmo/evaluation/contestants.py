@@ -99,7 +99,7 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
 def kept_together(models: Any, log: ClickLog, by: str, notes: list[str]) -> str:
     """What a split of the log keeps together: more than sessions, if a model wants to."""
     for _, model in _named(models):
-        together = as_view(model.view).together(log)
+        together = as_view(model.view).together(log.columns)
         if together != by:
             notes.append(
                 f"Split by {together}, not by {by}, since {model.name} reads the log by "

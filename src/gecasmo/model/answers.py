@@ -33,6 +33,7 @@ from gecasmo.model.log_parts import (
     Partitioned,
     as_log,
     over_parts,
+    partitioned_by,
     routed,
     whole_view,
 )
@@ -433,7 +434,8 @@ def count_frames(
         for coin, frame in found.items():
             kept = total.setdefault(coin, [])
             kept.append(frame)
-            if len(kept) > 1 and ("query" not in frame.columns or _go_on(kept[-2], frame)):
+            is_apart = "query" in frame.columns and partitioned_by(log) == "query"
+            if len(kept) > 1 and (not is_apart or _go_on(kept[-2], frame)):
                 total[coin] = [*kept[:-2], _summed(kept[-2:])]
     return {coin: pl.concat(frames, how="vertical_relaxed") for coin, frames in total.items()}
 
