@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
 
 from gecasmo import EM, ClickModel, Parameter, flip, load, read_log
 from gecasmo.logs.views import Grids
 from gecasmo.models import DBN, TCM, UBM, FeedDBN, GridDBN, SessionDBN
 from oracle.walked import walk_grids, walk_tasks
-from strategies.checks import close_to
+from strategies.cases import Case, cases, make_plain
+from strategies.checks import close_to, many
+from strategies.trees import as_model
 from strategies.views import ViewCase, random_table
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -233,6 +236,22 @@ def test_a_task_of_one_page_and_a_grid_of_one_column_are_pages(model: Any, view:
         seen.posterior(log)["reached"].to_numpy(), given.posterior(log)["reached"].to_numpy(), 1e-12
     )
     assert (seen.simulate(log, seed=2).click == given.simulate(log, seed=2).click).all()
+
+
+@many(25)
+@given(cases(max_pages=4))
+def test_a_task_of_one_page_is_a_page_whatever_the_program(case: Case) -> None:
+    table = {**case.table, "task": case.table["session"], "time": case.table["session"]}
+    log = read_log(table, weight="weight")
+    page = case.model
+    seen = make_plain(under(as_model(case.program), "tasks").with_values(**case.tables()))
+    for ask in ("predict_clicks", "predict_conditional_clicks", "log_likelihood"):
+        close_to(getattr(seen, ask)(log), getattr(page, ask)(log))
+    for coin, rows in page.expected_counts(log).items():
+        other = seen.expected_counts(log)[coin]
+        keys = list(page.keys[coin])
+        one, two = (frame.sort(keys) if keys else frame for frame in (rows, other))
+        close_to(two.select("heads", "tails").to_numpy(), one.select("heads", "tails").to_numpy())
 
 
 def make(view: str, model: Any, log: Any, how: Any) -> Any:

@@ -69,10 +69,15 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
     left_out: list[str] = []
     for name, model in _named(models):
         view = as_view(model.view)
-        if view.is_sequential:
+        if model.foreseen:
             left_out.append(name or model.name)
             continue
         _enter(entered, name, model)
+        if view.is_sequential:
+            notes.append(
+                f"{entered[-1].name} is of the order of clicks, which is not scored: only which "
+                "results of a page are clicked, the sum over all orders."
+            )
         if view.spans_pages:
             notes.append(
                 f"{entered[-1].name} reads the log by {view.name}: what it says of a page rests on "
@@ -80,8 +85,8 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
             )
     if left_out:
         notes.append(
-            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: of the order of "
-            "clicks, not of which results of a page are clicked, and so not comparable."
+            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: given where the "
+            "next click is, there is no probability of clicks that others could be held against."
         )
     if not entered:
         why = f" {notes[-1]}" if left_out else ""
@@ -279,6 +284,11 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
     """Ask one model everything."""
     test = trial.test
     said = predictions(entry.scored, test, "raise" if trial.impossible == "raise" else "floor")
+    if said.lost > 0:
+        notes.append(
+            f"{entry.name}: unlikely orders of clicks are left out, at most {said.lost:.2g} of the "
+            "probability of a page; that of the clicks that were seen has all of theirs."
+        )
     sums = with_samples(cluster_sums(test, trial.clusters, said), trial.bootstrap, trial.seed)
     weight = test.weight[test.page]
     calibrated = calibration(test.click, said.marginal, weight)
@@ -328,7 +338,8 @@ def _judge(
 
 def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None:
     """A short leak test of all models but ours: users' own models and forms can get this wrong."""
-    if _is_ours(entry.model):
+    # What is said of all orders of clicks looks at none of them.
+    if _is_ours(entry.model) or as_view(entry.model.view).is_sequential:
         return
     found = leak_test(entry.scored, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
     if not found.passed:

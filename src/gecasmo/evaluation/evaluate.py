@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.errors import ImpossibleSessionError
 from gecasmo.evaluation.metrics import (
     Calibration,
     CalibrationSums,
@@ -25,6 +26,7 @@ from gecasmo.evaluation.metrics import (
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import ViewedLog, as_view
 from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
+from gecasmo.model.click_sets import click_sets
 from gecasmo.model.log_parts import is_stored, over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
 from gecasmo.report import Column, TextTable, counted, html_of, wrapped
@@ -320,17 +322,21 @@ def floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floa
 class Predictions:
     """`log_likelihood` and `is_impossible` per session; click probabilities per result.
 
-    Nothing that happened has probability 0 in them: it counts as 1e-8.
+    Nothing that happened has probability 0 in them: it counts as 1e-8. `lost` is the largest share
+    of a session's probability that was not looked at.
     """
 
     log_likelihood: Floats
     is_impossible: Bools
     conditional: Floats
     marginal: Floats
+    lost: float = 0.0
 
 
 def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -> Predictions:
-    """Score every session; `impossible` is "raise" or "floor"."""
+    """Score every session by the clicks of its page; `impossible` is "raise" or "floor"."""
+    if as_view(model.view).is_sequential:
+        return _set_predictions(model, log, impossible)
     filtered = Filtered(model, log, impossible, warn=False)
     marginal = np.asarray(marginal_array(model, log, filtered.encoded))
     return Predictions(
@@ -341,8 +347,27 @@ def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -
     )
 
 
+def _set_predictions(model: Model, log: ClickLog, impossible: Impossible) -> Predictions:
+    """Score every session by which results are clicked, whatever the order."""
+    found = click_sets(model, log)
+    bad = found.probability <= 0
+    if impossible == "raise" and bad.any():
+        raise ImpossibleSessionError(
+            f"{log.n_sources(bad):,} of {log.n_sources():,} sessions are impossible under "
+            f"{model.name}: they have probability 0. First: session "
+            f"{log.sessions[int(bad.argmax())]!r}."
+        )
+    said = (found.conditional, found.marginal)
+    conditional, marginal = (floored(log.click, p, FLOOR) for p in said)
+    seen = np.log(np.where(log.click, conditional, 1 - conditional))
+    own = np.where(bad, per_session(log, seen), np.log(np.where(bad, 1.0, found.probability)))
+    return Predictions(own, bad, conditional, marginal, float(found.lost.max(initial=0.0)))
+
+
 def impossible_sessions(model: Model, log: ClickLog) -> Bools:
     """Which sessions the model says cannot happen."""
+    if as_view(model.view).is_sequential:
+        return click_sets(model, log).probability <= 0
     return _sessions_with(Filtered(model, log, "floor", warn=False).is_impossible, log)
 
 

@@ -23,6 +23,7 @@ from gecasmo.logs.formats.table import kind_of_name
 from gecasmo.logs.notes import Note
 from gecasmo.logs.views import VIEWS, ViewedLog, as_view
 from gecasmo.logs.views.view import gathering, tell_gathered
+from gecasmo.model.click_sets import require_foretelling
 from gecasmo.model.frame_files import write_frames
 from gecasmo.model.log_parts import (
     Partitioned,
@@ -106,12 +107,7 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
 def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> ClickLog:
     """Click after click: each walk begins where the one before ended."""
     view = as_view(model.view)
-    foreseen = model.foreseen
-    if foreseen:
-        raise ModelError(
-            f"{model.name} cannot foretell clicks: its coins have the key '{foreseen[0]}', which "
-            "says where the next click will be."
-        )
+    require_foretelling(model)
     if truth:
         raise ClickLogError(
             f"What was hidden on each walk is not told of the view '{view.name}': simulate without "

@@ -366,7 +366,8 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
         per_page = log.bytes / max(log.n_pages, 1)
         kind = "stored page" if log.is_folded else "page"
         facts.append(("on disk", f"{in_bytes(log.bytes)}, {per_page:.1f} bytes a {kind}"))
-    facts.append(("partitions", f"{log.n_partitions:,}, by {log.partitioned_by}"))
+    by = "" if log._walk is None else f", by {log._walk}"
+    facts.append(("partitions", f"{log.n_partitions:,}{by}"))
     for note in log.notes:
         often = "" if note.kind == NO_SESSIONS else f": {note.count:,}"
         facts.append(("noted", _shortened(f"{note.kind}{often}")))
