@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 
 from gecasmo import EM, ClickModel, Parameter, flip, load, read_log
+from gecasmo.evaluation.contestants import clicks_only
+from gecasmo.evaluation.evaluate import predictions
 from gecasmo.logs.views import Grids
 from gecasmo.models import DBN, TCM, UBM, FeedDBN, GridDBN, SessionDBN
 from oracle.walked import walk_grids, walk_tasks
@@ -236,6 +238,25 @@ def test_a_task_of_one_page_and_a_grid_of_one_column_are_pages(model: Any, view:
         seen.posterior(log)["reached"].to_numpy(), given.posterior(log)["reached"].to_numpy(), 1e-12
     )
     assert (seen.simulate(log, seed=2).click == given.simulate(log, seed=2).click).all()
+
+
+@pytest.mark.parametrize("cls", TASKS[1:])
+def test_comparisons_of_tasks_are_of_clicks_given_earlier_pages(cls: Any) -> None:
+    """Each click given those above and earlier pages; marginally, given those pages only."""
+    case = ViewCase(cls, seed=6)
+    model = case.model()
+    said = predictions(clicks_only(model), case.log)
+    total = dict.fromkeys(case.log.sessions, 0.0)
+    for walk, oracle, shown in zip(case.walks, case.oracles, case.shown, strict=True):
+        for place, step in enumerate(walk):
+            first = max(n for n in range(place + 1) if walk[n]["first_on_page"])
+            for upto, found in ((place, said.conditional), (first, said.marginal)):
+                left = {p: w for p, w in oracle.patterns.items() if p[:upto] == shown[:upto]}
+                clicked = sum(w for p, w in left.items() if "click" in p[place])
+                close_to(found[step["at"]], clicked / sum(left.values()))
+            p = said.conditional[step["at"]]
+            total[step["session"]] += math.log(p if "click" in shown[place] else 1 - p)
+    close_to(said.log_likelihood, [total[session] for session in case.log.sessions])
 
 
 @many(25)

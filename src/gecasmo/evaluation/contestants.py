@@ -241,9 +241,11 @@ def clicks_only(model: Model) -> Model:
     """A copy that answers as if nobody saw any signal but clicks; the model itself if it has none.
 
     Its log-likelihood is log P(clicks), the sum over all that the other signals may have been, and
-    so comparable with that of models which know clicks only.
+    so comparable with that of models which know clicks only. What the view of the model makes of
+    the log, such as that another page follows, is seen: all know of the pages that are there.
     """
-    others = other_signals(model)
+    made = as_view(model.view).signals
+    others = tuple(name for name in other_signals(model) if name not in made)
     if not others:
         return model
     twin = model.copy()

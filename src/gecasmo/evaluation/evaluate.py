@@ -23,12 +23,14 @@ from gecasmo.evaluation.metrics import (
     Perplexity,
     PerplexitySums,
 )
+from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import ViewedLog, as_view
+from gecasmo.logs.views.view import changes, runs_within
 from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
 from gecasmo.model.click_sets import click_sets
 from gecasmo.model.log_parts import is_stored, over_parts
-from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
+from gecasmo.model.page_run import FLOOR, Filtered, PageRun, Tally, counts_of_source
 from gecasmo.report import Column, TextTable, counted, html_of, wrapped
 
 if TYPE_CHECKING:
@@ -338,13 +340,46 @@ def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -
     if as_view(model.view).is_sequential:
         return _set_predictions(model, log, impossible)
     filtered = Filtered(model, log, impossible, warn=False)
-    marginal = np.asarray(marginal_array(model, log, filtered.encoded))
+    if as_view(model.view).spans_pages:
+        marginal = given_earlier_pages(model, log)
+    else:
+        marginal = np.asarray(marginal_array(model, log, filtered.encoded))
+    conditional = floored(log.click, filtered.click, FLOOR)
+    seen, bad = filtered.probability, filtered.is_impossible
+    if as_view(model.view).signals:  # these are known, and not scored
+        seen = np.where(log.click, conditional, 1 - conditional)
+        bad = np.where(log.click, filtered.click <= 0, filtered.click >= 1)
     return Predictions(
-        log_likelihood=per_session(log, np.log(filtered.probability)),
-        is_impossible=_sessions_with(filtered.is_impossible, log),
-        conditional=floored(log.click, filtered.click, FLOOR),
+        log_likelihood=per_session(log, np.log(seen)),
+        is_impossible=_sessions_with(bad, log),
+        conditional=conditional,
         marginal=floored(log.click, marginal, FLOOR),
     )
+
+
+def given_earlier_pages(model: Model, log: ClickLog) -> Floats:
+    """P(click) of each result with no click of its page known, but all of earlier pages of the same
+    walk. Of a model that remembers clicks by its keys: with no click of any page known."""
+    viewed = model.viewed(log)
+    depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
+    if depends_on_clicks or not isinstance(viewed, ViewedLog) or viewed is log:
+        return marginal_array(model, log)
+    session = log.page[viewed.rows]
+    begins = np.zeros(viewed.n_results, bool)
+    begins[viewed.starts[:-1][viewed.lengths > 0]] = True
+    turn = np.empty(log.n_results, np.int64)  # of the page in its walk
+    turn[viewed.rows] = runs_within(begins | changes(session), begins)
+    found = np.zeros(log.n_results)
+    last = np.zeros(log.n_sessions, np.int64)
+    np.maximum.at(last, log.page, turn)
+    for number in range(int(turn.max(initial=-1)) + 1):
+        chosen = viewed.whole(last >= number)
+        rows = chosen[log.page]
+        run = PageRun(model, log.take(chosen), "filter", missing=turn[rows] == number)
+        answers = np.zeros((2, run.encoded.n_results))
+        run.run(*answers)
+        found[rows] = np.where(turn[rows] == number, run.results(answers[1]), found[rows])
+    return np.clip(found, 0.0, 1.0)
 
 
 def _set_predictions(model: Model, log: ClickLog, impossible: Impossible) -> Predictions:
