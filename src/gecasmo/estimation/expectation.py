@@ -41,10 +41,12 @@ class Counts:
     n_impossible: int
 
     def heads(self, coin: int) -> Floats:
+        """Expected heads of each row of a coin."""
         heads: Floats = self.tables[coin][1]
         return heads
 
     def tails(self, coin: int) -> Floats:
+        """Expected tails of each row of a coin."""
         tails: Floats = self.tables[coin][0]
         return tails
 

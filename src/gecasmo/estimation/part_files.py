@@ -67,6 +67,7 @@ class PartArrays:
 
     @property
     def n_bytes(self) -> int:
+        """Memory that the arrays take."""
         return sum(array.nbytes for array in self.arrays.values())
 
 

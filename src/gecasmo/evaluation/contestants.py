@@ -32,7 +32,12 @@ from gecasmo.evaluation.bootstrap import (
 from gecasmo.evaluation.evaluate import Predictions, impossible_sessions, predictions
 from gecasmo.evaluation.leaks import leak_test
 from gecasmo.evaluation.metrics import TopPairs, calibration, ctr_rmse
-from gecasmo.evaluation.relevance import RELEVANCE_METRICS, Grades, relevance_metrics, relevance_of
+from gecasmo.evaluation.relevance import (
+    RELEVANCE_METRICS,
+    HumanGrades,
+    relevance_metrics,
+    relevance_of,
+)
 from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
@@ -265,7 +270,7 @@ class Trial:
     impossible: Impossible
     bootstrap: int
     seed: int
-    judged: Grades | None
+    judged: HumanGrades | None
     ndcg_at: int
 
 
@@ -323,7 +328,11 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
 
 
 def _judge(
-    entry: Contestant, trial: Trial, judged: Grades, row: dict[str, Any], reasons: dict[str, str]
+    entry: Contestant,
+    trial: Trial,
+    judged: HumanGrades,
+    row: dict[str, Any],
+    reasons: dict[str, str],
 ) -> None:
     row.update(dict.fromkeys(RELEVANCE_METRICS))
     relevance, reason = relevance_of(entry.model, judged.frame)

@@ -41,9 +41,11 @@ class Partitioned(Protocol):
     """A log in partitions, such as a `StoredLog`: by query, unless `partitioned_by` says so."""
 
     @property
-    def n_partitions(self) -> int: ...
+    def n_partitions(self) -> int:
+        """Number of parts."""
 
-    def partition(self, number: int) -> ClickLog: ...
+    def partition(self, number: int) -> ClickLog:
+        """Bring one part into memory."""
 
 
 @runtime_checkable
@@ -55,7 +57,8 @@ class AskedElsewhere(Protocol):
 
     def over_parts(
         self, model: Model, ask: Callable[[Model, ClickLog], Answer]
-    ) -> Iterator[Answer]: ...
+    ) -> Iterator[Answer]:
+        """Ask every part where it lies, and give the answers in order of parts."""
 
 
 def is_stored(log: Any) -> TypeGuard[Partitioned]:

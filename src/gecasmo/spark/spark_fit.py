@@ -313,9 +313,11 @@ class InMemory:
     content: Mapping[str, bytes]
 
     def read(self, name: str) -> bytes:
+        """Give the content that was sent under a name."""
         return self.content[name]
 
     def where(self, name: str) -> str:
+        """Name a content, for messages."""
         return f"{name}, as executors sent it,"
 
 

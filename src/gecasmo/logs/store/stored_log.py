@@ -137,18 +137,22 @@ class StoredLog:
 
     @property
     def n_partitions(self) -> int:
+        """Number of partitions."""
         return len(self._partitions)
 
     @property
     def partition_pages(self) -> NDArray[np.int64]:
+        """Number of pages of each partition."""
         return np.array([each["pages"] for each in self._partitions], np.int64)
 
     @property
     def partition_results(self) -> NDArray[np.int64]:
+        """Number of results of each partition."""
         return np.array([each["results"] for each in self._partitions], np.int64)
 
     @property
     def bytes(self) -> int:
+        """Size of all files on disk."""
         return sum(int(f["bytes"]) for each in self._partitions for f in each["files"].values())
 
     def partition(self, number: int) -> ClickLog:
