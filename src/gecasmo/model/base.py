@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gecasmo.estimation import Method
     from gecasmo.estimation.draws import Draws
     from gecasmo.evaluation import Evaluation
+    from gecasmo.evaluation.fit_check import FitCheck
     from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
     from gecasmo.plots import Plots
@@ -197,6 +198,36 @@ class Model(StructuredModel):
         Without a coin, all draws of a fit by `Gibbs`; its `diagnostics()` say whether chains agree.
         """
         return beliefs.draws_of(self, coin, n, seed)
+
+    def to_arviz(self, log: ClickLog | None = None, *, n: int = 1000, seed: int = 0) -> Any:
+        """What this model believes, for ArviZ (extra `bayes`): its charts and diagnostics.
+
+        With a `log`, also the log-likelihood of each page under each draw, for `arviz.loo` and
+        `arviz.compare`. After a fit by `Gibbs` the draws are its own; else `n` independent ones.
+        """
+        return beliefs.to_arviz(self, None if log is None else as_log(log), n, seed)
+
+    def check_fit(
+        self, log: ClickLog | StoredLog, *, draws: int = 200, pages: int = 20_000, seed: int = 0
+    ) -> FitCheck:
+        """Whether users of a log do what this model says: a posterior predictive check.
+
+        Clicks are simulated on the pages of the log, under draws from the posterior, and compared
+        with those of the log: clicks per page, by rank, the last click, and results skipped above
+        it. Works after any fit; what a fit does not know how sure it is of stays as it is.
+
+        Parameters
+        ----------
+        log : ClickLog or StoredLog
+        draws : int
+            How often the log is simulated.
+        pages : int
+            The most pages that are looked at, chosen at random; the first of a stored log.
+        seed : int
+        """
+        from gecasmo.evaluation.fit_check import check_fit
+
+        return check_fit(self, as_log(log), draws, pages, seed)
 
     def log_likelihood(
         self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"
