@@ -259,9 +259,9 @@ def test_q_is_the_closest_distribution() -> None:
         limits.append(
             {
                 "type": "ineq",
-                "fun": lambda x, i=i, j=j, k=k: x[:n] @ (attracted[:, i] - attracted[:, j])
-                - 0.3
-                + x[n + k],
+                "fun": lambda x, i=i, j=j, k=k: (
+                    x[:n] @ (attracted[:, i] - attracted[:, j]) - 0.3 + x[n + k]
+                ),
             }
         )
     limits.append({"type": "ineq", "fun": lambda x: 0.4 - x[:n] @ noisy + x[-1]})

@@ -47,9 +47,8 @@ class Prefer:
 
     def __post_init__(self) -> None:
         if self.clicked_over not in SKIPPED:
-            raise ModelError(
-                f"Prefer(clicked_over={self.clicked_over!r}): choose {' or '.join(map(repr, SKIPPED))}."
-            )
+            choices = " or ".join(map(repr, SKIPPED))
+            raise ModelError(f"Prefer(clicked_over={self.clicked_over!r}): choose {choices}.")
         _check_share("Prefer", "margin", self.margin)
         _check_strength("Prefer", self.strength)
 
@@ -101,9 +100,15 @@ class Kept(NamedTuple):
 
     def __str__(self) -> str:
         if self.asked.startswith("Prefer"):
-            what, told = "pairs in order", f"{self.without:.1%} without it, {self.within:.1%} with it"
+            what, told = (
+                "pairs in order",
+                f"{self.without:.1%} without it, {self.within:.1%} with it",
+            )
         else:
-            what, told = "share of heads", f"{self.without:.4f} without it, {self.within:.4f} with it"
+            what, told = (
+                "share of heads",
+                f"{self.without:.4f} without it, {self.within:.4f} with it",
+            )
         pressed = f"; {self.pressed:.1%} pressed as hard as they may be" if self.pressed else ""
         return f"{self.asked}: {what} {told}{pressed}"
 
@@ -132,5 +137,5 @@ def _check_share(of: str, name: str, value: Any) -> None:
 
 def _check_strength(of: str, value: Any) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not (0 <= value and math.isfinite(value)):
+    if not is_number or not (value >= 0 and math.isfinite(value)):
         raise ModelError(f"{of}(strength={value!r}): a finite number of at least 0 is wanted.")

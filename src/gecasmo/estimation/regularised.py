@@ -46,6 +46,8 @@ _GAP = 1e-8
 _MOST_STEPS, _MOST_PASSES = 100, 30
 # The longest step of a dual, which is an odds ratio of e, and the least that it may bend.
 _LONGEST, _LEAST_BEND = 1.0, 1e-3
+# A margin is kept if no more than this is missing.
+_KEPT = 1e-4
 # Odds are multiplied by no more than exp of this.
 _MOST_TILT = 500.0
 
@@ -73,7 +75,7 @@ class Regularised(Expectation):
         self.counts_unflipped = frozenset(by_coin)
         self.flips = {coin: flips_on_a_path(self, coin) for coin in by_coin}
         prefers = [(numbers[one.coin], one) for one in constraints if isinstance(one, Prefer)]
-        self.pairs = _Pairs.of(encoded, self._clicks(), prefers)
+        self.pairs = _Pairs.among(encoded, self._clicks(), prefers)
         self.bounds = [
             _Bound(numbers[one.coin], one) for one in constraints if isinstance(one, AtMost)
         ]
@@ -153,7 +155,9 @@ class Regularised(Expectation):
             gap += bound.asked.strength * max(excess[place], 0.0) - bound.dual * excess[place]
         return counts, gap, excess
 
-    def _count(self, pages: Integers, weights: Sequence[Floats]) -> tuple[list[Floats], float, float]:
+    def _count(
+        self, pages: Integers, weights: Sequence[Floats]
+    ) -> tuple[list[Floats], float, float]:
         """Counts of pages that have pairs, by row; their log-likelihood, and the gap there."""
         looked = _Looked(self, pages, weights)
         looked.look(self.pairs.dual[looked.which])
@@ -298,6 +302,7 @@ class Regularised(Expectation):
 
     def kept(self, weights: Sequence[Floats]) -> list[Kept]:
         """How each constraint is kept, without it and with it, at these weights."""
+        self.settle(weights)
         pairs, found = self.pairs, []
         duals = pairs.dual, [bound.dual for bound in self.bounds]
         within, shares = self._kept_now(weights)
@@ -328,13 +333,12 @@ class Regularised(Expectation):
         return found
 
     def _kept_now(self, weights: Sequence[Floats]) -> tuple[Bools, list[float]]:
-        """Which pairs are in order, and the share of heads of each bound."""
+        """Which pairs are in order by their margin, and the share of heads of each bound."""
         in_order = np.zeros(len(self.pairs.dual), bool)
         for pages in self._chunks():
             looked = _Looked(self, pages, weights)
             looked.look(self.pairs.dual[looked.which])
-            margin = self.pairs.margin[looked.which]
-            in_order[looked.which] = looked.slope + margin > 0
+            in_order[looked.which] = looked.slope > -_KEPT
         shares = []
         if self.bounds:
             tables = self._pass(weights)[0].tables
@@ -382,7 +386,7 @@ class _Pairs:
         self.dual = np.zeros(len(self.page))
 
     @classmethod
-    def of(
+    def among(
         cls, encoded: EncodedLog, clicks: NDArray[np.int8], prefers: Sequence[tuple[int, Prefer]]
     ) -> _Pairs:
         seen = clicks[encoded.obs]
@@ -406,7 +410,7 @@ class _Pairs:
         n = int(self.encoded.lengths[pages].sum())
         if not len(self.dual):
             return {}
-        which, page, clicked, skipped = self.places(pages)
+        which, _, clicked, skipped = self.places(pages)
         dual = self.dual[which]
         flat = np.bincount(clicked, dual, n * len(self.coins))
         flat -= np.bincount(skipped, dual, n * len(self.coins))
@@ -473,7 +477,8 @@ class _Looked:
     def look(self, dual: Floats) -> None:
         """Run these pages, tilted by these duals."""
         coins, size = self.of.pairs.coins, self._n * len(self.of.pairs.coins)
-        flat = np.bincount(self.clicked, dual, size) - np.bincount(self.skipped, dual, size)
+        flat: Floats = np.bincount(self.clicked, dual, size).astype(np.float64)
+        flat -= np.bincount(self.skipped, dual, size)
         tilts = dict(zip(coins, flat.reshape(len(coins), self._n), strict=True))
         self.tables, value = self.of._run_apart(self.apart, self.weights, self.times, tilts)
         each = np.repeat(self.times, self.apart.lengths)
@@ -494,7 +499,8 @@ class _Looked:
     def gap(self) -> Floats:
         """By page, how much there may still be to gain."""
         gap = self.strength * np.maximum(-self.slope, 0.0) + self.dual * self.slope
-        return np.bincount(self.page, gap, len(self.pages))
+        by_page: Floats = np.bincount(self.page, gap, len(self.pages)).astype(np.float64)
+        return by_page
 
     def stepped(self, longest: Floats) -> Floats:
         """The duals after a Newton step along each; results that several pairs have a part in

@@ -238,7 +238,8 @@ def _report_constraints(model: Model, problem: Problem, solution: Solution) -> N
     part: Part = problem.parts.whole
     expectation: Any = part.expectation
     report = model.report_
-    assert report is not None and model.states_ is not None
+    assert report is not None
+    assert model.states_ is not None
     weights = part.weights([model.states_[coin.name] for coin in part.coins])
     plain = expectation.plain_log_likelihood(weights) + part.constant
     report.log_likelihood, report.constraints = plain, expectation.kept(weights)

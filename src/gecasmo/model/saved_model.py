@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
+from gecasmo.estimation.constraints import Kept
 from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, form_named
@@ -48,7 +49,6 @@ from gecasmo.forms.parted_table import (
 from gecasmo.language.parameter import check_keys
 from gecasmo.logs.views import Pages, as_view
 from gecasmo.model.click_model import AutomatonModel
-from gecasmo.estimation.constraints import Kept
 from gecasmo.model.fit import FitReport
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
 from gecasmo.report import shortened
