@@ -6,9 +6,11 @@ from gecasmo.estimation.em import EM, Method, Record, Solution
 from gecasmo.estimation.expectation import Counts, Expectation
 from gecasmo.estimation.gradient import Gradient
 from gecasmo.estimation.problem import Problem
+from gecasmo.estimation.variational import VB
 
 __all__ = [
     "EM",
+    "VB",
     "AtMost",
     "Coin",
     "Counts",
