@@ -279,7 +279,7 @@ def _set_apart(model: Model, log: ClickLog, method: Any) -> tuple[ClickLog, Clic
         return log, None
     if isinstance(validation, ClickLog):
         return log, validation
-    by = as_view(model.view).together(log)
+    by = as_view(model.view).together(log.columns)
     return log.split(test=validation, by=by, seed=method.seed)
 
 

@@ -179,13 +179,14 @@ class BuiltPart:
         )
 
 
-def local_coins(model: Model, has_query: bool) -> list[int]:
-    """The numbers of coins whose rows live with the pages of their query, each for itself."""
+def local_coins(model: Model, by_query: bool) -> list[int]:
+    """The numbers of coins whose rows live with the pages of their query, each for itself; none
+    where partitions have not all pages of a query."""
     keys = model.keys
     return [
         number
         for number, (coin, form) in enumerate(model.forms.items())
-        if has_query and form.is_split and "query" in keys[coin]
+        if by_query and form.is_split and "query" in keys[coin]
     ]
 
 
