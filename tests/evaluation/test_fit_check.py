@@ -13,18 +13,22 @@ from gecasmo import CM, DBN, VB, Gibbs, Table, plots
 from gecasmo.errors import ModelError
 from gecasmo.simulation.simulated import demo_log
 
-LOG, TRUTH = demo_log(800, 5)
+LOG, TRUTH = demo_log(300, 5)
 FORMS = {coin: Table(pseudo_counts=(1, 1)) for coin in ("attraction", "satisfaction")}
 
 
 def test_a_right_model_passes_and_a_wrong_one_does_not() -> None:
     model = DBN(**FORMS).fit(LOG)
-    check = model.check_fit(LOG, draws=60, seed=1)
+    check = model.check_fit(LOG, draws=40, seed=1)
     assert min(check.p_values.values()) > 0.05
     assert "Nothing here speaks against the model" in repr(check)
     # A cascade ends at the first click, so two clicks on a page cannot be.
-    wrong = CM(attraction=FORMS["attraction"]).fit(LOG, impossible="drop").check_fit(LOG, draws=60, seed=1)
-    assert wrong.p_values["clicks"] == pytest.approx(1 / 61)
+    wrong = (
+        CM(attraction=FORMS["attraction"])
+        .fit(LOG, impossible="drop")
+        .check_fit(LOG, draws=40, seed=1)
+    )
+    assert wrong.p_values["clicks"] == pytest.approx(1 / 41)
     assert "At odds with the model: pages by number of clicks" in repr(wrong)
     two = wrong.frame.filter((pl.col("family") == "clicks") & (pl.col("value") == "2"))
     assert two["expected"][0] == 0
@@ -62,12 +66,12 @@ def test_after_any_method_stored_or_not_with_a_chart(tmp_path) -> None:
     stored = gecasmo.ClickLog.ingest(LOG, tmp_path / "log", partitions=2)
     for method in (VB(), Gibbs(draws=30, warmup=20, chains=2)):
         model = DBN(**FORMS).fit(LOG, method)
-        check = model.check_fit(stored, draws=30, pages=400)
-        assert check.n_sessions <= 800
+        check = model.check_fit(stored, draws=30, pages=200)
+        assert check.n_sessions <= 400
         assert check.n_draws == 30
-    again = model.check_fit(LOG, draws=30, pages=300)
-    assert again.n_sessions == 300
-    assert again.frame.equals(model.check_fit(LOG, draws=30, pages=300).frame)
+    again = model.check_fit(LOG, draws=20, pages=100)
+    assert again.n_sessions == 100
+    assert again.frame.equals(model.check_fit(LOG, draws=20, pages=100).frame)
     assert "<table" in again._repr_html_()
     chart = again.plot()
     assert "p = " in json.dumps(chart.to_dict())

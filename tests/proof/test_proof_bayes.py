@@ -135,7 +135,7 @@ def test_paths_are_drawn_as_often_as_the_e_step_expects(
         else as_weights(np.full(len(rows), case.values(coin, ())))
         for coin, rows in coins
     ]
-    expected, drawn = expectation.run(weights), expectation.run(weights, key=7)
+    expected, drawn = expectation.run(weights), expectation.draw(weights, 7)
     close_to(drawn.log_likelihood, expected.log_likelihood, 1e-9)
     assert drawn.n_impossible == expected.n_impossible == 0
     n_flips = max(1, max(len(t.falls) for oracle in case.oracles for t in oracle.stories))

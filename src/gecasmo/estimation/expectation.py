@@ -52,7 +52,13 @@ class Counts:
 
 
 class Expectation:
-    """The E-step of one encoded log; keeps its scratch arrays between calls."""
+    """The E-step of one encoded log; keeps its scratch arrays between calls.
+
+    `counts_unflipped` are coins of which every result counts as often as it can flip them, whether
+    it did or not (see `regularised.py`).
+    """
+
+    counts_unflipped: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -96,13 +102,20 @@ class Expectation:
             return N_BUCKETS, self.scale
         return n_buckets, self.scale * float(self.encoded.weight.sum()) / part
 
-    def run(
-        self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS, key: int | None = None
-    ) -> Counts:
+    def settle(self, weights: Sequence[Floats]) -> None:
+        """Find what else expected counts depend on, before EM looks at new weights: nothing."""
+
+    def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:
         """Expected counts at these weights, `weights[coin][side, row]`; of all buckets, or of the
-        first few. With a `key`, counts of one hidden path of each page, drawn at random: the same
-        for the same key. Pages then have to weigh whole numbers.
-        """
+        first few."""
+        return self._counted(weights, n_buckets)
+
+    def draw(self, weights: Sequence[Floats], key: int) -> Counts:
+        """Counts of one hidden path of each page, drawn at random: the same for the same key. Pages
+        have to weigh whole numbers, and are drawn so many times."""
+        return self._counted(weights, N_BUCKETS, key)
+
+    def _counted(self, weights: Sequence[Floats], n_buckets: int, key: int | None = None) -> Counts:
         self._empty_tables()
         self.log_likelihood[:] = 0.0
         self.n_impossible[:] = 0

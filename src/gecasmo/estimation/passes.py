@@ -63,7 +63,9 @@ def run_pass(part: Part, points: Points, task: Task) -> tuple[Points, Answer]:
 def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     """The E-step at a point, and the EM step from it."""
     states = local_states(part, points, task)
-    counts = part.expectation.run(weights_of(part, states, task.shared))
+    weights = weights_of(part, states, task.shared)
+    part.expectation.settle(weights)
+    counts = part.expectation.run(weights)
     following = {
         number: form.fit(
             states[number].rows, counts.heads(number), counts.tails(number), states[number]
@@ -82,7 +84,7 @@ def draw(part: Part, points: Points, task: Task) -> tuple[None, Answer]:
     """One hidden path of each page, drawn at random: how the coins fell on it."""
     key = mixed(task.extra["key"], part.number)
     weights = weights_of(part, local_states(part, points, task), task.shared)
-    return None, _answered(part, {}, part.expectation.run(weights, key=key))
+    return None, _answered(part, {}, part.expectation.draw(weights, key))
 
 
 def places(part: Part, points: Points, task: Task) -> tuple[None, Answer]:
