@@ -159,7 +159,7 @@ def _held_against(
     n_pairs = np.bincount(judge.frame["grade"].to_numpy(), minlength=len(judge.labels))
     about = {"judge": judge.name}
     trust = {**about, "pairs": len(judge.frame), "shown": len(graded)}
-    trust |= _agreement(one, panel, level) | {"verdict": one.verdict}
+    trust |= _agreement(one, level) | {"verdict": one.verdict}
     if len(graded) > _MOST_PAIRS:
         graded = graded.sample(_MOST_PAIRS, seed=2)
     mass = masses(BetaBeliefs.of(graded))
@@ -210,25 +210,12 @@ def _means(one: Heard, mass: Floats, grade: int, told: Floats) -> tuple[Floats, 
     return np.mean(means, axis=0), np.maximum(spread, 1e-6)
 
 
-def _agreement(one: Heard, panel: Panel, level: float) -> dict[str, float | None]:
+def _agreement(one: Heard, level: float) -> dict[str, float | None]:
     """The correlation ratio of what a judge says with logits of relevance, with its sign."""
     if one.alone is None:
         return dict.fromkeys(("agreement", "low", "high"))
-    z = panel.scale.z
-    crowd = panel.crowd / panel.crowd.sum()
-    found = []
-    for draw in range(N_DRAWS):
-        # Also of a judge that is taken for noise: what it might be, at most.
-        chance = one.alone.under(draw) * crowd
-        share = chance.sum(axis=1)
-        mean = (chance @ z) / share
-        centre = float(crowd @ z)
-        between = float(share @ (mean - centre) ** 2)
-        whole = float(crowd @ (z - centre) ** 2)
-        sign = 1.0
-        if one.judge.is_ordered:
-            sign = float(np.sign(share @ ((mean - centre) * np.arange(len(share))))) or 1.0
-        found.append(sign * np.sqrt(between / whole))
+    # Words have no order of their own, so that none of them is inverted.
+    found = one.alone.agreements if one.judge.is_ordered else np.abs(one.alone.agreements)
     low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))
     return {"agreement": float(np.median(found)), "low": float(low), "high": float(high)}
 
