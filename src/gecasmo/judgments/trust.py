@@ -51,10 +51,10 @@ _FREE = 0.7
 _CARELESS, _CARELESS_SPREAD = -2.5, 1.5
 _SLOPE_SPREAD = 0.75  # of the logarithm of the slope, around 0
 # What a judge is before clicks: noise, one who means what it says, and one who is inverted.
-_SIGNS = {0: 0.2, 1: 0.77, -1: 0.03}
+_SIGNS = {0: 0.15, 1: 0.82, -1: 0.03}
 # Who agrees less than this with relevance is as good as noise; who does so with more than this
 # probability is left out.
-_LITTLE, _SURE = 0.1, 0.8
+_LITTLE, _SURE = 0.1, 0.9
 _FLAT = 1e-4  # no direction is known less than this
 _STRETCH = 0.5  # the spread of the logarithms of steps, around those of normal scores
 
