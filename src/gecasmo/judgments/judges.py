@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gecasmo.judgments.grades import BetaBeliefs, Grading
 from gecasmo.judgments.panel import Heard, Panel, is_checked, said_column
-from gecasmo.judgments.possible import CommonErrors, Worlds
+from gecasmo.judgments.possible import Worlds
 from gecasmo.judgments.trust import RELEVANCE
 from gecasmo.model.fit_pairs import PAIR
 from gecasmo.report import Column, TextTable, printable, wrapped
@@ -25,6 +25,7 @@ from gecasmo.report import Column, TextTable, printable, wrapped
 Floats = NDArray[np.float64]
 
 _MOST_PAIRS = 4_000  # that tables are worked out from
+_SHAPE = 0.03  # a share may be off by this because curves of a judge have another shape
 _SHOWN = 10  # lines of a table in a terminal
 _LEGEND = (
     "agreement: correlation of a judge with relevance by clicks, the noise of clicks taken out; 0 "
@@ -159,7 +160,7 @@ def _held_against(
     worlds = np.zeros((0, 1))
     if len(graded):
         only = replace(panel, heard=(one._replace(after=one.alone, follows=None),))
-        worlds = Worlds.of(graded, only).relevances(CommonErrors.of(n_coins))
+        worlds = Worlds.of(graded, only, n_coins).relevances()
     ours = np.searchsorted(cuts, worlds, side="right")
     grade = graded[said_column(one.number)].to_numpy()
     tail = (1 - level) / 2
@@ -168,7 +169,8 @@ def _held_against(
         some = grade == number
         n = max(int(n_shown[number]), 1)
         told = [worlds[some], *(ours[some] == g for g in range(len(cuts) + 1))]
-        rows, value = [], []
+        rows: list[dict[str, float | None]] = []
+        value: list[float | None] = []
         for place, each in enumerate(told):
             if not len(each):
                 value.append(None)
@@ -177,6 +179,7 @@ def _held_against(
             means = each.mean(axis=0)
             low, high = np.quantile(means, (tail, 1 - tail))
             if place:  # shares are of whole pairs
+                low, high = max(low - _SHAPE, 0.0), min(high + _SHAPE, 1.0)
                 low, high = np.floor(low * n) / n, np.ceil(high * n) / n
             value.append(float(means.mean()))
             rows.append({"low": float(low), "high": float(high)})

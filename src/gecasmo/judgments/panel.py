@@ -67,7 +67,7 @@ class _Pairs(NamedTuple):
 class Heard(NamedTuple):
     """A judge, and what was learned of it alone and after others.
 
-    `alone` and `after` are None if nothing can be learned: of words in an order that no click tells.
+    `alone` and `after` are None if nothing can be learned: the order of words takes clicks.
     """
 
     number: int  # in the order given

@@ -36,12 +36,14 @@ Ints = NDArray[np.int64]
 
 _WORLDS = 192
 _MOST_PAIRS = 20_000  # that a ranker is learned from
-_EXAMINED = 3.0  # so many examinations halve the share of errors that pairs have in common
+# What is left open of errors that pairs have in common: so much without clicks, and the less the
+# more pairs have more than so many examinations.
+_OPEN, _EXAMINED = 1.4, 3.0
 _UNIT = 3.0  # angles are measured in thirds, about the spread of relevances
 _CERTAIN = 0.005  # an angle that counts as zero
 _WIDEST = 0.2  # no variance of an angle is larger: those of all angles alike have it
 _UNSURE = 0.3  # of the logarithm of how wide beliefs should be
-_KNOWS = 0.4  # of the logarithm of how much a ranker knows
+_KNOWS = 0.3  # of the logarithm of how much a ranker knows
 
 
 @dataclass(frozen=True)
@@ -52,11 +54,12 @@ class CommonErrors:
     contrast: float  # of pairs as far from the mean of their query as a standard deviation
     unseen: float
     strays: float  # how much farther pairs may stray from what is believed
+    knows: float  # the logarithm of how much more a ranker knows than it seems
 
     @classmethod
     def of(cls, n_coins: int) -> CommonErrors:
-        """Where relevance is a product of so many coins."""
-        return cls(0.3, 0.4, 0.6, 0.15) if n_coins < 2 else cls(0.4, 0.7, 0.7, 0.2)
+        """Where relevance is a product of so many coins; of products beliefs are too wide."""
+        return cls(0.7, 0.25, 0.4, 0.1, 0.0) if n_coins < 2 else cls(0.9, 0.45, 0.5, 0.15, 0.2)
 
 
 @dataclass
@@ -70,6 +73,7 @@ class Worlds:
     mean, variance : of the angle of each pair
     by_clicks : its variance by clicks alone
     examinations : of each pair
+    common : errors that pairs have in common
     """
 
     query: Ints
@@ -78,12 +82,16 @@ class Worlds:
     variance: Floats
     by_clicks: Floats
     examinations: Floats
+    common: CommonErrors
     rng: np.random.Generator
     _scores: list[Floats] = field(default_factory=list)
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, panel: Panel | None) -> Worlds:
-        """Draw them from what clicks say of pairs, and judges; pairs of a query are neighbours."""
+    def of(cls, frame: pl.DataFrame, panel: Panel | None, n_coins: int) -> Worlds:
+        """Draw them from what clicks say of pairs, and judges; pairs of a query are neighbours.
+
+        Relevance is the product of so many coins.
+        """
         rng = np.random.default_rng(43)
         alone = _numbers(frame, "relevance"), _numbers(frame, "spread")
         beliefs = [alone] if panel is None else panel.moments(frame, draws_of(panel))
@@ -100,13 +108,14 @@ class Worlds:
         by_clicks = np.maximum(_moments(*alone)[1], before)
         examined = np.maximum(_numbers(frame, "examinations"), 0.0)
         angle = np.concatenate(drawn, axis=1)
-        return cls(query, angle, mean, before, by_clicks, examined, rng)
+        common = CommonErrors.of(n_coins)
+        return cls(query, angle, mean, before, by_clicks, examined, common, rng)
 
     def __post_init__(self) -> None:
         self.first = np.flatnonzero(np.diff(self.query, prepend=-1))
         self.size = np.diff(np.append(self.first, len(self.query)))
         self.deviation = (self.variance * self.by_clicks) ** 0.25
-        self.open = float((1 / (1 + self.examinations / _EXAMINED)).mean())
+        self.open = _OPEN * float((1 / (1 + self.examinations / _EXAMINED)).mean()) ** 1.5
 
     def hear(self, place: Floats) -> None:
         """Let a ranker speak: the place that it gives each pair in its query, from 1."""
@@ -120,22 +129,26 @@ class Worlds:
         self.angle = self.angle + _gain(self.variance[:, None], slope, noise) * (
             score[:, None] - said
         )
-        slope, noise = (float(value[0]) for value in _slope_and_noise(found[None]))
-        gain = _gain(self.variance, slope, noise)
-        expected = slope * self._centred(self.mean) + others @ found[1:-1]
+        best, left = (float(value[0]) for value in _slope_and_noise(found[None]))
+        gain = _gain(self.variance, best, left)
+        expected = best * self._centred(self.mean) + others @ found[1:-1]
         self.mean = self.mean + gain * (score - expected)
-        self.variance = self.variance * (1 - gain * slope)
+        self.variance = self.variance * (1 - gain * best)
         self._scores.append(score)
 
-    def relevances(self, common: CommonErrors) -> Floats:
-        """The worlds, with errors that pairs have in common: [pair, world]."""
+    def relevances(self, with_level: bool = True) -> Floats:
+        """The worlds, with errors that pairs have in common: [pair, world].
+
+        That of the level only counts where relevance is held against numbers; nDCG does not ask.
+        """
+        common = self.common
         rng, n_worlds = np.random.default_rng(44), self.angle.shape[1]
         level, contrast, unseen, width, strays = rng.normal(size=(5, n_worlds))
         mean = self.angle.mean(axis=1, keepdims=True)
         good = self._centred(mean)
         good = good / max(float(good.std()), 1e-9)
         never = (self.examinations <= 0)[:, None]
-        error = common.level * level + common.contrast * good * contrast
+        error = with_level * common.level * level + common.contrast * good * contrast
         error = error + common.unseen * never * unseen
         error = error + common.strays * np.abs(strays) * rng.normal(size=self.angle.shape)
         angle = mean + (self.angle - mean) * np.exp(_UNSURE * width)
@@ -152,7 +165,8 @@ class Worlds:
         """Rankers that may know more or less than was learned; what they say strays as far."""
         told = float((self.variance + self._centred(self.mean) ** 2).mean())
         whole = slope**2 * told + noise**2
-        factor = np.exp(_KNOWS * self.open * self.rng.normal(size=len(slope)))
+        doubt = _KNOWS * self.open * self.rng.normal(size=len(slope))
+        factor = np.exp(self.common.knows + doubt)
         most = np.sqrt(0.95 * whole / told)
         slope = np.sign(slope) * np.minimum(np.abs(slope) * factor, most)
         return slope, np.sqrt(whole - slope**2 * told)
@@ -236,8 +250,5 @@ def _normal_scores(place: Floats, size: Ints) -> Floats:
 def places_in(query: Ints, place: pl.Series) -> Floats:
     """The place of each pair among all of its query; those without one share the last places."""
     frame = pl.DataFrame({"query": query, "place": place})
-    middle = pl.col("place").rank("ordinal").fill_null(
-        (pl.col("place").count() + pl.len() + 1) / 2
-    )
+    middle = pl.col("place").rank("ordinal").fill_null((pl.col("place").count() + pl.len() + 1) / 2)
     return np.asarray(frame.select(place=middle.over("query"))["place"].to_numpy())
-

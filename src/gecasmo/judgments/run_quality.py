@@ -20,7 +20,7 @@ from gecasmo.errors import option
 from gecasmo.judgments.grade_tables import read_run
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.panel import Panel, is_checked
-from gecasmo.judgments.possible import CommonErrors, Worlds, places_in
+from gecasmo.judgments.possible import Worlds, places_in
 from gecasmo.report import Column, TextTable, wrapped
 
 if TYPE_CHECKING:
@@ -136,14 +136,14 @@ def ndcg(
             "is none of nDCG either. Fit by EM that converges, with tables or forms that have them."
         )
     _check_known(known, panel)
-    possible = Worlds.of(known, panel)
+    possible = Worlds.of(known, panel, judgments.n_coins)
     query = possible.query
     places = {}
     for name, run in read.items():
         joined = known.join(run, on=["query", "doc"], how="left", maintain_order="left")
         places[name] = joined["place"]
         possible.hear(places_in(query, places[name]))
-    worlds = possible.relevances(CommonErrors.of(judgments.n_coins))
+    worlds = possible.relevances(with_level=False)
     ideal = _ideal(query, worlds, at)
     rows, by_query = [], []
     values: dict[str, Floats] = {}
@@ -161,7 +161,8 @@ def ndcg(
         top = (place <= at).fill_null(False)
         rows.append(
             {
-                **{"run": name, "ndcg": float(centre), "low": float(low), "high": float(high)},
+                "run": name,
+                **{"ndcg": float(centre), "low": float(low), "high": float(high)},
                 "low_others": float(min(others[0], low)),
                 "high_others": float(max(others[1], high)),
                 "queries": len(own),

@@ -153,13 +153,6 @@ class Trust:
             found.append(np.sign(parameters[-2]) * np.sqrt(between / whole))
         return np.array(found)
 
-    @property
-    def scores(self) -> Floats:
-        """Normal scores of the grades, which know their order and nothing else of their scale."""
-        scores = np.zeros(len(self.share))
-        scores[self.order] = np.concatenate([[0.0], np.cumsum(self.steps)])
-        return np.asarray(scores - self.share @ scores)
-
     def chances(self, draw: int | None = None) -> Floats:
         """P(grade | relevance): [what another said, grade, point].
 
@@ -357,8 +350,8 @@ def learn(
     chance = {sign: float(np.exp(value - most)) for sign, value in chance.items()}
     chance = {sign: value / sum(chance.values()) for sign, value in chance.items()}
     draws = []
-    for (sign, (learner, found, root, _)), size in zip(
-        learned.items(), _parted(list(chance.values()), N_DRAWS), strict=True
+    for (learner, found, root, _), size in zip(
+        learned.values(), _parted(list(chance.values()), N_DRAWS), strict=True
     ):
         half = np.random.default_rng(41).normal(size=((size + 1) // 2, root.shape[1])) @ root.T
         draws.append(learner.whole((np.concatenate([half, -half]) + found)[:size]))
