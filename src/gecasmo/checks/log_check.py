@@ -30,7 +30,12 @@ from gecasmo.checks.subject import (
 from gecasmo.checks.traffic import check_cells, check_traffic
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
-from gecasmo.encoding.observations import observe, symbols_of, unrecorded_signals
+from gecasmo.encoding.observations import (
+    observe,
+    observed_columns,
+    symbols_of,
+    unrecorded_signals,
+)
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.estimation.em import DEFAULT_RESTARTS
 from gecasmo.forms import FormState
@@ -308,7 +313,8 @@ def _signal_words(signals: tuple[str, ...], mask: int) -> str:
 def _never_shown(model: Model, log: ClickLog) -> Bools:
     """Which results show something that no edge shows, whatever came before."""
     structure = model.counting_structure
-    structure = structure.unrecorded(unrecorded_signals(log, structure.traced))
+    observed = observed_columns(log, structure.traced)
+    structure = structure.of_log(unrecorded_signals(log, structure.traced), observed)
     machine = structure.machine("minimal")
     return observe(log, structure.traced, machine) >= machine.first_impossible
 

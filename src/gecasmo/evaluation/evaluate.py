@@ -266,7 +266,7 @@ class EvaluationSums:
             marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
         marginal, conditional = marginal[kept], conditional[kept]
         click, rank = log.click[kept], log.rank[kept]
-        logs = per_session(log, np.log(filtered.probability))[filtered.kept]
+        logs = per_session(log, filtered.log_density)[filtered.kept]
         weights = log.weight[filtered.kept]
         bad = np.unique(log.page[filtered.is_impossible])
         return cls(
