@@ -281,7 +281,8 @@ class ClickModel(Model):
         serves all rows, so a log need not have the key's columns. A density gets a distribution,
         or a dictionary of these by value of the hidden state that it depends on.
         """
-        coins = {name: value for name, value in values.items() if name not in cls._densities()}
+        seen = {*cls._densities(), *dict(cls._observes())}
+        coins = {name: value for name, value in values.items() if name not in seen}
         forms, plain = split_forms(cls.__name__, cls._by_coin(coins), cls._parameters())
         known = cls._known_densities(values)
         kinds: Any = {
@@ -300,7 +301,7 @@ class ClickModel(Model):
         found = {}
         for coin, _ in cls._observes():
             name = coin.partition("[")[0]
-            given = values.get(name)
+            given = values.get(coin, values.get(name))
             if isinstance(given, Mapping):
                 by_coin = {cls._densities()[name].coin(value): own for value, own in given.items()}
                 given = by_coin.get(coin)
