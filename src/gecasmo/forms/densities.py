@@ -266,6 +266,14 @@ class Densities(Form):
         known = {coin: family for one in own for coin, family in one.items()}
         return DensityState(known, known, dict.fromkeys(known, 0.0))
 
+    def invented(self, generator: np.random.Generator) -> DensityState:
+        x = np.array([0.2, 0.4, 0.5, 0.7])
+        made = {
+            coin: kind.fitted(x, np.ones(4)).moved(generator.normal(0, 0.5, 2))
+            for coin, kind in self.families.items()
+        }
+        return DensityState(made, made, dict.fromkeys(made, 0.0))
+
     def adopted(self, state: DensityState, rows: Rows) -> DensityState | None:
         begun = self.begin(rows, None)
         kinds = {coin: type(family) for coin, family in self.families.items()}

@@ -356,6 +356,10 @@ class Form(ABC):
         """Make the M-step with expected tails and heads by coin; asked of forms that are joint."""
         raise NotImplementedError
 
+    def invented(self, generator: np.random.Generator) -> FormState:
+        """Make up a state, to check a model with; asked of forms that are joint."""
+        raise NotImplementedError
+
     def score_together(
         self, state: FormState, rows: Rows, counts: Mapping[str, Floats]
     ) -> Floats:
