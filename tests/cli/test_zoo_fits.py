@@ -15,6 +15,7 @@ from gecasmo.models import CATALOGUE
 from gecasmo.testing import plain_python
 from gecasmo.testing.subject import random_log
 from oracle.stories import ZOO
+from strategies.zoo import densities_of
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ZOO])
@@ -24,7 +25,7 @@ def test_a_sample_log_is_fitted(name: str, folder: Path) -> None:
     with plain_python():
         coins = dict.fromkeys(model._parameters(), 0.5)
         if not model().foreseen:  # else it can be fitted, and cannot simulate
-            blank = model.with_values(**coins).simulate(blank, seed=2)
+            blank = model.with_values(**coins, **densities_of(model)).simulate(blank, seed=2)
         blank.write("log.csv")
         succeed("fit", name, "log.csv", "-o", "made.fit")
         found = load("made.fit").evaluate(read_log("log.csv"))
@@ -32,7 +33,9 @@ def test_a_sample_log_is_fitted(name: str, folder: Path) -> None:
     assert np.isfinite(found.log_likelihood)
 
 
-@pytest.mark.parametrize(("name", "column"), [("ShopDBN", "cart"), ("EBUBM", "is_vertical")])
+@pytest.mark.parametrize(
+    ("name", "column"), [("ShopDBN", "cart"), ("EBUBM", "is_vertical"), ("TACM", "dwell")]
+)
 def test_a_column_that_is_not_there_is_named(name: str, column: str, folder: Path) -> None:
     random_log(CATALOGUE["DBN"](), [2] * 3, seed=1).write("log.csv")
     said = fail("fit", name, "log.csv", "-o", "made.fit")

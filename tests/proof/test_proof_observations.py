@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from hypothesis import given
 from gecasmo.estimation import Coin, Expectation
 from gecasmo.estimation.coins import Coins
 from oracle.brute_force import given_numbers
-from strategies.cases import Case, observed_cases
+from strategies.cases import Case, make_plain, observed_cases
 from strategies.checks import close_to, many
+from strategies.trees import Observe, as_model
 
 
 def density(case: Case) -> Any:
@@ -76,16 +78,14 @@ def test_counts_are_shares_of_stories(kernel: str, case: Case) -> None:
         close_to(log_likelihood, total)
         for coin, rows, sides in found:
             for place, row in enumerate(rows):
-                tails, heads = expected.pop((coin, row), [0.0, 0.0]) if augmentation == "full" else (0, 0)
                 if augmentation == "full":
-                    close_to(sides[:, place], [tails, heads])
+                    close_to(sides[:, place], expected.pop((coin, row), [0.0, 0.0]))
         if augmentation == "full":
             assert not [key for key, own in expected.items() if max(own) > 1e-9]
             full = {coin: sides for coin, _, sides in found}
-            by_name = {coin: form for coin, form in model.forms.items()}
         else:
             for coin, rows, sides in found:
-                if by_name[coin].is_joint:
+                if model.forms[coin].is_joint:
                     close_to(sides, full[coin])
                     continue
                 theta = np.array([case.values(coin, row) for row in rows])
@@ -101,7 +101,9 @@ def counted(case: Case, augmentation: Any, kernel: str) -> Any:
     expectation = Expectation(encoded, library, augmentation, threads=1)
     if kernel == "e_step_scaled":
         expectation.is_small = False
-    coins = Coins([Coin(n, f, r) for (n, f), r in zip(model.forms.items(), encoded.rows, strict=True)])
+    coins = Coins(
+        [Coin(n, f, r) for (n, f), r in zip(model.forms.items(), encoded.rows, strict=True)]
+    )
     states = [model.states()[coin] for coin in model.forms]
     counts = expectation.run(coins.weights(states))
     assert counts.n_impossible == 0
@@ -137,13 +139,10 @@ def test_posteriors_weigh_stories(case: Case) -> None:
 @given(observed_cases())
 def test_without_numbers_it_is_the_model_that_observes_nothing(case: Case) -> None:
     """The same likelihood, the same hidden data, the same generated source."""
-    from dataclasses import replace
-
-    from strategies.cases import make_plain
-    from strategies.trees import as_model
-
     bare = replace(case.program, browse=without(case.program.browse), densities=())
-    plain = make_plain(as_model(bare).with_values(**{c: v for c, v in case.tables().items() if c in bare.keys}))
+    plain = make_plain(
+        as_model(bare).with_values(**{c: v for c, v in case.tables().items() if c in bare.keys})
+    )
     case.numbers[:] = [{} for _ in case.numbers]
     close_to(case.model.log_likelihood(case.log), plain.log_likelihood(case.log))
     ours, others = (m.expected_counts(case.log) for m in (case.model, plain))
@@ -153,10 +152,6 @@ def test_without_numbers_it_is_the_model_that_observes_nothing(case: Case) -> No
 
 def without(tree: Any) -> Any:
     """A tree in which nothing is observed."""
-    from dataclasses import replace
-
-    from strategies.trees import Observe
-
     if isinstance(tree, Observe):
         return without(tree.then)
     below = [name for name in ("heads", "tails", "yes", "no", "then") if hasattr(tree, name)]

@@ -193,7 +193,8 @@ def observe(
     classes = classes_of(log, machine)
     numbers = table[classes, symbols_of(log, automaton)]
     if missing is not None:
-        numbers = np.where(missing, unseen[np.array(machine.unread)[classes]], numbers)
+        unread = np.array(machine.unread, np.int64)
+        numbers = np.where(missing, unseen[unread[classes]], numbers)
     return numbers.astype(observation_dtype(machine))
 
 

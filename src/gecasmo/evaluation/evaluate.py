@@ -27,7 +27,7 @@ from gecasmo.logs.views import ViewedLog, as_view
 from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
 from gecasmo.model.log_parts import is_stored, over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
-from gecasmo.report import Column, TextTable, counted, html_of, wrapped
+from gecasmo.report import Column, TextTable, counted, html_of, listed, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -45,6 +45,8 @@ class Evaluation:
     logarithms. `marginal` perplexity knows no clicks, `conditional` those above each result.
     `calibration` is that of the marginal click probabilities. `unseen` says per coin which share
     of the results has a row that was never fitted: there a model can only answer from its prior.
+    Where numbers are `observed`, log-likelihoods are of clicks and of the density of these numbers;
+    perplexities are always of clicks.
     """
 
     model: str
@@ -58,6 +60,7 @@ class Evaluation:
     conditional: Perplexity
     calibration: Calibration
     unseen: Mapping[str, float] = field(default_factory=dict)
+    observed: tuple[str, ...] = ()
 
     @property
     def brier(self) -> float:
@@ -139,7 +142,9 @@ class Evaluation:
     def _remarks(self) -> list[str]:
         did = "left out" if self.impossible == "drop" else "an observation counted as 1e-8"
         impossible = f"impossible sessions: {self.n_impossible:,} ({did})"
-        return [*filter(None, [impossible * bool(self.n_impossible), told_unseen(self.unseen)])]
+        observed = f"log-likelihoods are of clicks and of the density of {listed(self.observed)}"
+        told = [impossible * bool(self.n_impossible), told_unseen(self.unseen)]
+        return [*filter(None, [*told, observed * bool(self.observed)])]
 
     def _figures(self) -> dict[str, float]:
         return {
@@ -232,6 +237,7 @@ def finished(
         conditional=sums.conditional.finish(),
         calibration=sums.calibration.finish(),
         unseen={coin: weight / results for coin, weight in sums.unseen.items()},
+        observed=sums.observed,
     )
 
 
@@ -252,6 +258,7 @@ class EvaluationSums:
     conditional: PerplexitySums
     calibration: CalibrationSums
     unseen: Mapping[str, float]
+    observed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
@@ -278,6 +285,7 @@ class EvaluationSums:
             PerplexitySums.of(click, conditional, rank, weight),
             CalibrationSums.of(click, marginal, weight),
             unseen_weights(model, log, filtered.encoded, kept),
+            filtered.encoded.plan.observed or (),
         )
 
     def __add__(self, other: EvaluationSums) -> EvaluationSums:
@@ -291,6 +299,7 @@ class EvaluationSums:
             self.conditional + other.conditional,
             self.calibration + other.calibration,
             {coin: weight + other.unseen[coin] for coin, weight in self.unseen.items()},
+            tuple(dict.fromkeys((*self.observed, *other.observed))),
         )
 
 
@@ -334,11 +343,25 @@ def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -
     filtered = Filtered(model, log, impossible, warn=False)
     marginal = np.asarray(marginal_array(model, log, filtered.encoded))
     return Predictions(
-        log_likelihood=per_session(log, np.log(filtered.probability)),
+        log_likelihood=_of_clicks(model, log, filtered),
         is_impossible=_sessions_with(filtered.is_impossible, log),
         conditional=floored(log.click, filtered.click, FLOOR),
         marginal=floored(log.click, marginal, FLOOR),
     )
+
+
+def click_log_likelihood(model: Model, log: ClickLog) -> Floats:
+    """The logarithm of the probability of each session's clicks, as a comparison scores them."""
+    return _of_clicks(model, log, Filtered(model, log, "floor", warn=False))
+
+
+def _of_clicks(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
+    """Per session. A model that sees users through numbers as well may foretell each click from
+    those above it; how likely these are themselves is no figure of clicks."""
+    if not model.structure.traced.observes:
+        return per_session(log, np.log(filtered.probability))
+    click = floored(log.click, filtered.click, FLOOR)
+    return per_session(log, np.log(np.where(log.click, click, 1 - click)))
 
 
 def impossible_sessions(model: Model, log: ClickLog) -> Bools:

@@ -269,8 +269,9 @@ class Densities(Form):
     def invented(self, generator: np.random.Generator) -> DensityState:
         x = np.array([0.2, 0.4, 0.5, 0.7])
         made = {
-            coin: kind.fitted(x, np.ones(4)).moved(generator.normal(0, 0.5, 2))
+            coin: begun.moved(generator.normal(0, 0.5, len(begun.vector(begun))))
             for coin, kind in self.families.items()
+            for begun in [kind.fitted(x, np.ones(len(x)))]
         }
         return DensityState(made, made, dict.fromkeys(made, 0.0))
 
@@ -309,5 +310,3 @@ class Densities(Form):
         form = cls(str(data["column"]), {coin: type(f)() for coin, f in families.items()})
         counts = {line["coin"]: float(line["values"]) for line in lines}
         return form, DensityState(families, common, counts)
-
-

@@ -40,7 +40,7 @@ class Family(ABC):
         KINDS[cls.__name__] = cls
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{value:.4g}" for value in astuple(self) if value is not None)  # type: ignore[call-overload]
+        shown = ", ".join(f"{value:.4g}" for value in self._parts() if value is not None)
         return f"{type(self).__name__}({shown})"
 
     @property
@@ -51,6 +51,9 @@ class Family(ABC):
     def numbers(self) -> dict[str, Any]:
         """Its parameters by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def _parts(self) -> Any:
+        return astuple(self)  # type: ignore[call-overload]
 
     def checked(self, coin: str) -> Self:
         """The same, if its numbers make a distribution."""
@@ -119,14 +122,11 @@ class Normal(Family):
         """The value whose distribution is normal."""
         return x
 
-    def _parts(self) -> tuple[float, float]:
-        assert self.mean is not None and self.deviation is not None
-        return self.mean, self.deviation
-
     def log_density(self, x: Floats) -> Floats:
         mean, deviation = self._parts()
         z = (self._seen(x) - mean) / deviation
-        return -0.5 * z * z - np.log(deviation) - 0.5 * np.log(2 * np.pi)
+        found: Floats = -0.5 * z * z - np.log(deviation) - 0.5 * np.log(2 * np.pi)
+        return found
 
     def fitted(self, x: Floats, weight: Floats, common: Self | None = None) -> Self:
         y = self._seen(x)
@@ -159,7 +159,7 @@ class Normal(Family):
         return np.stack([z * common._parts()[1] / deviation, z * z - 1])
 
     def is_narrowest(self, common: Self) -> bool:
-        return self._parts()[1] <= 1.0001 * NARROWEST * common._parts()[1]
+        return bool(self._parts()[1] <= 1.0001 * NARROWEST * common._parts()[1])
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,10 +191,6 @@ class Gamma(Family):
     mean: float | None = None
     shape: float | None = None
 
-    def _parts(self) -> tuple[float, float]:
-        assert self.mean is not None and self.shape is not None
-        return self.mean, self.shape
-
     def log_density(self, x: Floats) -> Floats:
         from scipy.special import gammaln
 
@@ -222,7 +218,8 @@ class Gamma(Family):
         return found
 
     def vector(self, common: Self) -> Floats:
-        return np.log(self._parts()) - np.log(common._parts())
+        found: Floats = np.log(self._parts()) - np.log(common._parts())
+        return found
 
     def moved(self, vector: Floats) -> Self:
         mean, shape = self._parts()
@@ -238,7 +235,7 @@ class Gamma(Family):
         return np.stack([shape * (ratio - 1), by_shape])
 
     def is_narrowest(self, common: Self) -> bool:
-        return self._parts()[1] >= 0.9999 * common._parts()[1] / NARROWEST**2
+        return bool(self._parts()[1] >= 0.9999 * common._parts()[1] / NARROWEST**2)
 
 
 def _gamma_shape(apart: float, most: float) -> float:
@@ -266,17 +263,19 @@ class Exponential(Family):
     mean: float | None = None
 
     def _mean(self) -> float:
-        assert self.mean is not None
-        return self.mean
+        (mean,) = self._parts()
+        return float(mean)
 
     def log_density(self, x: Floats) -> Floats:
-        return -np.log(self._mean()) - x / self._mean()
+        found: Floats = -np.log(self._mean()) - x / self._mean()
+        return found
 
     def fitted(self, x: Floats, weight: Floats, common: Self | None = None) -> Self:
         return type(self)(float(np.average(x, weights=weight)))
 
     def quantile(self, share: Floats) -> Floats:
-        return np.maximum(-self._mean() * np.log1p(-share), np.finfo(float).tiny)
+        found: Floats = np.maximum(-self._mean() * np.log1p(-share), np.finfo(float).tiny)
+        return found
 
     def vector(self, common: Self) -> Floats:
         return np.array([np.log(self._mean() / common._mean())])
@@ -305,8 +304,8 @@ class Beta(Family):
     strength: float | None = None
 
     def _sides(self) -> Floats:
-        assert self.mean is not None and self.strength is not None
-        return self.strength * np.array([self.mean, 1 - self.mean])
+        mean, strength = self._parts()
+        return np.array([mean * strength, (1 - mean) * strength])
 
     def log_density(self, x: Floats) -> Floats:
         from scipy.special import betaln
@@ -381,7 +380,7 @@ def _beta_sides(told: Floats, sides: Floats, most: float) -> Floats:
         sides, best = there, worth(there)
         if is_there:
             break
-    return sides * min(1.0, most / sides.sum())
+    return sides * float(min(1.0, most / sides.sum()))
 
 
 def family_from_data(data: Any) -> Family:

@@ -360,9 +360,7 @@ class Form(ABC):
         """Make up a state, to check a model with; asked of forms that are joint."""
         raise NotImplementedError
 
-    def score_together(
-        self, state: FormState, rows: Rows, counts: Mapping[str, Floats]
-    ) -> Floats:
+    def score_together(self, state: FormState, rows: Rows, counts: Mapping[str, Floats]) -> Floats:
         """Differentiate the M-step's objective by the vector, likewise."""
         raise NotImplementedError
 

@@ -12,6 +12,7 @@ import linecache
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,8 @@ _RESULT_COLUMNS = ("session", "query", "doc", "rank", "click", "reached")
 _BEGINS, _ENDS = ("", "start_"), ("", "_flipped", "_heads")
 # Lists of lists of coins have an end.
 _DEEPEST = 4
+# What programs observe, by class.
+_observed: WeakKeyDictionary[type, tuple[tuple[str, str], ...]] = WeakKeyDictionary()
 
 
 class ClickModel(Model):
@@ -67,8 +70,8 @@ class ClickModel(Model):
         observes = dict(cls._observes())
         keys |= {coin: (column,) for coin, column in observes.items()}
         coins = {name: form for name, form in forms.items() if name not in cls._densities()}
-        own = cls._density_forms(observes, forms)
-        super().__init__(cls.__name__, keys, cls._by_coin(coins) | own, _program_text(cls))
+        made = cls._by_coin(coins) | cls._density_forms(observes, forms)
+        super().__init__(cls.__name__, keys, made, _program_text(cls))
         taken = [
             name
             for name in keys
@@ -163,9 +166,9 @@ class ClickModel(Model):
         which values there are."""
         if not cls._densities():
             return ()
-        if "_seen_through" not in vars(cls):
-            cls._seen_through = trace(cls.__new__(cls)).observes
-        return cls._seen_through
+        if cls not in _observed:
+            _observed[cls] = trace(cls.__new__(cls)).observes
+        return _observed[cls]
 
     @classmethod
     def _density_forms(
@@ -178,8 +181,8 @@ class ClickModel(Model):
             kind = given.get(name, cls._densities()[name].family)
             if not isinstance(kind, Family) or any(v is not None for v in kind.numbers().values()):
                 raise ModelError(
-                    f"{cls.__name__}: '{name}' is {kind!r}; a kind of distribution is wanted that is "
-                    "to be learned, such as LogNormal(). Known numbers are given by "
+                    f"{cls.__name__}: '{name}' is {kind!r}; a kind of distribution is wanted that "
+                    "is to be learned, such as LogNormal(). Known numbers are given by "
                     f"{cls.__name__}.with_values(...)."
                 )
             kinds.setdefault(column, {})[coin] = kind
@@ -268,8 +271,6 @@ class ClickModel(Model):
 
     def _trace(self) -> Automaton:
         return trace(self)
-
-    _seen_through: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def with_values(cls, **values: Any) -> Self:

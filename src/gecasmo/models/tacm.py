@@ -1,7 +1,7 @@
 """Time-aware click model, in the style of TACM. After Liu et al., TOIS 35(3), 2016.
 
-    examine --attracted--> click --satisfied?--> dwell time, spread as for satisfied users, and leave
-                                 --not?--------> dwell time, spread as for others
+    examine --attracted--> click --satisfied--> dwell, spread as for satisfied users; leave
+                                 --not--------> dwell, spread as for others
     not attracted, or not satisfied --continues--> examine the next, else leave
 
 Column of the log: `dwell`, how long a clicked result was read, in any unit (null where it was not

@@ -131,7 +131,9 @@ def choose_behaviour(
         if coin in user_spread
     }
     for coin, value in values.items():
-        if coin in keys and not isinstance(value, tuple):  # the pages have no queries, so no row is named by one
+        if coin in keys and not isinstance(
+            value, tuple
+        ):  # the pages have no queries, so no row is named by one
             values[coin] = Table(key=tuple(key for key in keys[coin] if key != "query")), value
     return Behaviour(model, market, by_pair, values, offsets)
 

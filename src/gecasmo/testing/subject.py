@@ -405,8 +405,9 @@ class Subject:
                 own = Rows((observed[coin],), [log.column(observed[coin])[rows]], len(rows))
                 state = self.model.states()[coin]
                 values[coin] = form.probabilities(state, own, coin)
+                scale = form.log_scale(state, own)
                 if coin == next(c for c in observed if observed[c] == observed[coin]):
-                    scales += form.log_scale(state, own)
+                    scales += np.zeros(len(rows)) if scale is None else scale
             elif coin not in numbered and coin not in dict(automaton.observes):
                 values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
         signals = {s: signal_column(log, automaton, s) for s in automaton.signals}
