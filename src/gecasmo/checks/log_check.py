@@ -41,6 +41,7 @@ from gecasmo.estimation.em import DEFAULT_RESTARTS
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+from gecasmo.model.click_model import without_numbers
 from gecasmo.model.log_parts import Partitioned, in_memory, is_stored, some_partitions
 from gecasmo.model.page_run import find_impossible
 from gecasmo.model.stories import shown_pages
@@ -164,6 +165,17 @@ def _check_model(
         )
         return [part]
     parts = [part, impossible]
+    numbers = model.traced_automaton.observed_columns()
+    if numbers:
+        part.add(
+            "info",
+            "model",
+            f"{model.name} also sees users through {listed(numbers)}, which is left out of what "
+            "follows: less is open than is said here of clicks alone.",
+        )
+        model = without_numbers(model)
+        encoded = model.encode(log, "e_step")
+        states = {coin: states[coin] for coin in model.forms}
     rest = log if possible.all() else log.take(possible)
     if not rest.n_results or not rest.weight.sum() > 0:
         return parts

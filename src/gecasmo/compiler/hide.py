@@ -79,6 +79,14 @@ def hide_where_unobserved(automaton: Automaton, columns: Collection[str]) -> Aut
     return automaton.with_edges(edges)
 
 
+def without_numbers(automaton: Automaton) -> Automaton:
+    """The automaton of the same users, through no number of whom anybody looks."""
+    observed = dict(automaton.observes)
+    parameters = tuple(name for name in automaton.parameters if name not in observed)
+    bare = hide_where_unobserved(automaton, ())
+    return replace(bare, parameters=parameters, observes=())
+
+
 def _without(edge: Edge, parameters: Collection[str]) -> Edge:
     kept = tuple(literal for literal in edge.literals if literal.parameter not in parameters)
     return edge if len(kept) == len(edge.literals) else replace(edge, literals=kept)

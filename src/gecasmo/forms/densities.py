@@ -108,13 +108,12 @@ class Densities(Form):
             return DensityState(self.families, self.families, dict.fromkeys(self.families, 0.0))
         ones = np.ones(int(seen.sum()))
         common = {coin: kind.fitted(x[seen], ones) for coin, kind in self.families.items()}
-        families = common
-        if generator is not None:
+        families, is_one = common, bool((x[seen] == x[seen][0]).all())
+        if generator is not None and not is_one:
             families = {
                 coin: start.moved(generator.normal(0, 0.5, len(start.vector(start))))
                 for coin, start in common.items()
             }
-        is_one = bool((x[seen] == x[seen][0]).all())
         return DensityState(families, common, dict.fromkeys(self.families, 0.0), is_one)
 
     def fit(self, rows: Rows, heads: Floats, tails: Floats, previous: DensityState) -> DensityState:
@@ -126,6 +125,9 @@ class Densities(Form):
     ) -> DensityState:
         x, seen = self._values(rows)
         families, n_values = dict(previous.families), dict(previous.n_values)
+        if previous.is_one:  # then there is nothing to be told apart
+            n_values = {coin: float(sides[1][seen].sum()) for coin, sides in counts.items()}
+            return replace(previous, n_values=n_values)
         for coin, sides in counts.items():
             weight = sides[1][seen]
             n_values[coin] = float(weight.sum())
@@ -170,13 +172,13 @@ class Densities(Form):
 
     # -- as a vector ---------------------------------------------------------------------------
     def vector(self, state: DensityState) -> Floats:
-        if not state.is_known:
+        if not state.is_known or state.is_one:
             return np.zeros(0)
         own = [state.families[coin].vector(state.common[coin]) for coin in self.families]
         return np.concatenate(own)
 
     def from_vector(self, state: DensityState, vector: Floats) -> DensityState:
-        if not state.is_known:
+        if not len(vector):
             return state
         families, start = {}, 0
         for coin in self.families:
@@ -193,7 +195,7 @@ class Densities(Form):
     def score_together(
         self, state: DensityState, rows: Rows, counts: Mapping[str, Floats]
     ) -> Floats:
-        if not state.is_known:
+        if not len(self.vector(state)):
             return np.zeros(0)
         x, seen = self._values(rows)
         own = [
@@ -228,9 +230,12 @@ class Densities(Form):
 
     def remarks(self, state: DensityState, heads: Floats, tails: Floats) -> list[str]:
         if not state.is_known:
-            return [f"'{self.column}' was recorded nowhere, so nothing is learned of how it is"]
+            return [f"'{self.column}' is recorded nowhere, so how it is spread is not learned"]
         if state.is_one:
-            return [f"'{self.column}' has one value wherever it is recorded, so it tells nothing"]
+            return [
+                f"'{self.column}' has one value wherever it is recorded, so it tells nothing, and "
+                "its width is made up"
+            ]
         told = []
         for coin, family in state.families.items():
             if state.n_values[coin] == 0:

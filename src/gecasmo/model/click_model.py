@@ -18,6 +18,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.compiler import Automaton, trace
+from gecasmo.compiler.hide import without_numbers as bare_automaton
 from gecasmo.errors import ModelError
 from gecasmo.forms import Densities, Family, Form, Table
 from gecasmo.language import Choice, Density, Parameter, Result, User
@@ -346,6 +347,27 @@ def _chosen(
         pl.Series("probability", probability),
         pl.col(side).alias("chosen"),
     )
+
+
+def without_numbers(model: Model) -> Model:
+    """The model of the same users, through no number of whom anybody looks; itself if nobody does.
+
+    With the same probabilities of its coins, if it has some.
+    """
+    observed = dict(model.traced_automaton.observes)
+    if not observed:
+        return model
+    coins = [coin for coin in model.forms if coin not in observed]
+    keys = {coin: model.declared_keys[coin] for coin in coins}
+    forms = {coin: model.forms[coin] for coin in coins}
+    automaton = bare_automaton(model.traced_automaton)
+    twin = AutomatonModel(automaton, keys, forms, name=model.name, program=model.program)
+    twin.relevance, twin.view = model.relevance, model.view
+    twin.features_ = {coin: own for coin, own in model.features_.items() if coin in keys}
+    twin.report_, twin.pairs_ = model.report_, model.pairs_
+    if model.states_ is not None:
+        twin.states_ = {coin: model.states_[coin] for coin in coins}
+    return twin
 
 
 class AutomatonModel(Model):

@@ -281,7 +281,7 @@ class _ModelCheck(Subject):
                 total = sum(way.probability for way in ways)
                 for way in ways:
                     falls = [outcome for name, _, outcome in way.flips if name == coin]
-                    falls += [True for *_, name in way.seen if name == coin]
+                    falls += [True for name, _ in self.recorded(way, session) if name == coin]
                     heads += way.probability / total * sum(falls)
                     tails += way.probability / total * (len(falls) - sum(falls))
             worst = worse(worst, abs(float(found[coin]["heads"].sum()) - heads))

@@ -376,17 +376,20 @@ class Subject:
 
     def density(self, way: Way, session: int) -> float:
         """The density of the numbers on a page if it went this way; 0 if it cannot have them."""
-        log, found, n_seen = self.possible, 1.0, 0
+        found, seen = 1.0, self.recorded(way, session)
+        for coin, value in seen:
+            family = self.model.states()[coin].families[coin]
+            found *= float(np.exp(family.log_density(np.array([value]))[0]))
+        log, columns = self.possible, self.model.traced_automaton.observed_columns()
         rows = self.rows(log, session)
-        for column, position, coin in way.seen:
-            value = log.column(column)[int(rows[position])]
-            if value is not None:
-                family = self.model.states()[coin].families[coin]
-                found *= float(np.exp(family.log_density(np.array([value]))[0]))
-                n_seen += 1
-        columns = self.model.traced_automaton.observed_columns()
         n_values = sum(log.column(c)[int(r)] is not None for c in columns for r in rows)
-        return found if n_seen == n_values else 0.0
+        return found if len(seen) == n_values else 0.0
+
+    def recorded(self, way: Way, session: int) -> list[tuple[str, float]]:
+        """The numbers that the log has of what is seen on a way, each with its density."""
+        rows = self.rows(self.possible, session)
+        seen = [(coin, self.possible.column(c)[int(rows[at])]) for c, at, coin in way.seen]
+        return [(coin, value) for coin, value in seen if value is not None]
 
     def observed(self) -> tuple[str, ...]:
         """The columns of numbers that the pages have."""
