@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
-from gecasmo.estimation import EM, Gradient
+from gecasmo.estimation import EM, VB, AtMost, Gradient, Prefer
 from gecasmo.forms import (
     Beta,
     Empirical,
@@ -62,7 +62,9 @@ except PackageNotFoundError:  # used from a source tree without installing
 __all__ = [
     "CZM",
     "EM",
+    "AtMost",
     "Beta",
+    "VB",
     "Choice",
     "ClickLog",
     "ClickModel",
@@ -79,6 +81,7 @@ __all__ = [
     "Logistic",
     "Normal",
     "Parameter",
+    "Prefer",
     "Sum",
     "Table",
     "Torch",

@@ -43,30 +43,39 @@ class Program(Protocol):
     """
 
     @property
-    def parameters_by_name(self) -> dict[str, Parameter]: ...
+    def parameters_by_name(self) -> dict[str, Parameter]:
+        """All coins of the program."""
 
     @property
-    def densities_by_name(self) -> dict[str, Density]: ...
+    def densities_by_name(self) -> dict[str, Density]:
+        """All densities of the program."""
 
     @property
-    def spans_pages(self) -> bool: ...
+    def spans_pages(self) -> bool:
+        """Whether a walk is a task of several pages."""
 
     @property
-    def turns_pages(self) -> bool: ...
+    def turns_pages(self) -> bool:
+        """Whether the program says what happens between pages."""
 
     @property
-    def finishes(self) -> bool: ...
+    def finishes(self) -> bool:
+        """Whether the program says what happens after the last result."""
 
-    def start(self, user: User) -> None: ...
+    def start(self, user: User) -> None:
+        """Run before the first result."""
 
-    def browse(self, user: User, result: Result) -> None: ...
+    def browse(self, user: User, result: Result) -> None:
+        """Run at each result."""
 
-    def next_page(self, user: User) -> None: ...
+    def next_page(self, user: User) -> None:
+        """Run before the first result of every page but the first."""
 
-    def finish(self, user: User) -> None: ...
+    def finish(self, user: User) -> None:
+        """Run after the last result."""
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """One decision on a path: a coin or a guard, where it stands, and how it went.
 
     What is observed is written down as well; there is nothing to decide.
@@ -91,7 +100,7 @@ class Replay:
 
     def __init__(
         self,
-        path: list[Choice],
+        path: list[Decision],
         parameters: dict[str, Parameter],
         densities: dict[str, Density],
         columns: dict[str, str],
@@ -105,6 +114,7 @@ class Replay:
         self.is_finishing = False
 
     def flip(self, parameter: Parameter) -> bool:
+        """Give the outcome that this path prescribes, or try heads first on new ground."""
         name = next((n for n, known in self._parameters.items() if known is parameter), None)
         if name is None:
             raise mistake(
@@ -123,6 +133,7 @@ class Replay:
         return self._choose("flip", name)
 
     def guard(self, column: str) -> bool:
+        """Give the value that this path prescribes for a yes/no column of the result."""
         if column not in self._guards:  # a column has one value at a result, however often asked
             self._guards[column] = self._choose("guard", column)
         return self._guards[column]
@@ -144,7 +155,7 @@ class Replay:
     def _choose(self, kind: str, name: str) -> bool:
         place = callers_place()
         if self._position == len(self.path):
-            self.path.append(Choice(kind, name, place, True))
+            self.path.append(Decision(kind, name, place, True))
         choice = self.path[self._position]
         if choice[:3] != (kind, name, place):
             raise _not_deterministic(place)
@@ -227,7 +238,7 @@ class _Tracer:
         return not (user._has_left or user._has_stopped)
 
     def _explore(self, run: Callable[[Replay], Outcome], source: int) -> None:
-        path: list[Choice] = []
+        path: list[Decision] = []
         while True:
             self.n_paths += 1
             if self.n_paths > MAX_PATHS:
@@ -250,8 +261,8 @@ class _Tracer:
             path[-1] = path[-1]._replace(outcome=False)
 
     def _run(
-        self, run: Callable[[Replay], Outcome], path: list[Choice]
-    ) -> tuple[list[Choice], Outcome]:
+        self, run: Callable[[Replay], Outcome], path: list[Decision]
+    ) -> tuple[list[Decision], Outcome]:
         chooser = Replay(path, self.parameters, self.densities, self.columns)
         token = running.set(chooser)
         try:
@@ -264,7 +275,7 @@ class _Tracer:
             running.reset(token)
         return chooser.path, outcome
 
-    def _record(self, source: int, path: list[Choice], outcome: Outcome) -> None:
+    def _record(self, source: int, path: list[Decision], outcome: Outcome) -> None:
         edge = Edge(
             source=source,
             target=self._number(outcome.state, path),
@@ -275,7 +286,7 @@ class _Tracer:
         )
         (self.initial if source == START else self.edges).append(edge)
 
-    def _number(self, state: State, path: list[Choice]) -> int:
+    def _number(self, state: State, path: list[Decision]) -> int:
         if state not in self.states:
             if len(self.states) == MAX_STATES:
                 raise mistake(

@@ -14,9 +14,11 @@ class Chooser(Protocol):
     """Whoever runs a program decides here what its flips and its guards are, and hears what it
     observes."""
 
-    def flip(self, parameter: Parameter) -> bool: ...
+    def flip(self, parameter: Parameter) -> bool:
+        """Decide a flip of a coin."""
 
-    def guard(self, column: str) -> bool: ...
+    def guard(self, column: str) -> bool:
+        """Decide the value of a yes/no column."""
 
     def observe(self, column: str, density: Density, given: Any) -> None: ...
 
