@@ -63,7 +63,7 @@ def _shape(name: str) -> tuple[Any, ...]:
     )
     has_history = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     started = bool(automaton.start_parameters())
-    several = len(automaton.signals) > 1
+    several = len(automaton.signals) > 1 or bool(automaton.observes)
     return automaton.n_states, several, bool(needs.guards), started, has_history, twice
 
 

@@ -139,6 +139,7 @@ class Replay:
         return self._guards[column]
 
     def observe(self, column: str, density: Density, given: Any) -> None:
+        """Write down that a number is seen."""
         if not any(known is density for known in self._densities.values()):
             raise mistake(
                 f"observe() was given {density!r}, which is not a Density of this model: densities "

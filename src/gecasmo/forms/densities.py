@@ -40,6 +40,7 @@ class DensityState:
 
     @property
     def is_known(self) -> bool:
+        """Whether all distributions have their numbers."""
         return all(family.is_known for family in self.families.values())
 
 
@@ -52,6 +53,9 @@ class Densities(Form):
     def __init__(self, column: str, families: Mapping[str, Family]) -> None:
         self.column, self.families = column, dict(families)
         self.columns = (column,)
+
+    def column_of(self, coin: str) -> str | None:
+        return self.column if coin in self.families else None
 
     # -- values --------------------------------------------------------------------------------
     def check(self, values: pl.Series) -> None:

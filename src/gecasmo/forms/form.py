@@ -354,6 +354,10 @@ class Form(ABC):
         logit of each row. Asked of forms with `learns_prior`."""
         return state
 
+    def column_of(self, coin: str) -> str | None:
+        """Tell the column of numbers that a coin is the density of; None if it is flipped."""
+        return None
+
     # -- several coins -------------------------------------------------------------------------
     def fit_together(
         self, rows: Rows, counts: Mapping[str, Floats], previous: FormState

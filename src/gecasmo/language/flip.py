@@ -20,7 +20,8 @@ class Chooser(Protocol):
     def guard(self, column: str) -> bool:
         """Decide the value of a yes/no column."""
 
-    def observe(self, column: str, density: Density, given: Any) -> None: ...
+    def observe(self, column: str, density: Density, given: Any) -> None:
+        """Hear that a number can be seen, and how it is spread."""
 
 
 running: ContextVar[Chooser | None] = ContextVar("running", default=None)

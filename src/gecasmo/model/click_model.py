@@ -192,6 +192,7 @@ class ClickModel(Model):
 
     @property
     def densities_by_name(self) -> dict[str, Density]:
+        """The densities of the class by name."""
         return self._densities()
 
     @classmethod
@@ -393,6 +394,14 @@ class AutomatonModel(Model):
         ordered = {parameter: tuple(keys[parameter]) for parameter in automaton.parameters}
         super().__init__(name, ordered, forms or {}, program)
         self._given = automaton
+        observed = dict(automaton.observes)
+        for coin, form in self.forms.items():
+            column = form.column_of(coin)
+            if column != observed.get(coin):
+                raise ModelError(
+                    f"{name}: '{coin}' is {'a density' if coin in observed else 'a coin'}, for "
+                    f"which {form!r} is no form."
+                )
 
     def _trace(self) -> Automaton:
         return self._given
