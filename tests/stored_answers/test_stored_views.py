@@ -260,3 +260,14 @@ def test_pages_without_a_task_or_with_several_are_named(tmp_path: Path) -> None:
             ClickLog.ingest(given, tmp_path / "log", view="tasks")
     with pytest.raises(ClickLogError, match=r"visit: 1 page with more than one visit, first: .*s8"):
         ClickLog.ingest(several, tmp_path / "log", view="tasks")
+
+
+def test_a_cluster_has_pages_by_query_and_says_so() -> None:
+    class Cluster:
+        def over_parts(self, model: Any, ask: Any) -> Any:
+            return iter([])
+
+    model = CATALOGUE["TCM"]
+    truth = model.with_values(**dict.fromkeys(model._parameters(), 0.5))
+    with pytest.raises(ClickLogError, match=r'a cluster has pages by query.*view="tasks"'):
+        list(log_parts.over_parts(truth, Cluster(), lambda model, pages: None))

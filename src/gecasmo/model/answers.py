@@ -48,6 +48,7 @@ from gecasmo.model.page_run import (
     refuse,
     result_frame,
 )
+from gecasmo.model.stories import without_clicks
 from gecasmo.report import listed, percent, wrapped
 
 if TYPE_CHECKING:
@@ -345,15 +346,17 @@ def unseen_weights(
 
 
 def unseen_shares(model: Model, log: Any) -> dict[str, float]:
-    """Per coin, the share of the results of a log whose row was never fitted."""
+    """Per coin, the share of the results of a log whose row was never fitted, as users meet them
+    before they click."""
 
     def ask(view: Model, pages: ClickLog) -> tuple[float, dict[str, float]]:
+        pages = without_clicks(view, pages)
         kept = np.ones(pages.n_results, np.bool_)
         new = unseen_weights(view, pages, view.encode(pages, "filter"), kept)
         return float(pages.weight[pages.page].sum()), new
 
     total, unseen = 0.0, Counter[str]()
-    for weight, new in over_parts(model, log, ask):
+    for weight, new in over_parts(model, log, ask, is_blank=True):
         total += weight
         unseen.update(new)
     return {coin: unseen[coin] / max(total, 1e-300) for coin in model.forms}

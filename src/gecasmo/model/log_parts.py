@@ -178,10 +178,11 @@ def over_parts(
     model: Model,
     log: ClickLog | Partitioned | AskedElsewhere,
     ask: Callable[[Model, ClickLog], Answer],
+    is_blank: bool = False,
 ) -> Iterator[Answer]:
     """What is said of each part of a log. One in memory is one part; of a stored log those that
     are not empty, large ones in pieces, each with the rows of the model that it can meet; a log of
-    Spark asks its executors."""
+    Spark asks its executors. Where clicks play no part (`is_blank`), nor does their order."""
     if not isinstance(log, AskedElsewhere) and not is_stored(log):
         yield ask(model, in_memory(log))
         return
@@ -189,7 +190,7 @@ def over_parts(
         require_pages(model)
         yield from log.over_parts(model, ask)
         return
-    require_parts(model, log)
+    require_parts(model, log, is_blank)
     model, last = suited(model, log), -1
     odd: dict[str, list[Note]] = {}
     for number, pages in all_pieces(log):
@@ -220,10 +221,10 @@ def require_pages(model: Model) -> None:
         )
 
 
-def require_parts(model: Model, log: Partitioned) -> None:
+def require_parts(model: Model, log: Partitioned, is_blank: bool = False) -> None:
     """Refuse a log that lacks columns of the model's view, or has pages of a walk far apart."""
     view = as_view(model.view)
-    if not hasattr(log, "columns"):
+    if not hasattr(log, "columns") or (is_blank and view.is_sequential):
         return
     again = f"Store it again with these: {_ingest(view)}."
     view.require_columns(log.columns, f"\n  {again}")

@@ -160,6 +160,13 @@ def _ordered(log: ClickLog, order: NDArray[np.int64]) -> ClickLog:
     )
 
 
+def without_clicks(model: Model, log: ClickLog) -> ClickLog:
+    """The pages as a model sees them before anybody has clicked, whatever the log knows of that."""
+    if not as_view(model.view).is_sequential or isinstance(log, ViewedLog):
+        return log
+    return _ordered(log, np.zeros(log.n_results, np.int64))
+
+
 def _draw(
     run: PageRun, seed: int, n_page_uniforms: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -314,8 +321,7 @@ def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickL
     A page that stands for several equal ones is shown so many times, since its users click each in
     their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
     """
-    if not as_view(model.view).is_sequential:  # whose clicks are made here
-        require_parts(model, log)
+    require_parts(model, log, is_blank=True)
     model, by, last, turn = suited(model, log), partitioned_by(log), -1, 0
     odd: dict[str, list[Note]] = {}
     for number, pages in all_pieces(log):

@@ -20,7 +20,7 @@ from gecasmo.logs.views.view import View, Walks, changes, runs_within, sorted_ro
 from gecasmo.report import counted, listed
 
 FOLLOWS = "query_follows"
-TASK = ("task", "visit", "session_id")
+TASK = ("task", "visit", "session_id", "task_session")
 WHEN = ("page_number", "time", "time_passed", "timestamp")
 
 
