@@ -281,7 +281,7 @@ def test_an_interrupted_ingest_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(PartitionWriter, "_write_all", interrupt)
         text = fail("ingest", repeating, "-o", "x.gclog", code=130)
-    assert "Interrupted. The same command goes on where it was" in text
+    assert "Interrupted. The same command continues the work" in text
     assert "x.gclog.part" in text
     succeed("ingest", repeating, "-o", "x.gclog", "--memory", "200MB")
     assert gecasmo.open_log(folder / "x.gclog").n_sessions == 600

@@ -64,9 +64,9 @@ def fit(
     tol: TolFlag = 1e-6,
     threads: ThreadsFlag = None,
     impossible: ImpossibleFlag = Impossible.refuse,
-    seed: Annotated[int, typer.Option(help="Seed of random starts, where a model needs them.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random starts, if the model needs any.")] = 0,
     start: Annotated[
-        str | None, typer.Option(metavar="FIT", help="Go on from this fit, as far as it knows.")
+        str | None, typer.Option(metavar="FIT", help="Start from the probabilities of this fit.")
     ] = None,
     fixed: Annotated[
         list[str] | None,
@@ -82,8 +82,8 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="COIN=PRIOR",
-            help="What a coin is believed to be before it is flipped: 'empirical' (learned from "
-            "the log), or heads and tails such as 1,1.",
+            help="The prior of a coin: 'empirical' (learned from the log), or pseudo-counts of "
+            "heads and tails such as 1,1.",
         ),
     ] = None,
     checkpoint: Annotated[
@@ -91,7 +91,7 @@ def fit(
         typer.Option(
             metavar="FOLDER",
             help="For a stored log: where the fit keeps its progress, so that the same command "
-            "goes on after a kill. Not needed any more when the fit is written.",
+            "continues after a kill. You can remove it once the fit is written.",
         ),
     ] = None,
 ) -> None:
@@ -109,10 +109,10 @@ def fit(
 
     [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
 
-    With auto, a few models are cross-validated; it says which one is taken, and why.
+    With auto, a few models are cross-validated; the command says which one it takes, and why.
 
-    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
-    was best until there.
+    Ends with code 4 if EM did not converge, and with 130 if it was interrupted. The best fit so far
+    is written in both cases.
     """
     from gecasmo.cli.lookup import find_model, load_fit, with_forms
     from gecasmo.cli.progress import WatchedEM, fit_bar
@@ -257,7 +257,7 @@ def update(
     reading: LogFlags,
     output: Output,
     decay: Annotated[
-        float, typer.Option(help="What the past counts now: above 0, at most 1.")
+        float, typer.Option(help="The weight of the past from now on: above 0, at most 1.")
     ] = 0.98,
     max_iter: MaxIterFlag = 500,
     tol: TolFlag = 1e-6,
@@ -272,8 +272,8 @@ def update(
 
     [cyan]gecasmo update dbn.fit day2.csv.gz --decay 1 -o dbn2.fit[/cyan]
 
-    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
-    was best until there.
+    Ends with code 4 if EM did not converge, and with 130 if it was interrupted. The best fit so far
+    is written in both cases.
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.cli.progress import WatchedEM, fit_bar

@@ -38,8 +38,8 @@ MEANINGS = {
     2: "unknown flags or commands, missing arguments, values of a wrong kind",
     FAULTY_LOG: "`check` found errors in the log (with --strict: or warnings)",
     NOT_CONVERGED: "the fit did not converge; its file is written all the same",
-    INTERRUPTED: "interrupted; a fit that had begun is written as far as it came",
-    PIPE_CLOSED: "whoever read the output on a pipe has gone",
+    INTERRUPTED: "interrupted; a fit that had begun is written in its current state",
+    PIPE_CLOSED: "the program that read the output from a pipe has ended",
 }
 
 EPILOG = "[b]Exit codes[/b]\n" + "\n".join(
