@@ -336,7 +336,7 @@ def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     assert kept.exit_code == lost.exit_code == 130
     assert "The same command resumes the fit from ck" in kept.stderr
     assert "--start" not in kept.stderr
-    assert "go on with --start FIT" in lost.stderr
+    assert "continue with --start FIT" in lost.stderr
 
 
 def test_a_check_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:

@@ -230,8 +230,11 @@ def test_comparisons_keep_tasks_together_and_say_so() -> None:
     assert set(found.table["model"]) == {"InTask", "InGrid", "RCTR", "DCTR"}
     told = " ".join(found.notes)
     assert "Split by task, not by session, since InTask reads the log by tasks." in told
-    assert "InTask reads the log by tasks: what it says of a page rests on the pages before" in told
-    assert "OnWalk is left out: of the order of clicks" in told
+    assert (
+        "InTask reads the log by tasks: what it says about a page depends on the pages before"
+        in told
+    )
+    assert "OnWalk is left out: they model the order of clicks" in told
     assert found.setting.n_test_sessions % 2 == 0
     with pytest.raises(ModelError, match=r"needs at least one model.*OnWalk is left out"):
         compare(read_log(table(16)), [OnWalk], bootstrap=0)

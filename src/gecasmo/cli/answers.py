@@ -222,7 +222,8 @@ def predict(
     target: Annotated[
         str,
         output_flag(
-            "Where to: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). Names of "
+            "The file to write: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). "
+            "Names of "
             "other tables, such as .xlsx, are refused; a name without an ending becomes a "
             "folder, with a Parquet file for each partition of a stored log. What predict wrote "
             "before is replaced. - is standard output, as CSV."
@@ -282,8 +283,8 @@ def simulate(
     target: Annotated[
         str,
         output_flag(
-            "Where to; the name tells the format: .parquet, .csv, .tsv, .jsonl. Of a stored "
-            "log, any other name becomes a stored log. - is standard output, as CSV."
+            "The file to write; the name gives the format: .parquet, .csv, .tsv, .jsonl. For a "
+            "stored log, any other name becomes a stored log. - is standard output, as CSV."
         ),
     ],
     reading: LogFlags,

@@ -83,13 +83,13 @@ class EventFlags:
         """
         chosen = [name for name in ("events", "counts") if getattr(self, name)]
         if len(chosen) > 1:
-            raise GecasmoError("--events and --counts: a log is one of them.")
+            raise GecasmoError("--events and --counts: choose one of them.")
         kind = chosen[0] if chosen else None
         for of_kind, flags in (("events", OF_EVENTS), ("counts", OF_COUNTS)):
             for name in flags:
                 is_said = getattr(self, name) and name not in from_config()
                 if is_said and kind != of_kind:
-                    raise GecasmoError(f"--{name.replace('_', '-')} goes with --{of_kind}.")
+                    raise GecasmoError(f"--{name.replace('_', '-')} needs --{of_kind}.")
         # A file speaks for many logs, among them such as gecasmo writes.
         if kind in from_config() and {"session", "doc", "rank", "click"} <= set(columns):
             return None

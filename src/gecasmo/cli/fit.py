@@ -56,7 +56,7 @@ def _select(log: Any, seed: int, tell: Any) -> Selection:
 def fit(
     model: ModelArgument,
     log: AnyLogArgument,
-    target: Annotated[str, output_flag("Where to keep the fitted model; - is standard output.")],
+    target: Annotated[str, output_flag("The file for the fitted model; - is standard output.")],
     reading: LogFlags,
     output: Output,
     plotting: Plotting,
@@ -253,7 +253,7 @@ def _end(facts: dict[str, Any], tol: float) -> None:
 def update(
     fit: FitArgument,
     log: LogArgument,
-    target: Annotated[str, output_flag("Where to keep the updated model.")],
+    target: Annotated[str, output_flag("The file for the updated model.")],
     reading: LogFlags,
     output: Output,
     decay: Annotated[

@@ -348,6 +348,10 @@ class LogFlags(EventFlags):
             raise GecasmoError(
                 f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
             )
+        for name in ("format", "separator", "max_line"):
+            if getattr(self, name) is not None and name not in from_config():
+                flag = name.replace("_", "-")
+                raise GecasmoError(f"--{flag}: {source} is a stored log, which ingest has read.")
         log = open_log(Path(source).expanduser())
         return Read(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
 

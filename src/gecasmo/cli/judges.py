@@ -112,8 +112,8 @@ class JudgeFlags:
             role, _, column = word.partition("=")
             if word and (role not in _ROLES or not column):
                 raise typer.BadParameter(
-                    f"--grades-columns {self.grades_columns}: write such as "
-                    "query=q,doc=sku,grade=stars."
+                    f"--grades-columns {self.grades_columns}: write, for example, "
+                    f"query=q,doc=sku,grade=stars."
                 )
             if word:
                 found[role] = column

@@ -68,7 +68,7 @@ def _complete_format(incomplete: str) -> list[tuple[str, str]]:
 @bundled
 def judgments(
     fit: FitArgument,
-    target: Annotated[str, output_flag("Where to; - is standard output.")],
+    target: Annotated[str, output_flag("The file to write; - is standard output.")],
     judges: JudgeFlags,
     output: Output,
     format: Annotated[

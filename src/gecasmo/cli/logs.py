@@ -75,7 +75,7 @@ def check(
     from gecasmo.plots import log_charts
 
     if drop_suspicious != (target is not None):
-        raise typer.BadParameter("--drop-suspicious and --output belong together: say both.")
+        raise typer.BadParameter("--drop-suspicious and --output belong together: give both.")
     if target is not None and is_stored_log(log):
         raise GecasmoError(
             f"{log} is a stored log, of which some pages are looked at: check the file that it was "

@@ -48,7 +48,7 @@ def demo(
     if is_telling:
         result_console().print(
             f"Simulating {pages:,} pages of 10 results. Users read downwards, click what\n"
-            "attracts them, leave when satisfied, and else go on with probability 0.9.\n"
+            "attracts them, leave when satisfied, and else continue with probability 0.9.\n"
         )
     with output.working("Simulating"):
         log, truth = demo_log(pages, seed)

@@ -137,7 +137,7 @@ class EM:
             done = solution.history[-1].iteration
             tell(
                 f"EM was interrupted after {done} iterations. The model has the best parameters "
-                f"so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
+                f"so far; continue with {either('fit(log, start=model)', '--start FIT')}.",
                 ConvergenceWarning,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
@@ -149,7 +149,7 @@ class EM:
                 f"EM stopped after {option('max_iter', self.max_iter)}; the last step still gained "
                 f"{gain:.2g} in objective per page "
                 f"({option('tol', self.tol, shown=f'{self.tol:g}')}). "
-                f"{either('Continue with fit(log, start=model)', 'Go on with --start FIT')}, "
+                f"{either('Continue with fit(log, start=model)', 'Continue with --start FIT')}, "
                 f"or raise {either('max_iter', '--max-iter')}.",
                 ConvergenceWarning,
             )

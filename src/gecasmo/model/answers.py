@@ -114,7 +114,7 @@ def asked_rows(model: Model, coin: str, frame: pl.DataFrame) -> Rows:
     lost = [name for name in dict.fromkeys(needed) if name not in frame.columns]
     if lost:
         raise ModelError(
-            f"The frame lacks {', '.join(lost)}, by which '{coin}' has its rows; it has: "
+            f"The frame lacks {', '.join(lost)}, which are in the key of '{coin}'; it has: "
             f"{', '.join(frame.columns)}."
         )
     own = {
@@ -294,8 +294,8 @@ def marginal_array(model: Model, log: ClickLog, encoded: EncodedLog | None = Non
     viewed = model.viewed(log)
     if isinstance(viewed, ViewedLog) and viewed is not log and viewed.seen_as.is_sequential:
         raise ClickLogError(
-            f"{model.name} follows users from click to click, so what it says of a page before any "
-            "click is a sum over all orders of clicks. Simulate them: "
+            f"{model.name} follows users from click to click, so the probability of a click when "
+            f"no click is known is a sum over all orders of clicks. Simulate them: "
             f"{either('model.simulate(log)', '`gecasmo simulate`')}; or ask of each walk: "
             f'log.view("{viewed.seen_as.name}").'
         )

@@ -75,7 +75,8 @@ def in_memory(log: Any) -> ClickLog:
         return log
     if is_stored(log):
         raise ClickLogError(
-            "This question has an answer for every result, which a stored log has too many of. Ask "
+            "This question has an answer for every result, and a stored log has too many of "
+            "them. Ask "
             "partition by partition: for pages in log.partitions()."
         )
     raise ClickLogError(
@@ -193,7 +194,7 @@ def require_parts(model: Model) -> None:
     if view.spans_pages:
         raise ClickLogError(
             f"{model.name} reads a log under the view '{view.name}', which follows users from page "
-            "to page. A stored log, and one on a cluster, has its pages apart, by query: read this "
+            "to page. A stored log, and one on a cluster, keeps its pages by query: read this "
             f"one into memory, with {either('read_log(...)', 'its source in place of the folder')}."
         )
 

@@ -99,12 +99,13 @@ def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> Clic
     foreseen = model.foreseen
     if foreseen:
         raise ModelError(
-            f"{model.name} cannot foretell clicks: its coins have the key '{foreseen[0]}', which "
+            f"{model.name} cannot predict clicks: its coins have the key '{foreseen[0]}', which "
             "says where the next click will be."
         )
     if truth:
         raise ClickLogError(
-            f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
+            f"The hidden events of each walk are not available for the view '{view.name}': "
+            f"simulate without "
             "truth=True."
         )
     if model.structure.traced.signals != ("click",):
