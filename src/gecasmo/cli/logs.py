@@ -129,6 +129,14 @@ def ingest(
             "keeps everything.",
         ),
     ] = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VIEW",
+            help="For models of this view ('grids', 'tasks', 'walks'): keep its columns, and for "
+            "tasks all pages of one together.",
+        ),
+    ] = None,
     fold: Annotated[
         bool | None,
         typer.Option(
@@ -157,6 +165,8 @@ def ingest(
     [cyan]gecasmo ingest "logs/*.parquet" -o big.gclog --memory 4GB[/cyan]
 
     [cyan]gecasmo ingest clicks.csv.gz -o big.gclog --doc url --keep device,country[/cyan]
+
+    [cyan]gecasmo ingest visits.parquet -o tasks.gclog --view tasks[/cyan]
 
     If it is interrupted or killed, the same command continues the work. You may change --memory;
     the number of partitions stays the same.
@@ -201,6 +211,7 @@ def ingest(
             place,
             **how_read,
             keep=[name.strip() for each in keep or () for name in each.split(",") if name.strip()],
+            view=view or (),
             memory=memory,
             partitions=partitions,
             fold="auto" if fold is None else fold,
@@ -247,6 +258,7 @@ def _facts(log: StoredLog) -> dict[str, Any]:
         "source_columns": log.source_columns,
         "folded": log.is_folded,
         "partitions": log.n_partitions,
+        "partitioned_by": log.partitioned_by,
         "bytes": log.bytes,
         "notes": log.notes,
     }

@@ -38,6 +38,11 @@ class Coin:
         """The probabilities of its rows."""
         return self.form.probabilities(state, self.rows, self.name)
 
+    def weights(self, state: FormState) -> Floats:
+        """Two weights per row, tails and heads."""
+        own = self.form.weights(state, self.rows)
+        return as_weights(self.predict(state)) if own is None else own
+
 
 @dataclass(frozen=True)
 class States(Sequence[FormState]):
@@ -151,7 +156,7 @@ class Coins:
         """Two weights per row, tails and heads, by coin; nothing where rows are elsewhere."""
         found = [_NO_WEIGHTS] * len(self.coins)
         for number in self.numbers:
-            found[number] = as_weights(self.coins[number].predict(states[number]))
+            found[number] = self.coins[number].weights(states[number])
         return found
 
     # -- the M-step --------------------------------------------------------------------------------

@@ -74,10 +74,15 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
     left_out: list[str] = []
     for name, model in _named(models):
         view = as_view(model.view)
-        if view.is_sequential:
+        if model.foreseen:
             left_out.append(name or model.name)
             continue
         _enter(entered, name, model)
+        if view.is_sequential:
+            notes.append(
+                f"{entered[-1].name} is of the order of clicks, which is not scored: only which "
+                "results of a page are clicked, the sum over all orders."
+            )
         if view.spans_pages:
             notes.append(
                 f"{entered[-1].name} reads the log by {view.name}: what it says about a page "
@@ -85,8 +90,8 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
             )
     if left_out:
         notes.append(
-            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: they model "
-            f"the order of clicks, not which results of a page are clicked, and cannot be compared."
+            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: given where the "
+            "next click is, there is no probability of clicks that others could be held against."
         )
     if not entered:
         why = f" {notes[-1]}" if left_out else ""
@@ -104,7 +109,7 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
 def kept_together(models: Any, log: ClickLog, by: str, notes: list[str]) -> str:
     """What a split of the log keeps together: more than sessions, if a model wants to."""
     for _, model in _named(models):
-        together = as_view(model.view).together(log)
+        together = as_view(model.view).together(log.columns)
         if together != by:
             notes.append(
                 f"Split by {together}, not by {by}, since {model.name} reads the log by "
@@ -242,9 +247,11 @@ def clicks_only(model: Model) -> Model:
     """A copy that answers as if nobody saw any signal but clicks; the model itself if it has none.
 
     Its log-likelihood is log P(clicks), the sum over all that the other signals may have been, and
-    so comparable with that of models which know clicks only.
+    so comparable with that of models which know clicks only. What the view of the model makes of
+    the log, such as that another page follows, is seen: all know of the pages that are there.
     """
-    others = other_signals(model)
+    made = as_view(model.view).signals
+    others = tuple(name for name in other_signals(model) if name not in made)
     if not others:
         return model
     twin = model.copy()
@@ -285,6 +292,11 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
     """Ask one model everything."""
     test = trial.test
     said = predictions(entry.scored, test, "raise" if trial.impossible == "raise" else "floor")
+    if said.lost > 0:
+        notes.append(
+            f"{entry.name}: unlikely orders of clicks are left out, at most {said.lost:.2g} of the "
+            "probability of a page; that of the clicks that were seen has all of theirs."
+        )
     sums = with_samples(cluster_sums(test, trial.clusters, said), trial.bootstrap, trial.seed)
     weight = test.weight[test.page]
     calibrated = calibration(test.click, said.marginal, weight)
@@ -338,7 +350,8 @@ def _judge(
 
 def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None:
     """A short leak test of all models but ours: users' own models and forms can get this wrong."""
-    if _is_ours(entry.model):
+    # What is said of all orders of clicks looks at none of them.
+    if _is_ours(entry.model) or as_view(entry.model.view).is_sequential:
         return
     found = leak_test(entry.scored, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
     if not found.passed:
