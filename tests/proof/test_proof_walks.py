@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from gecasmo import ClickLog, ClickModel, Parameter, flip, read_log
 from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.evaluation.evaluate import predictions
 from gecasmo.model.click_sets import click_sets
 from gecasmo.models import PSCM, UBM, WalkCM
 from oracle.brute_force import Oracle
@@ -298,6 +299,9 @@ def same_sets(model: Any, length: int) -> None:
     marginal = [sum(p for s, p in total.items() if place in s) for place in range(length)]
     close_to(found.marginal.reshape(-1, length), [marginal] * len(orders))
     close_to(model.predict_clicks(log), found.marginal, 1e-3)
+    said = predictions(model, log)  # as a comparison has them
+    close_to(said.log_likelihood, np.log(found.probability))
+    close_to(said.conditional, found.conditional, 1e-3)
     for order, said in zip(orders, found.conditional.reshape(-1, length), strict=True):
         for place in range(length):
             above = {p for p in order if p < place}

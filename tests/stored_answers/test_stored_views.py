@@ -167,6 +167,23 @@ def test_pages_of_tasks_serve_other_models_too(tmp_path: Path) -> None:
     np.testing.assert_allclose(*(each.report_.log_likelihood for each in found), **TOLERANCE)
 
 
+def test_impossible_pages_go_with_their_task_from_disk_as_well(tmp_path: Path) -> None:
+    log, stored = both("SessionDBN", tmp_path)
+    model = CATALOGUE["SessionDBN"]
+    sure = model.with_values(attraction=0.5, satisfaction=1.0, continuation=0.5, persistence=0.5)
+    for impossible in ("drop", "floor"):
+        found = [sure.evaluate(each, impossible=impossible) for each in (log, stored)]
+        assert found[0].n_sessions == found[1].n_sessions
+        assert (found[0].n_sessions < log.n_sessions) == (impossible == "drop")
+        np.testing.assert_allclose(*(each.log_likelihood for each in found), **TOLERANCE)
+    how: dict[str, Any] = {"progress": False, "intervals": False, "impossible": "drop"}
+    fits = [
+        model(satisfaction=1.0).fit(each, EM(3, tol=0), **how).report_ for each in (log, stored)
+    ]
+    assert fits[0].n_dropped == fits[1].n_dropped > 0
+    np.testing.assert_allclose(*(each.log_likelihood for each in fits), **TOLERANCE)
+
+
 def test_split_keeps_tasks_together(tmp_path: Path) -> None:
     log, stored = both("TCM", tmp_path)
     train, test = stored.split(0.3, by="visit", seed=1)

@@ -447,7 +447,10 @@ def _why_no_interval(model: Model, counted: GradeCounts) -> str:
         return "the fit was interrupted, so there are no intervals"
     if not report.converged:
         return "the fit did not converge, so there are no intervals"
-    return "this fit worked out no intervals, which takes EM and intervals=True"
+    return (
+        "this fit worked out no intervals, which takes EM and intervals=True, or VB() where rows "
+        "span the partitions of a stored log"
+    )
 
 
 def _grades(grading: Grading, frame: pl.DataFrame) -> pl.DataFrame:
