@@ -6,7 +6,7 @@ CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale views judges lowest release-check clean
+.PHONY: help demo paper test lint style types suite coverage format soak bench priors bayes judged rivals features scale views judges lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -65,6 +65,9 @@ judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .
 
 judges: $(VENV)/dev ## clicks with other judges, from noise to perfect, and their intervals; writes benchmarks/results/judges*.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judges
+
+bayes: $(VENV)/dev ## EM, VB and Gibbs compared by simulation; writes benchmarks/results/bayes.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.bayes
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals

@@ -18,7 +18,9 @@ from benchmarks.timing import Seconds, time_in_turns
 from gecasmo import ClickLog
 from gecasmo.encoding import EncodedLog
 from gecasmo.estimation import Counts, Expectation
-from gecasmo.estimation.coins import as_weights
+from gecasmo.estimation.coins import Coin, as_weights
+from gecasmo.estimation.gibbs import TableRows
+from gecasmo.kernels.threads import using_threads
 
 Floats = NDArray[np.float64]
 AGREEMENT = 1e-9
@@ -86,6 +88,7 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
         "two_threads": lambda: two.run(weights),
         "folded": lambda: folded_one.run(folded_weights),
         "folded_two_threads": lambda: folded_two.run(folded_weights),
+        "sweep": gibbs_sweep(model, one, weights),
         "streaming": streaming(streamed_arrays(plain, [*weights, *one.tables])),
     }
     check_agreement(model.name, one.run(weights), hand)
@@ -103,6 +106,26 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
         bytes_per_page=encoded_bytes(folded) / log.n_sessions,
         seconds=time_in_turns(contestants, rounds),
     )
+
+
+def gibbs_sweep(
+    model: gecasmo.ClickModel, expectation: Expectation, weights: Sequence[Floats]
+) -> Callable[[], object]:
+    """A sweep of the Gibbs sampler: a hidden path of every page, then every row."""
+    encoded = expectation.encoded
+    coins = zip(model.forms.items(), encoded.rows, strict=True)
+    rows = []
+    for number, ((name, form), own) in enumerate(coins):
+        rows.append(TableRows(number, Coin(name, form, own), form.begin(own, None), False))
+    begun = [one.begin(np.random.default_rng(0)) for one in rows]
+
+    def run() -> None:
+        with using_threads(1):
+            counts = expectation.draw(weights, 1)
+            for one, before in zip(rows, begun, strict=True):
+                one.draw(np.zeros(2), counts.tables[one.number], before, 2)
+
+    return run
 
 
 def random_weights(encoded: EncodedLog) -> list[Floats]:

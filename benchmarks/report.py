@@ -63,6 +63,7 @@ def as_markdown(figures: Figures) -> str:
         *_log_lines(figures),
         *_target_lines(figures.e_steps),
         *_e_step_lines(figures.e_steps),
+        *_sweep_lines(figures.e_steps),
         *_fit_lines(figures),
         *_first_fit_lines(figures),
         *_memory_lines(figures),
@@ -143,6 +144,29 @@ def _e_step_lines(results: Sequence[EStepResult]) -> list[str]:
         "on one thread. *Bytes a page*: the arrays of the encoded log."
     )
     return ["## E-step: all contestants", "", note, "", *_table(header, rows)]
+
+
+def _sweep_lines(results: Sequence[EStepResult]) -> list[str]:
+    """What a sweep of the Gibbs sampler costs beside an E-step."""
+    if not results:
+        return []
+    rows = [
+        (
+            one.model,
+            one.log,
+            f"{1000 * one.seconds['sweep'].median:.0f} ms",
+            f"{one.seconds['sweep'].median / one.seconds['whole'].median:.2f}",
+        )
+        for one in results
+    ]
+    told = "Hidden paths drawn and counted, then all rows; one thread, pages not folded."
+    return [
+        "## A sweep of the Gibbs sampler",
+        "",
+        told,
+        "",
+        *_table(("model", "log", "sweep", "in E-steps"), rows),
+    ]
 
 
 def _speed(one: EStepResult, name: str) -> str:

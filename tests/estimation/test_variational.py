@@ -76,7 +76,7 @@ def test_a_stored_log_gives_the_same(tmp_path) -> None:
     np.testing.assert_allclose(a["probability"], b["probability"], atol=1e-6)
     np.testing.assert_allclose(a["spread"], b["spread"], atol=1e-6)
     # Of a log on disk a learned prior is one for all rows.
-    learned = DBN().fit(stored, VB())
+    learned = DBN().fit(stored, VB(hyper="learned"))
     assert len(set(learned.states()["attraction"].pseudo)) == 2
 
 

@@ -130,7 +130,7 @@ class _RowChain:
     hyper: Floats
 
 
-class _Rows:
+class TableRows:
     """One coin whose rows are drawn."""
 
     def __init__(self, number: int, coin: Coin, begun: TableState, is_free: bool) -> None:
@@ -181,7 +181,7 @@ class _Proposals:
         self.squares: Floats = np.eye(2) * 0.01
         self.root: Floats = np.eye(2)
 
-    def move(self, rows: _Rows, hyper: Floats, counts: Floats, learns: bool) -> Floats:
+    def move(self, rows: TableRows, hyper: Floats, counts: Floats, learns: bool) -> Floats:
         """Draw the two numbers given counts, rows integrated out."""
         now = rows.evidence(hyper, counts)
         for _ in range(_PROPOSALS):
@@ -226,7 +226,7 @@ class _Chains:
         states = table_states(problem)
         self.states = list(states)
         self.rows = [
-            _Rows(n, coin, states[n], method.hyper == "sampled" and is_learned(coin))
+            TableRows(n, coin, states[n], method.hyper == "sampled" and is_learned(coin))
             for n, coin in enumerate(problem.coins)
             if coin.form.has_posterior
         ]
@@ -336,7 +336,7 @@ class _Chains:
             {k: v + sum(c.rows[k].hyper for c in self.chains) for k, v in moved.items()},
         )
 
-    def _prior(self, rows: _Rows, hyper: Floats) -> tuple[float, float]:
+    def _prior(self, rows: TableRows, hyper: Floats) -> tuple[float, float]:
         """Mean and strength of the prior of a middling row."""
         logit, log_strength = np.add(rows.believed.centre(), hyper)
         return float(1 / (1 + np.exp(-logit))), float(np.exp(log_strength))

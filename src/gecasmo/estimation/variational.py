@@ -42,9 +42,11 @@ class VB:
     augmentation : "minimal" or "full"
         Which flips count as hidden data. The bound of "minimal" is at least as tight; "full" gives
         the textbook updates.
-    hyper : "learned" or "fixed"
-        Where priors are learned (`Table(prior=...)`, rows by query or document): whether their
-        mean and strength follow the ELBO, or stay as EM has learned them.
+    hyper : "fixed" or "learned"
+        Where priors are learned (`Table(prior=...)`, rows by query or document): whether they stay
+        as EM has learned them, or their mean and strength follow the ELBO. That makes priors of
+        coins that are mostly hidden far too strong, and is only for logs on disk, where nothing
+        else learns them.
     """
 
     is_bayes: ClassVar[bool] = True
@@ -53,7 +55,7 @@ class VB:
     tol: float = 1e-6
     accelerate: bool = True
     augmentation: str = "minimal"
-    hyper: Literal["learned", "fixed"] = "learned"
+    hyper: Literal["fixed", "learned"] = "fixed"
     restarts: int | None = None
     seed: int = 0
 

@@ -77,9 +77,11 @@ def solve(
 def _believe(problem: Problem, method: Any, show: Any, posteriors: Posteriors | None) -> Solution:
     """Let a method that tells itself how sure rows are have the last word.
 
-    Priors that depend on what is known of rows are learned first, as after EM; of a log on disk
-    rows have one prior each coin, whose mean and strength the method finds.
+    Priors are learned first, as after EM. Of a log on disk all rows of a coin have one prior, whose
+    mean and strength the method finds, if it is asked to.
     """
+    if posteriors is None and method.hyper == "fixed":
+        tell_untuned(problem, method)
     if posteriors is not None and posteriors.learns:
         check_conjugate(problem, type(method).__name__)
         with without(ConvergenceWarning):

@@ -1,0 +1,259 @@
+"""EM with row posteriors, VB and Gibbs on simulated logs: coverage, error, seconds; calibration of
+Gibbs by simulation; how fast chains move. Writes benchmarks/results/bayes.md.
+
+The simulator is plain NumPy and shares no code with the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from scipy import stats
+
+from benchmarks.machine import describe_machine
+from benchmarks.markdown import table
+from benchmarks.report import RESULTS
+from gecasmo import DBN, EM, PBM, VB, ClickLog, Empirical, Gibbs, Table, read_log
+from gecasmo.estimation.draws import effective_draws
+
+N_DOCS, PAGE = 12, 6
+CONTINUATION = 0.85
+LEVEL = 0.9
+SIZES = {"dense": (20, 100), "sparse": (60, 8)}  # queries, and pages of each
+GIBBS = Gibbs(draws=300, warmup=150, chains=2)
+METHODS: dict[str, dict[str, Any]] = {
+    "given": {
+        "EM, row posteriors": EM(),
+        "VB": VB(),
+        "VB, all flips": VB(augmentation="full"),
+        "Gibbs": GIBBS,
+    },
+    "learned": {
+        "EM, row posteriors": EM(),
+        "VB, priors by the ELBO": VB(hyper="learned"),
+        "VB, priors as EM learned them": VB(),
+        "Gibbs, priors sampled": GIBBS,
+    },
+}
+PRIORS = {"attraction": (1.0, 3.0), "satisfaction": (2.0, 2.0), "continuation": (1.0, 1.0)}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The coins of one simulated log, `[query, doc]`."""
+
+    attraction: Any
+    satisfaction: Any
+    continuation: float
+
+    def of(self, coin: str, rows: pl.DataFrame) -> Any:
+        """The true probability of rows of a coin."""
+        if coin == "continuation":
+            return np.array([self.continuation])
+        values: Any = getattr(self, coin)
+        return values[rows["query"].to_numpy(), rows["doc"].to_numpy() % N_DOCS]
+
+
+def simulate(n_queries: int, n_pages: int, truth: Truth, rng: np.random.Generator) -> ClickLog:
+    """Pages in random order, and users who behave as a DBN says."""
+    query = np.repeat(np.arange(n_queries), n_pages)
+    doc = np.argsort(rng.random((len(query), N_DOCS)), axis=1)[:, :PAGE]
+    click = np.zeros(doc.shape, int)
+    there = np.ones(len(query), bool)
+    for t in range(PAGE):
+        attracted = there & (rng.random(len(query)) < truth.attraction[query, doc[:, t]])
+        click[:, t] = attracted
+        satisfied = attracted & (rng.random(len(query)) < truth.satisfaction[query, doc[:, t]])
+        there &= ~satisfied & (rng.random(len(query)) < truth.continuation)
+    return read_log(
+        {
+            "session": np.repeat(np.arange(len(query)), PAGE),
+            "query": np.repeat(query, PAGE),
+            "doc": (doc + N_DOCS * query[:, None]).ravel(),
+            "rank": np.tile(np.arange(1, PAGE + 1), len(query)),
+            "click": click.ravel(),
+        }
+    )
+
+
+def forms_of(priors: str) -> dict[str, Table]:
+    """Tables whose priors are those that truths were drawn from, or learned."""
+    if priors == "given":
+        return {coin: Table(pseudo_counts=prior) for coin, prior in PRIORS.items()}
+    return {coin: Table(prior=Empirical(by=())) for coin in ("attraction", "satisfaction")}
+
+
+def compare_methods(n_logs: int, priors: str) -> list[dict[str, Any]]:
+    """Coverage of intervals, error of means and seconds, for each kind of log, method and coin."""
+    lines = []
+    for kind, (n_queries, n_pages) in SIZES.items():
+        found: dict[tuple[str, str], list[Any]] = {}
+        for number in range(n_logs):
+            rng = np.random.default_rng([number, n_pages])
+            truth = Truth(
+                rng.beta(*PRIORS["attraction"], (n_queries, N_DOCS)),
+                rng.beta(*PRIORS["satisfaction"], (n_queries, N_DOCS)),
+                CONTINUATION,
+            )
+            log = simulate(n_queries, n_pages, truth, rng)
+            for name, method in METHODS[priors].items():
+                began = time.process_time()
+                model = DBN(**forms_of(priors)).fit(log, method, threads=1)
+                seconds = time.process_time() - began
+                for coin in model.forms:
+                    rows = model.estimates(coin, level=LEVEL)
+                    true = truth.of(coin, rows)
+                    inside = (rows["low"].to_numpy() <= true) & (true <= rows["high"].to_numpy())
+                    error = (rows["probability"].to_numpy() - true) ** 2
+                    found.setdefault((name, coin), []).append((inside, error, seconds))
+        for (name, coin), runs in found.items():
+            inside, error = (np.concatenate([run[part] for run in runs]) for part in (0, 1))
+            lines.append(
+                {
+                    "log": kind,
+                    "method": name,
+                    "coin": coin,
+                    "coverage": inside.mean(),
+                    "error": np.sqrt(error.mean()),
+                    "seconds": float(np.mean([run[2] for run in runs])),
+                }
+            )
+    return lines
+
+
+def calibrate(n_logs: int) -> list[tuple[str, float, float]]:
+    """Simulation-based calibration (Talts and others 2018): truths drawn from the prior have ranks
+    among posterior draws that are uniform. The mean rank, and the p-value of a chi-square test."""
+    ranks: dict[str, list[float]] = {"attraction": [], "satisfaction": [], "continuation": []}
+    priors = {"attraction": (1.0, 2.0), "satisfaction": (1.0, 1.0), "continuation": (4.0, 1.0)}
+    for number in range(n_logs):
+        rng = np.random.default_rng([7, number])
+        shape = (2, N_DOCS)
+        truth = Truth(
+            rng.beta(*priors["attraction"], shape),
+            rng.beta(*priors["satisfaction"], shape),
+            rng.beta(*priors["continuation"]),
+        )
+        log = simulate(2, 15, truth, rng)
+        forms = {coin: Table(pseudo_counts=prior) for coin, prior in priors.items()}
+        method = Gibbs(draws=199, warmup=60, chains=1, seed=number)
+        model = DBN(**forms).fit(log, method, threads=1)
+        for coin, own in ranks.items():
+            rows = model.estimates(coin)
+            draws = model.draws(coin)[0, ::2]  # less alike
+            own.append(float((draws[:, 0] < truth.of(coin, rows)[0]).mean()))
+    lines = []
+    for coin, own in ranks.items():
+        counts = np.histogram(own, bins=10, range=(0, 1))[0]
+        lines.append((coin, float(np.mean(own)), float(stats.chisquare(counts).pvalue)))
+    return lines
+
+
+def mixing() -> list[tuple[str, str, float]]:
+    """Sweeps that one independent draw takes, of coins that all pages share."""
+    rng = np.random.default_rng(4)
+    truth = Truth(rng.beta(1, 3, (20, N_DOCS)), rng.beta(2, 2, (20, N_DOCS)), CONTINUATION)
+    log = simulate(20, 100, truth, rng)
+    lines = []
+    for name, model in (("DBN", DBN), ("PBM", PBM)):
+        coins = {coin: Table(pseudo_counts=(1, 1)) for coin in model().forms}
+        if name == "PBM":
+            coins["examination"] = Table(pseudo_counts=(1, 1), fixed={1: 1.0})
+        for augmentation in ("minimal", "full"):
+            method = Gibbs(draws=500, warmup=100, chains=2, augmentation=augmentation)
+            fit = model(**coins).fit(log, method, threads=1)
+            coin = "continuation" if name == "DBN" else "examination"
+            draws = fit.draws(coin)[:, :, 0 if name == "DBN" else 1 :]
+            times = [
+                draws.shape[0] * draws.shape[1] / effective_draws(draws[:, :, row])
+                for row in range(draws.shape[2])
+            ]
+            lines.append((f"{coin} of {name}", augmentation, float(np.max(times))))
+    return lines
+
+
+def _compared(lines: list[dict[str, Any]]) -> list[str]:
+    header = (
+        "log",
+        "method",
+        "coin",
+        "90 % intervals hold",
+        "root mean square error",
+        "CPU seconds",
+    )
+    return table(
+        header,
+        (
+            (
+                line["log"],
+                line["method"],
+                line["coin"],
+                f"{100 * line['coverage']:.0f} %",
+                f"{line['error']:.4f}",
+                f"{line['seconds']:.2f}",
+            )
+            for line in lines
+        ),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--logs", type=int, default=16, help="logs of each kind, priors given")
+    parser.add_argument("--learned", type=int, default=6, help="the same, priors learned")
+    parser.add_argument("--calibrated", type=int, default=300, help="logs for calibration")
+    parser.add_argument("--folder", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # short chains
+    began = time.process_time()
+    compare_methods(1, "given")  # so that compiling is not timed
+    compared = {
+        f"Priors that are given ({options.logs} logs of each kind):": compare_methods(
+            options.logs, "given"
+        ),
+        f"Priors that are learned ({options.learned} logs of each kind):": compare_methods(
+            options.learned, "learned"
+        ),
+    }
+    calibrated = calibrate(options.calibrated)
+    moved = mixing()
+    machine = describe_machine()
+    n_rows = {kind: queries * N_DOCS for kind, (queries, _) in SIZES.items()}
+    told = [f"{kind}: {n_rows[kind]} pairs, {q * p:,} pages" for kind, (q, p) in SIZES.items()]
+    lines = [
+        "# EM, variational Bayes and Gibbs sampling",
+        "",
+        f"By `make bayes`: {'; '.join(told)}; pages of {PAGE} results in random order, DBN. "
+        f"{machine['processor']}, one thread.",
+        "",
+        *(line for title, found in compared.items() for line in (title, "", *_compared(found))),
+        f"Simulation-based calibration of Gibbs on {options.calibrated} logs of 30 pages, truths "
+        "drawn from the prior:",
+        "",
+        *table(
+            ("coin", "mean rank of the truth (0.5 if right)", "p of uniform ranks"),
+            ((coin, f"{mean:.3f}", f"{p:.3f}") for coin, mean, p in calibrated),
+        ),
+        "Sweeps that one independent draw takes (the slowest row; dense log):",
+        "",
+        *table(
+            ("coin", "flips that are drawn", "sweeps"),
+            ((coin, which, f"{sweeps:.1f}") for coin, which, sweeps in moved),
+        ),
+        f"Made in {time.process_time() - began:.0f} CPU seconds.",
+        "",
+    ]
+    page = "\n".join(lines)
+    (options.folder / "bayes.md").write_text(page, encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    main()
