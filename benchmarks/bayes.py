@@ -206,9 +206,9 @@ def _compared(lines: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=16, help="logs of each kind, priors given")
-    parser.add_argument("--learned", type=int, default=6, help="the same, priors learned")
-    parser.add_argument("--calibrated", type=int, default=300, help="logs for calibration")
+    parser.add_argument("--logs", type=int, default=4, help="logs of each kind, priors given")
+    parser.add_argument("--learned", type=int, default=1, help="the same, priors learned")
+    parser.add_argument("--calibrated", type=int, default=60, help="logs for calibration")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # short chains
