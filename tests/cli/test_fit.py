@@ -131,7 +131,7 @@ def test_a_fit_that_does_not_converge_ends_with_4(
     found = invoke("fit", "DBN", log_file, "-o", "dbn.fit", "--max-iter", "2")
     assert found.exit_code == 4
     assert found.stderr.startswith("Warning: EM stopped after --max-iter 2;")
-    assert "Go on with --start FIT, or raise --max-iter." in found.stderr
+    assert "Continue with --start FIT, or raise --max-iter." in found.stderr
     assert all(line.startswith("Warning: ") for line in found.stderr.splitlines())
     assert "not converged" in found.stdout
     few = gecasmo.load("dbn.fit").parameters["continuation"]["probability"][0]

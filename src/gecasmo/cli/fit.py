@@ -56,7 +56,7 @@ def _select(log: Any, seed: int, tell: Any) -> Selection:
 def fit(
     model: ModelArgument,
     log: AnyLogArgument,
-    target: Annotated[str, output_flag("Where to keep the fitted model; - is standard output.")],
+    target: Annotated[str, output_flag("The file for the fitted model; - is standard output.")],
     reading: LogFlags,
     output: Output,
     plotting: Plotting,
@@ -64,9 +64,9 @@ def fit(
     tol: TolFlag = 1e-6,
     threads: ThreadsFlag = None,
     impossible: ImpossibleFlag = Impossible.refuse,
-    seed: Annotated[int, typer.Option(help="Seed of random starts, where a model needs them.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random starts, if the model needs any.")] = 0,
     start: Annotated[
-        str | None, typer.Option(metavar="FIT", help="Go on from this fit, as far as it knows.")
+        str | None, typer.Option(metavar="FIT", help="Start from the probabilities of this fit.")
     ] = None,
     fixed: Annotated[
         list[str] | None,
@@ -82,8 +82,8 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="COIN=PRIOR",
-            help="What a coin is believed to be before it is flipped: 'empirical' (learned from "
-            "the log), or heads and tails such as 1,1.",
+            help="The prior of a coin: 'empirical' (learned from the log), or pseudo-counts of "
+            "heads and tails such as 1,1.",
         ),
     ] = None,
     prefer: Annotated[
@@ -110,7 +110,7 @@ def fit(
         typer.Option(
             metavar="FOLDER",
             help="For a stored log: where the fit keeps its progress, so that the same command "
-            "goes on after a kill. Not needed any more when the fit is written.",
+            "continues after a kill. You can remove it once the fit is written.",
         ),
     ] = None,
 ) -> None:
@@ -130,10 +130,10 @@ def fit(
 
     [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
 
-    With auto, a few models are cross-validated; it says which one is taken, and why.
+    With auto, a few models are cross-validated; the command says which one it takes, and why.
 
-    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
-    was best until there.
+    Ends with code 4 if EM did not converge, and with 130 if it was interrupted. The best fit so far
+    is written in both cases.
     """
     from gecasmo.cli.lookup import constraints_of, find_model, load_fit, with_forms
     from gecasmo.cli.progress import WatchedEM, fit_bar
@@ -281,11 +281,11 @@ def _end(facts: dict[str, Any], tol: float) -> None:
 def update(
     fit: FitArgument,
     log: LogArgument,
-    target: Annotated[str, output_flag("Where to keep the updated model.")],
+    target: Annotated[str, output_flag("The file for the updated model.")],
     reading: LogFlags,
     output: Output,
     decay: Annotated[
-        float, typer.Option(help="What the past counts now: above 0, at most 1.")
+        float, typer.Option(help="The weight of the past from now on: above 0, at most 1.")
     ] = 0.98,
     max_iter: MaxIterFlag = 500,
     tol: TolFlag = 1e-6,
@@ -300,8 +300,8 @@ def update(
 
     [cyan]gecasmo update dbn.fit day2.csv.gz --decay 1 -o dbn2.fit[/cyan]
 
-    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
-    was best until there.
+    Ends with code 4 if EM did not converge, and with 130 if it was interrupted. The best fit so far
+    is written in both cases.
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.cli.progress import WatchedEM, fit_bar

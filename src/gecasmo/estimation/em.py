@@ -142,7 +142,8 @@ class EM:
             done = solution.history[-1].iteration
             tell(
                 f"{self.title} was interrupted after {done} iterations. The model has the best "
-                f"parameters so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
+                "parameters so far; "
+                f"continue with {either('fit(log, start=model)', '--start FIT')}.",
                 ConvergenceWarning,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
@@ -154,7 +155,7 @@ class EM:
                 f"{self.title} stopped after {option('max_iter', self.max_iter)}; the last step "
                 f"still gained {gain:.2g} in objective per page "
                 f"({option('tol', self.tol, shown=f'{self.tol:g}')}). "
-                f"{either('Continue with fit(log, start=model)', 'Go on with --start FIT')}, "
+                f"{either('Continue with fit(log, start=model)', 'Continue with --start FIT')}, "
                 f"or raise {either('max_iter', '--max-iter')}.",
                 ConvergenceWarning,
             )

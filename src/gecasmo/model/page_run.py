@@ -171,7 +171,7 @@ class PageRun:
         n_lifted = max(len(rows), 1) * prod(sizes[key] for key in history_of(keys))
         if n_lifted > _MOST_LIFTED:
             raise ClickLogError(
-                f"Without a look at clicks, '{coin}' (by {', '.join(keys)}) needs {n_lifted:,} "
+                f"If no click is known, '{coin}' (by {', '.join(keys)}) needs {n_lifted:,} "
                 f"rows, one for each click history that pages up to rank {self.rank_size - 1:,} "
                 "could have. Number ranks from 1 on within pages, or leave out the longest pages."
             )

@@ -223,7 +223,7 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             counts[name] = _counts(_frame(parts, coin["counts"]), name, forms[name], states[name])
     relevance = tuple(_are("What a model calls relevance", list, data["relevance"]))
     if not set(relevance) <= set(keys):
-        raise SavedModelError("What the model calls relevance is none of its coins.")
+        raise SavedModelError("What the model calls relevance is not one of its coins.")
     title = _are("The name of a model", str, data["name"])
     program = _are("The program of a model", str, data["program"])
     model = AutomatonModel(automaton, keys, forms, name=title, program=program)
@@ -248,7 +248,7 @@ def _pairs(frame: pl.DataFrame) -> pl.DataFrame:
     if "doc" not in pair or examined is None or frame.select(pair).is_duplicated().any():
         raise SavedModelError("The pairs of the fit are none.")
     if not examined.drop_nulls().is_finite().all() or (examined < 0).any():
-        raise SavedModelError("The pairs of the fit were examined as often as cannot be.")
+        raise SavedModelError("The pairs of the fit have an impossible number of examinations.")
     return frame
 
 
@@ -284,7 +284,7 @@ def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
     described = coin["data"].get("inner", coin["data"])
     is_network = "class" in described and "module" in described
     if name in modules and not is_network:
-        raise SavedModelError(f"'{name}' is no network, so it takes no module.")
+        raise SavedModelError(f"'{name}' is not a network, so it takes no module.")
     if is_network and described["module"] is None and name not in modules:
         kind = described["class"]
         raise SavedModelError(
@@ -322,17 +322,19 @@ def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> Fi
     numbers += [value for record in history for value in (record.iteration, record.round)]
     measured = [data["total_weight"], *(record.seconds for record in history)]
     if not history or any(type(number) is not int or number < 0 for number in numbers):
-        raise SavedModelError("How the fit went is told in numbers that cannot be.")
+        raise SavedModelError("The report of the fit has impossible numbers.")
     if not all(np.isfinite(value) and value >= 0 for value in measured):
-        raise SavedModelError("How the fit went is told in weights or seconds that cannot be.")
+        raise SavedModelError("The report of the fit has impossible weights or seconds.")
     climbed = [(record.objective, record.log_likelihood) for record in history]
     if np.isnan([data["objective"], data["log_likelihood"], *sum(climbed, ())]).any():
-        raise SavedModelError("How the fit went is told in numbers that are none.")
+        raise SavedModelError("The report of the fit has numbers that are not numbers.")
     kept = [Kept(*one) for one in data.get("constraints", [])]
     for one in kept:
         _are("a constraint of the fit", str, one.asked)
         if not all(isinstance(share, float) and 0 <= share <= 1 for share in one[1:]):
-            raise SavedModelError("How the constraints of the fit were kept is not told in shares.")
+            raise SavedModelError(
+                "The report of the fit has constraints whose shares are not between 0 and 1."
+            )
     return FitReport(**{**data, "history": history, "constraints": kept}, counts=counts)
 
 
@@ -464,7 +466,7 @@ def _check_replaceable(target: Path) -> None:
         return
     if not target.is_dir() or any(target.iterdir()):
         raise SavedModelError(
-            f"{target} is there already and is no folder of a saved model: choose another name."
+            f"{target} exists already and is not the folder of a saved model: choose another name."
         )
 
 
@@ -474,8 +476,8 @@ def open_saved(path: Path) -> Saved:
         raise SavedModelError(f"There is no file {path}.")
     if not (path.is_file() or path.is_dir()):
         raise SavedModelError(
-            f"{path} is no regular file. A saved model is read here and there, which pipes and "
-            "devices do not allow: write it to a file first."
+            f"{path} is not a regular file. A saved model cannot be read from a pipe or device: "
+            f"write it to a file first."
         )
     try:
         small, others, expected, version = _opened(path)

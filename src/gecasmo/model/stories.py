@@ -132,7 +132,8 @@ def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> Clic
     require_foretelling(model)
     if truth:
         raise ClickLogError(
-            f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
+            f"The hidden events of each walk are not available for the view '{view.name}': "
+            f"simulate without "
             "truth=True."
         )
     if model.structure.traced.signals != ("click",) or model.structure.traced.observes:

@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-_TRAINING = "Training pages: the model was fitted to these, and foretells others less well."
+_TRAINING = "Training pages: the model was fitted to these, and predicts others less well."
 _HELD_OUT = "Held-out pages, which the model was not fitted to."
 
 
