@@ -63,7 +63,7 @@ priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchm
 judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .clax)
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judged
 
-judges: $(VENV)/dev ## clicks with other judges, from noise to perfect; writes benchmarks/results/judges.md
+judges: $(VENV)/dev ## clicks with other judges, from noise to perfect, and their intervals; writes benchmarks/results/judges*.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judges
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes

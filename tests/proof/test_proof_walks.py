@@ -349,9 +349,9 @@ def test_what_walks_cannot_answer_is_said() -> None:
         model.decode(log)
     assert len(model.decode(log.view("walks"))) == log.view("walks").n_results
     given = PSCM.with_values(examination=0.5, attraction=0.5)
-    with pytest.raises(ModelError, match=r"PSCM cannot foretell clicks: .* key 'to_rank'"):
+    with pytest.raises(ModelError, match=r"PSCM cannot predict clicks: .* key 'to_rank'"):
         given.simulate(log)
-    with pytest.raises(ModelError, match=r"PSCM cannot foretell clicks: .* key 'to_rank'"):
+    with pytest.raises(ModelError, match=r"PSCM cannot predict clicks: .* key 'to_rank'"):
         given.predict_clicks(log)
 
 
