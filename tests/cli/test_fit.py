@@ -224,6 +224,24 @@ def test_em_of_the_command_line_is_em() -> None:
     assert {name: getattr(watched, name) for name in vars(plain)} == vars(plain)
 
 
+def test_a_method_is_one_argument(folder: Path, log_file: Path) -> None:
+    judged = {}
+    for method, more in (("em", []), ("vb", []), ("gibbs", ["--draws", "40", "--warmup", "20"])):
+        found = invoke("fit", "dbn", log_file, "-o", f"{method}.fit", "--method", method, *more)
+        assert found.exit_code in (0, 4), found.output  # so few draws may not agree
+        succeed("judgments", f"{method}.fit", "-o", f"{method}.csv")
+        judged[method] = pl.read_csv(f"{method}.csv").columns
+    assert judged["em"] == judged["vb"] == judged["gibbs"]
+    spread = gecasmo.load("gibbs.fit").estimates("attraction")["spread"]
+    assert (spread > 0).all()
+    assert "--draws is for --method gibbs" in fail(
+        "fit", "dbn", log_file, "-o", "x.fit", "--draws", "3"
+    )
+    assert "--draws 0: at least 1 is needed" in fail(
+        "fit", "dbn", log_file, "-o", "x.fit", "--draws", "0", "--method", "gibbs"
+    )
+
+
 def test_constraints_are_flags_and_are_told(folder: Path, log_file: Path) -> None:
     flags = ("--prefer", "attraction=0.2", "--at-most", "attraction=0.3", "--strength", "2")
     facts = succeed_with_json("fit", "pbm", log_file, "-o", "pbm.fit", *flags)

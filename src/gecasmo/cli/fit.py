@@ -7,6 +7,7 @@ new log into a fit, such as yesterday's.
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from gecasmo.cli.flags import (
 )
 from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED, resumable
 from gecasmo.cli.output import Output, place_name
+from gecasmo.errors import ModelError
 from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
@@ -41,6 +43,14 @@ if TYPE_CHECKING:
 
 
 AUTO = "auto"
+
+
+class Estimation(StrEnum):
+    """How to estimate."""
+
+    em = "em"
+    vb = "vb"
+    gibbs = "gibbs"
 
 
 def _select(log: Any, seed: int, tell: Any) -> Selection:
@@ -86,6 +96,16 @@ def fit(
             "heads and tails such as 1,1.",
         ),
     ] = None,
+    method: Annotated[
+        Estimation, typer.Option(help="How to estimate: EM, variational Bayes, or Gibbs sampling.")
+    ] = Estimation.em,
+    draws: Annotated[
+        int | None, typer.Option(help="Draws of each chain of Gibbs sampling (1000).")
+    ] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Sweeps before them that do not count (500).")
+    ] = None,
+    chains: Annotated[int | None, typer.Option(help="Chains of Gibbs sampling (4).")] = None,
     prefer: Annotated[
         list[str] | None,
         typer.Option(
@@ -124,6 +144,8 @@ def fit(
 
     [cyan]gecasmo fit auto clicks.parquet -o best.fit[/cyan]
 
+    [cyan]gecasmo fit DBN clicks.parquet -o dbn.fit --method gibbs --draws 500[/cyan]
+
     [cyan]gecasmo fit BSS clicks.parquet -o bss.fit --at-most noise=0.1 --prefer attraction[/cyan]
 
     [cyan]gecasmo fit DBN big.gclog -o dbn.fit --checkpoint dbn.fitting[/cyan]
@@ -132,14 +154,18 @@ def fit(
 
     With auto, a few models are cross-validated; the command says which one it takes, and why.
 
-    Ends with code 4 if EM did not converge, and with 130 if it was interrupted. The best fit so far
-    is written in both cases.
+    Ends with code 4 if EM did not converge or chains do not agree, and with 130 if it was
+    interrupted. The best fit so far is written in both cases.
     """
     from gecasmo.cli.lookup import constraints_of, find_model, load_fit, with_forms
-    from gecasmo.cli.progress import WatchedEM, fit_bar
+    from gecasmo.cli.progress import WatchedEM, WatchedGibbs, WatchedVB, fit_bar
     from gecasmo.plots import fit_charts
 
     plotting.check()
+    sampled = {"draws": draws, "warmup": warmup, "chains": chains}
+    sampling: dict[str, Any] = {name: value for name, value in sampled.items() if value is not None}
+    if sampling and method is not Estimation.gibbs:
+        raise ModelError(f"--{next(iter(sampling))} is for --method gibbs.")
     place = output.place(target, model, log, is_text=False)
     given = (fixed or (), key or (), prior or ())
     constraints = constraints_of(prefer or (), at_most or (), strength)
@@ -157,16 +183,15 @@ def fit(
         "written, or remove it to give up."
     )
     with resumable(checkpoint, how), fit_bar(output, chosen.name, tol) as bar:
-        method = WatchedEM(
-            max_iter=max_iter,
-            tol=tol,
-            seed=seed,
-            show=bar.show if bar else None,
-            is_kept=checkpoint is not None,
-        )
+        show, is_kept = bar.show if bar else None, checkpoint is not None
+        estimator: Any = WatchedEM(max_iter, tol, seed=seed, show=show, is_kept=is_kept)
+        if method is Estimation.vb:
+            estimator = WatchedVB(max_iter, tol, seed=seed, show=show)
+        if method is Estimation.gibbs:
+            estimator = WatchedGibbs(**sampling, seed=seed, show=show)
         chosen.fit(
             read.log,
-            method,
+            estimator,
             start=begun,
             threads=threads,
             progress=False,

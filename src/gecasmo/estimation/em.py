@@ -12,6 +12,7 @@ import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ModelError, either, option, tell
 from gecasmo.estimation.coins import Evaluated, Lengths
+from gecasmo.estimation.draws import Draws
 from gecasmo.estimation.problem import Problem
 
 DEFAULT_RESTARTS = 5
@@ -39,9 +40,11 @@ class Solution:
     interrupted: bool = False
     stalled: bool = False  # no form could improve any more
     n_evaluations: int = 0
+    draws: Draws | None = None  # from the posterior
 
 
-Progress = Callable[[int, int, float], None]  # iteration, at most, objective per page
+# Iteration, at most, objective per page; and in words what else there is to say.
+Progress = Callable[..., None]
 
 
 class Method(Protocol):

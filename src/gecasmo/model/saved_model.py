@@ -5,6 +5,7 @@
     tables/N.parquet one frame per coin and part
     parts/N          weights of networks (safetensors), classifiers (skops)
     features/N.parquet  features that did not come from the log
+    draws/N.parquet  draws from the posterior, if asked for
     pairs.parquet    pairs of the fit, with features that did, where relevance rests on these
     parted/N/part-I.parquet  rows of coin N whose queries are in part I, if its table is in parts
 
@@ -35,7 +36,7 @@ from gecasmo.estimation import Record
 from gecasmo.estimation.constraints import Kept
 from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
-from gecasmo.forms import Form, FormState, form_named
+from gecasmo.forms import Form, FormState, TableState, form_named
 from gecasmo.forms import saved as saved_forms
 from gecasmo.forms.parted_table import (
     FolderSource,
@@ -48,9 +49,11 @@ from gecasmo.forms.parted_table import (
 )
 from gecasmo.language.parameter import check_keys
 from gecasmo.logs.views import Pages, as_view
+from gecasmo.model.beliefs import draws_of
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
+from gecasmo.model.saved_draws import draws_from_data, draws_to_data
 from gecasmo.report import shortened
 
 if TYPE_CHECKING:
@@ -60,9 +63,9 @@ Floats = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 
-def save_model(model: Model, path: Any, folder: bool = False) -> None:
+def save_model(model: Model, path: Any, folder: bool = False, draws: bool = False) -> None:
     """Write a model to `path`, as a file or as a folder, whole or not at all."""
-    members = _members(model)
+    members = _members(model, draws)
     if folder:
         write_folder(members, path)
     else:
@@ -99,7 +102,7 @@ def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
         ) from None
 
 
-def _members(model: Model) -> Members:
+def _members(model: Model, draws: bool) -> Members:
     states = model.states(whole=False)
     members = Members()
     tables = members.small
@@ -155,6 +158,9 @@ def _members(model: Model) -> Members:
     }
     if model.pairs_ is not None:
         tables[_PAIRS] = _parquet(model.pairs_)
+    if draws:
+        described["draws"], frames = draws_to_data(draws_of(model, None, 1, 0))
+        tables |= {f"{_DRAWS}{name}.parquet": _parquet(own) for name, own in frames.items()}
     view = as_view(model.view)
     if view != Pages():
         described["view"], members.version = view.to_data(), 3
@@ -235,6 +241,14 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
     read = {file: _frame(parts, file) for file in set(frames.values())}
     model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
+    if data.get("draws") is not None:
+        tables = {n: state for n, state in states.items() if isinstance(state, TableState)}
+        own = {name: len(state.probability) for name, state in tables.items()}
+        names = [name for name in parts if name.startswith(_DRAWS)]
+        drawn = {
+            name[len(_DRAWS) :].removesuffix(".parquet"): _frame(parts, name) for name in names
+        }
+        model.draws_ = draws_from_data(data["draws"], drawn, own)
     if data.get("pairs") is not None:
         model.pairs_ = _pairs(_frame(parts, data["pairs"]))
     return model
@@ -362,6 +376,7 @@ MANIFEST = "manifest.json"
 _MOST_WORDS = 2**28
 PARTED = "parted/"
 _PAIRS = "pairs.parquet"
+_DRAWS = "draws/"
 
 
 @dataclass

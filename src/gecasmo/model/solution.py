@@ -217,23 +217,26 @@ class progress_bar:
             BarColumn(),
             TextColumn("iteration {task.completed}/{task.total}"),
             TextColumn("objective per page {task.fields[objective]:.6f}"),
+            TextColumn("{task.fields[words]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
         )
         self.bar.start()
-        task = self.bar.add_task(f"Fitting {self.name}", total=None, objective=float("nan"))
+        words = f"Fitting {self.name}"
+        task = self.bar.add_task(words, total=None, objective=float("nan"), words="")
 
-        def show(iteration: int, most: int, objective: float) -> None:
-            self.bar.update(task, completed=iteration, total=most, objective=objective)
+        def show(iteration: int, most: int, objective: float, words: str = "") -> None:
+            told = {"completed": iteration, "total": most, "objective": objective, "words": words}
+            self.bar.update(task, **told)
 
         return show
 
-    def _show_text(self, iteration: int, most: int, objective: float) -> None:
+    def _show_text(self, iteration: int, most: int, objective: float, words: str = "") -> None:
         """A line that is written again and again, for notebooks that have no widgets."""
         share = bar(iteration / max(most, 1), 20, "utf-8")
         told = f"Fitting {self.name} {share} iteration {iteration}/{most}"
-        sys.stderr.write(f"\r{told}, objective per page {objective:.6f}")
+        sys.stderr.write(f"\r{told}, objective per page {objective:.6f} {words}")
         sys.stderr.flush()
 
     def __exit__(self, *_: object) -> None:
