@@ -244,7 +244,7 @@ def test_a_model_that_foresees_clicks_is_named() -> None:
 
     found = named([Peeking()])
     assert any("Do not trust the scores of Peeking" in note for note in found.notes)
-    assert not any("RCTR, which foresees" in note for note in found.notes)
+    assert not any("RCTR, which uses clicks" in note for note in found.notes)
 
 
 class Keen(Table):
