@@ -240,8 +240,9 @@ class Posteriors:
 
     def with_errors(self, best: Evaluated, polish: bool) -> Evaluated:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
-        takers = [n for n, c in enumerate(self.problem.coins) if c.form.has_errors]
-        if not takers:
+        forms_of = [coin.form for coin in self.problem.coins]
+        takers = [n for n, form in enumerate(forms_of) if form.has_errors]
+        if not takers and not any(form.has_beliefs for form in forms_of):
             return best
         if self.sample.is_all:
             return with_beliefs(self.part, with_errors(self.part, best, polish))
