@@ -74,6 +74,8 @@ INEXACT = {
     "boosting": Estimator(BOOSTING, "price"),
     "forest": Estimator(FOREST, "price", "brand"),
     "network": Torch(network(), "price", epochs=2),
+    "crossed effects": Sum(Table("doc"), Table("brand"), Logistic("price")),
+    "probits": Sum(Table("doc"), Table("brand"), Logistic("price"), link="probit", spread=0.7),
     "sum around a network": Sum(Torch(network(), "price", epochs=2), key="doc"),
 }
 

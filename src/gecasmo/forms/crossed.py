@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gecasmo.forms.features import CodedFeatures, DesignMatrix, sums
 from gecasmo.forms.form import Floats
@@ -40,8 +41,10 @@ _PIECE = 8192
 # A coefficient without a prior is thought to be within tens of standardised units.
 _LEAST_PRECISION = 1e-3
 _ROUNDS, _SETTLED = 60, 1e-4
-# How spreads other than the best are looked at: so many, and how closely each.
-_GRID, _ON_GRID, _ROUGHLY = 9, 12, 3e-3
+# How spreads other than the best are looked at: so many, and how closely each;
+# unless enough is known of it.
+_GRID, _ON_GRID, _ROUGHLY = 7, 10, 3e-3
+_WELL_KNOWN = 60.0
 _CLOSE = 0.01  # spreads have settled
 _DAMPED = 0.8
 _LEVERAGE = 0.999
@@ -90,8 +93,8 @@ class Evidence:
 @dataclass(frozen=True, eq=False)
 class EffectBelief:
     """A normal belief: means and variances of all columns, and of each row's own effect and
-    predictor (what is given of it included). `covariance` is that of all columns if there are few,
-    else of those that are no levels."""
+    predictor (what is given of it included); mean and deviation of each row's probability.
+    `covariance` is that of all columns if there are few, else of those that are no levels."""
 
     mean: Floats
     variance: Floats
@@ -100,6 +103,8 @@ class EffectBelief:
     own_variance: Floats
     row_mean: Floats
     row_variance: Floats
+    probability: Floats
+    deviation: Floats
     spreads: Floats
 
     @property
@@ -121,12 +126,19 @@ class Propagation:
     """Expectation propagation for the rows of some evidence.
 
     `spreads` has the spread of each table, and last that of the rows' own effects if they have
-    some. Those that are not `learned` stay.
+    some. Those that are not `learned` stay. The best are those of the likelihood, or, with what is
+    known of spreads `beforehand`, the most probable.
     """
 
     def __init__(
-        self, evidence: Evidence, spreads: Floats, has_own: bool, learned: np.ndarray
+        self,
+        evidence: Evidence,
+        spreads: Floats,
+        has_own: bool,
+        learned: NDArray[np.bool_],
+        beforehand: bool = False,
     ) -> None:
+        self.beforehand = beforehand
         self.evidence, self.design = evidence, evidence.design
         self.spreads, self.has_own = np.array(spreads, float), has_own
         self.learned = learned
@@ -160,8 +172,12 @@ class Propagation:
         usual = best.copy()
         self.learned = np.zeros_like(learned)
         for number in np.flatnonzero(learned):
-            deviation = min(1 / np.sqrt(1 + self._score(number)[1]), 0.5)
-            logs = np.log(best[number]) + deviation * np.linspace(-4, 4, _GRID)
+            known = self._score(number)[1]
+            if known > _WELL_KNOWN:
+                usual[number] = best[number] * np.exp(1 / known)  # as if its logarithm were normal
+                continue
+            deviation = min(1 / np.sqrt(1 + known), 0.5)
+            logs = np.log(best[number]) + deviation * np.linspace(-3.5, 3.5, _GRID)
             slopes = []
             for log in logs:
                 self.spreads[number] = np.exp(log)
@@ -253,17 +269,18 @@ class Propagation:
 
     def _propagate(self, mean: Floats, variance: Floats) -> None:
         """Give each row the normal factor that stands for its likelihood."""
-        one = self.evidence
-        rest = 1 - self.leverage
-        without = self.own + self.said / rest  # what others say of the row, and its own prior
-        centre = (self.middle - self.said * self.shift * self.shrink) / rest
-        tilted = tilted_moments(
-            one.link, one.heads, one.tails, one.given, (mean, variance), (centre, without)
-        )
+        centre, without = self._elsewhere()
+        tilted = tilted_moments(self.evidence, (mean, variance), (centre, without))
         site = np.maximum(1 / tilted[1] - 1 / without, 0.0)
         shift = tilted[0] / tilted[1] - centre / without
         self.site = self.site + _DAMPED * (site - self.site)
         self.shift = self.shift + _DAMPED * (shift - self.shift)
+
+    def _elsewhere(self) -> tuple[Floats, Floats]:
+        """Mean and variance of each row's predictor if its own flips had not been seen."""
+        rest = 1 - self.leverage
+        centre = (self.middle - self.said * self.shift * self.shrink) / rest
+        return centre, self.own + self.said / rest
 
     # -- spreads -----------------------------------------------------------------------------------
     def _tune(self) -> float:
@@ -278,8 +295,8 @@ class Propagation:
         return farthest
 
     def _score(self, number: int) -> tuple[float, float]:
-        """The derivative of the integrated likelihood, times the prior, by the logarithm of a
-        spread, and about what is known of that."""
+        """The derivative of the integrated likelihood by the logarithm of a spread, and about what
+        is known of that."""
         spread = self.spreads[number]
         if self.has_own and number == len(self.spreads) - 1:
             mean, variance = self._own()
@@ -289,6 +306,8 @@ class Propagation:
         open_share = np.minimum(variance / spread**2, 1.0)
         slope = float((mean**2 / spread**2 + open_share - 1).sum())
         known = 2 * float(((1 - open_share) ** 2).sum())
+        if not self.beforehand:
+            return slope, known
         usual = (spread / _USUAL) ** 2
         return slope + 1 - usual, known + 2 * usual
 
@@ -297,6 +316,8 @@ class Propagation:
             self.covariance = self._dense_covariance(self.weight, self._precision())
         own_mean, own_variance = self._own()
         mean, variance = self._rows()
+        # Where few flips make a lopsided likelihood, its own shape counts and not the factor's.
+        tilted = tilted_moments(self.evidence, (mean, variance), self._elsewhere(), of_rates=True)
         return EffectBelief(
             self.coefficients,
             self.columns,
@@ -305,30 +326,33 @@ class Propagation:
             own_variance,
             mean + self.evidence.given,
             variance,
+            tilted[0],
+            np.sqrt(tilted[1]),
             self.spreads.copy(),
         )
 
 
 def tilted_moments(
-    link: Link,
-    heads: Floats,
-    tails: Floats,
-    given: Floats,
+    evidence: Evidence,
     around: tuple[Floats, Floats],
     prior: tuple[Floats, Floats],
+    of_rates: bool = False,
 ) -> tuple[Floats, Floats]:
-    """Tell mean and variance of each row's predictor under its likelihood and a normal prior, by
-    quadrature at points around where these are thought to be."""
+    """Tell mean and variance of each row's predictor, or of its probability, under its likelihood
+    and a normal prior, by quadrature at points around where these are thought to be."""
+    heads, tails, link = evidence.heads, evidence.tails, evidence.link
     mean, variance = np.empty(len(heads)), np.empty(len(heads))
     for a, b in pairwise([*range(0, len(heads), _PIECE), len(heads)]):
         own = slice(a, b)
         width = np.sqrt(2 * around[1][own])
         at = around[0][own, None] + width[:, None] * _NODES
-        joint = link.log_likelihood(heads[own, None], tails[own, None], given[own, None] + at)
+        there = evidence.given[own, None] + at
+        joint = link.log_likelihood(heads[own, None], tails[own, None], there)
         joint += _NODES**2 - 0.5 * (at - prior[0][own, None]) ** 2 / prior[1][own, None]
         share = np.exp(joint - joint.max(axis=1, keepdims=True)) * _NODE_WEIGHTS
         share /= share.sum(axis=1, keepdims=True)
-        middle = (share * at).sum(axis=1)
+        values = link.probability(there) if of_rates else at
+        middle = (share * values).sum(axis=1)
         mean[own] = middle
-        variance[own] = (share * (at - middle[:, None]) ** 2).sum(axis=1)
-    return mean, np.maximum(variance, 1e-12)
+        variance[own] = (share * (values - middle[:, None]) ** 2).sum(axis=1)
+    return mean, np.maximum(variance, 1e-16)

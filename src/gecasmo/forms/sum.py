@@ -38,8 +38,8 @@ Integers = NDArray[np.int64]
 Keys = tuple[str, ...]
 
 START_SPREAD = 1.0
-# Spreads that differ by less are the same.
-_SAME = 0.03
+# Spreads whose logarithms differ by less are the same, and those below are none.
+_SAME, _NONE = 0.03, 0.05
 # How often all rows of a large table are gone over in the end, and how exactly.
 _LAST_ROUNDS, _ROUGHLY = 8, 3e-3
 _OWN = "offset"
@@ -70,7 +70,6 @@ class SumState:
     tables: tuple[Effects, ...]
     belief: EffectBelief | None = None
     told: FormState | None = None  # the covariates as they are believed to be, with errors
-    probability: Floats | None = None  # of the rows, on average over what is believed
     designs: ByRows = field(default_factory=ByRows)
 
     @property
@@ -233,15 +232,12 @@ class Sum(Form):
         tables = tuple(
             replace(table, effects=own) for table, own in zip(state.tables, effects, strict=True)
         )
-        return replace(state, inner=inner, tables=tables, belief=None, told=None, probability=None)
+        return replace(state, inner=inner, tables=tables, belief=None, told=None)
 
     def predict(self, state: SumState, rows: Rows) -> Floats:
         if state.belief is None:
             return self._link.probability(self._predictor(state, rows))
-        if rows is state.rows and state.probability is not None:
-            return state.probability
-        mean, variance, _ = self._believed_of(state, rows)
-        return normal_moments(self._link, mean, np.sqrt(variance))[0]
+        return self._believed_of(state, rows)[0]
 
     def known(self, state: SumState, rows: Rows) -> Bools:
         """Tell of which rows every level was there in the fit."""
@@ -273,13 +269,14 @@ class Sum(Form):
         with threadpool_limits(1, "blas"):
             run = Propagation(evidence, before, state.has_own, self._learned(state))
             found = run.run().spreads
-        if np.all(np.abs(np.log(found / before)) < _SAME):
+        same = (np.abs(np.log(found / before)) < _SAME) | (np.maximum(found, before) < _NONE)
+        if same.all():
             return state
         tables = tuple(
             replace(table, spread=float(spread))
             for table, spread in zip(state.tables, found, strict=True)
         )
-        return replace(state, tables=tables, belief=None, told=None, probability=None)
+        return replace(state, tables=tables, belief=None, told=None)
 
     def believed(
         self, state: SumState, rows: Rows, heads: Floats, tails: Floats, information: Floats
@@ -292,7 +289,7 @@ class Sum(Form):
         is_large = len(rows) > MOST_ROWS
         # Small matrices, many of them: threads of the library for these would only wait.
         with threadpool_limits(1, "blas"):
-            run = Propagation(evidence, spreads, state.has_own, learned & (not is_large))
+            run = Propagation(evidence, spreads, state.has_own, learned & (not is_large), True)
             if learned.any() and not is_large:
                 run.run()
                 run.spreads, run.learned = run.usual_spreads(), np.zeros_like(learned)
@@ -308,9 +305,7 @@ class Sum(Form):
             if len(belief.covariance) >= n:
                 own = belief.covariance[:n, :n]
                 inner = self.covariates.informed(inner, own, True, np.zeros((n, 0)))
-        deviation = np.sqrt(belief.row_variance)
-        probability, _ = normal_moments(self._link, belief.row_mean, deviation)
-        return replace(state, belief=belief, told=inner, probability=probability)
+        return replace(state, belief=belief, told=inner)
 
     def _learned(self, state: SumState) -> Bools:
         """Tell which spreads are learned, in the order of the state's tables."""
@@ -333,7 +328,7 @@ class Sum(Form):
         """
         p = self.predict(state, rows)
         slope = heads - (heads + tails) * p
-        flips = information / (p * (1 - p))
+        flips = information / np.maximum(p * (1 - p), 1e-12)
         design, given = self.design(state, rows), np.zeros(len(rows))
         precision = self._precision(state)
         if not self.is_linear:
@@ -352,14 +347,13 @@ class Sum(Form):
             self._predictor(state, rows),
         )
 
-    def _believed_of(self, state: SumState, rows: Rows) -> tuple[Floats, Floats, Integers]:
-        """Mean and variance of the predictors of rows, and their places among those of the fit."""
+    def _believed_of(self, state: SumState, rows: Rows) -> tuple[Floats, Floats]:
+        """Mean and standard deviation of the probabilities of rows."""
         belief = state.belief
         assert belief is not None
-        found = self._find(state, rows)
         if rows is state.rows:
-            return belief.row_mean, belief.row_variance, found
-        design = self.design(state, rows)
+            return belief.probability, belief.deviation
+        found, design = self._find(state, rows), self.design(state, rows)
         mean = design.times(belief.mean) + np.append(belief.own_mean, 0.0)[found]
         if not self.is_linear:
             mean = mean + self.covariates.logits(state.inner, rows)
@@ -367,7 +361,14 @@ class Sum(Form):
         for table, spread in zip(state.tables, belief.spreads, strict=True):
             unseen = self._numbers(state, table, rows) < 0
             variance = variance + np.where(unseen, spread**2, 0.0)
-        return mean, np.where(found >= 0, belief.row_variance[found], variance), found
+        if not (found >= 0).any():
+            return normal_moments(self._link, mean, np.sqrt(variance))
+        variance = np.where(found >= 0, belief.row_variance[found], variance)
+        # Rows of the fit, unless somebody asks what they would be with other features.
+        same = (found >= 0) & (np.abs(mean - belief.row_mean[found]) < 1e-9)
+        told = normal_moments(self._link, mean, np.sqrt(variance))
+        kept = belief.probability[found], belief.deviation[found]
+        return np.where(same, kept[0], told[0]), np.where(same, kept[1], told[1])
 
     def posterior(
         self, state: SumState, rows: Rows, probability: Floats, counts: Floats | None
@@ -380,8 +381,7 @@ class Sum(Form):
         told = replace(told, trials=trials)
         if state.belief is None or not self.is_linear:
             return told
-        mean, variance, _ = self._believed_of(state, rows)
-        middle, spread = normal_moments(self._link, mean, np.sqrt(variance))
+        middle, spread = self._believed_of(state, rows)
         # What coefficients may be that the data say nothing about, nobody knows.
         deviation = self.covariates.logit_deviation(self._inner(state), rows)
         if deviation is not None:
@@ -475,6 +475,8 @@ class Sum(Form):
             numbers = [
                 pl.Series("*mean*", belief.row_mean),
                 pl.Series("*variance*", belief.row_variance),
+                pl.Series("*probability*", belief.probability),
+                pl.Series("*deviation*", belief.deviation),
                 pl.Series("*own_mean*", belief.own_mean),
                 pl.Series("*own_variance*", belief.own_variance),
             ]
@@ -563,6 +565,8 @@ class Sum(Form):
             saved.column(frame, "*own_variance*", part, shape=(n,), least=0),
             saved.column(frame, "*mean*", part, shape=(n,)),
             saved.column(frame, "*variance*", part, shape=(n,), least=0),
+            saved.column(frame, "*probability*", part, shape=(n,), least=0, most=1),
+            saved.column(frame, "*deviation*", part, shape=(n,), least=0),
             spreads,
         )
         return self._told(state, belief)

@@ -240,18 +240,25 @@ class Posteriors:
 
     def with_errors(self, best: Evaluated, polish: bool) -> Evaluated:
         """The end of a fit, with the covariance of coefficients where forms can hold one."""
-        forms_of = [coin.form for coin in self.problem.coins]
-        takers = [n for n, form in enumerate(forms_of) if form.has_errors]
-        if not takers and not any(form.has_beliefs for form in forms_of):
+        takers = [n for n, c in enumerate(self.problem.coins) if c.form.has_errors]
+        if not takers:
             return best
         if self.sample.is_all:
-            return with_beliefs(self.part, with_errors(self.part, best, polish))
+            return with_errors(self.part, best, polish)
         told = with_errors(self.part, self.sample.settled(best), False).states
         forms = list(best.states)
         for number in takers:
             forms[number] = told[number]
-        view: Any = _GlobalCoins(self.problem, best)
-        return with_beliefs(view, best.with_forms(forms))
+        return best.with_forms(forms)
+
+    def with_beliefs(self, best: Evaluated) -> Evaluated:
+        """The end of a fit, with what is believed of rows where forms keep that; counts belong to
+        the means, the objective to what was climbed."""
+        if not any(coin.form.has_beliefs for coin in self.problem.coins):
+            return best
+        view: Any = self.part if self.sample.is_all else _GlobalCoins(self.problem, best)
+        there = self.problem.evaluate(with_beliefs(view, best).states)
+        return replace(there, objective=best.objective)
 
     # -- what is known in the end --------------------------------------------------------------
     def summed_up(self, best: Evaluated) -> Evaluated:
