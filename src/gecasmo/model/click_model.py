@@ -55,7 +55,8 @@ class ClickModel(Model):
     def __init__(self, **forms: Form | float) -> None:
         cls = type(self)
         keys = {name: parameter.keys for name, parameter in cls._parameters().items()}
-        forms = cls._by_coin(forms)
+        usual = {name: p.form for name, p in cls._parameters().items() if p.form is not None}
+        forms = {**usual, **cls._by_coin(forms)}
         if cls.browse is ClickModel.browse:
             raise ModelError(
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
