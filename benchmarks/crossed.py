@@ -1,4 +1,4 @@
-"""Sums of effects: held-out likelihood on crossed logs, coverage of intervals, and how long it takes.
+"""Sums of effects: held-out likelihood on crossed logs, coverage of intervals, and speed.
 
     PYTHONPATH=. python -m benchmarks.priors --only crossed sum-intervals crossed-speed
 

@@ -104,7 +104,7 @@ def test_our_forms_whose_steps_are_not_exact_pass(name: str, seed: int) -> None:
 def test_forms_can_be_copied_sent_and_made_again(name: str) -> None:
     form = (OURS | INEXACT)[name]
     with_others = dict(form.options())
-    columns = with_others.pop("columns", ())
+    columns = [value for n in ("columns", "by", "parts") for value in with_others.pop(n, ())]
     first = [with_others.pop(n) for n in ("module", "classifier") if n in with_others]
     for twin in (
         form.from_options(form.options()),

@@ -30,7 +30,9 @@ from gecasmo.forms.links import Link
 
 DENSE = 600
 # So many rows are enough to learn spreads from.
-MOST_ROWS = 50_000
+MOST_ROWS = 20_000
+# Of more rows than these what spreads may be instead does not matter.
+FEW_ROWS = 5_000
 LEAST_SPREAD, MOST_SPREAD = 1e-3, 30.0
 # Before the log is seen a spread has the density x exp(-x^2 / (2 usual^2)): zero at zero, since the
 # best spread of a sparse log may well be none at all, which nobody believes (Chung et al. 2013).
@@ -40,7 +42,7 @@ _NODES, _NODE_WEIGHTS = np.polynomial.hermite.hermgauss(15)
 _PIECE = 8192
 # A coefficient without a prior is thought to be within tens of standardised units.
 _LEAST_PRECISION = 1e-3
-_ROUNDS, _SETTLED = 60, 1e-4
+_ROUNDS, _SETTLED = 60, 3e-4
 # How spreads other than the best are looked at: so many, and how closely each;
 # unless enough is known of it.
 _GRID, _ON_GRID, _ROUGHLY = 7, 10, 3e-3
@@ -157,7 +159,7 @@ class Propagation:
         for number in range(most):
             self._solve(number)
             mean, variance = self._rows()
-            moved = float(np.abs(mean - before).max(initial=0.0))
+            moved = float(np.sqrt(((mean - before) ** 2 / variance).mean()))
             drift = self._tune() if number > 1 else 1.0
             if moved < settled and drift < _CLOSE:
                 break
@@ -171,7 +173,7 @@ class Propagation:
         best, learned = self.spreads.copy(), self.learned
         usual = best.copy()
         self.learned = np.zeros_like(learned)
-        for number in np.flatnonzero(learned):
+        for number in map(int, np.flatnonzero(learned)):
             known = self._score(number)[1]
             if known > _WELL_KNOWN:
                 usual[number] = best[number] * np.exp(1 / known)  # as if its logarithm were normal
@@ -286,7 +288,7 @@ class Propagation:
     def _tune(self) -> float:
         """Move spreads by Fisher's scoring, and tell how far."""
         farthest = 0.0
-        for number in np.flatnonzero(self.learned):
+        for number in map(int, np.flatnonzero(self.learned)):
             slope, information = self._score(number)
             step = float(np.clip(slope / (information + 1e-9), -_LONGEST, _LONGEST))
             before = self.spreads[number]

@@ -16,7 +16,7 @@ from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
-from gecasmo.forms.crossed import MOST_ROWS, EffectBelief, Evidence, Propagation
+from gecasmo.forms.crossed import FEW_ROWS, MOST_ROWS, EffectBelief, Evidence, Propagation
 from gecasmo.forms.features import ByRows, CodedFeatures, DesignMatrix
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import (
@@ -286,7 +286,7 @@ class Sum(Form):
             return state
         evidence = self._evidence(state, rows, heads, tails, information)
         learned, spreads = self._learned(state), np.array([t.spread for t in state.tables])
-        is_large = len(rows) > MOST_ROWS
+        is_large = len(rows) > FEW_ROWS  # then spreads are known
         # Small matrices, many of them: threads of the library for these would only wait.
         with threadpool_limits(1, "blas"):
             run = Propagation(evidence, spreads, state.has_own, learned & (not is_large), True)

@@ -59,7 +59,7 @@ def solve(
     solution.best = best
     # Who asks for a number of steps gets these and nothing else.
     is_wanted = solution.converged or (is_em and method.tol > 0)
-    if is_wanted:
+    if is_wanted and not learns:
         try:
             solution.best = best = posteriors.with_beliefs(best)
         except KeyboardInterrupt:
