@@ -208,6 +208,26 @@ def test_messages_find_the_variances_of_the_whole_matrix(monkeypatch) -> None:
     np.testing.assert_allclose(other.covariance, exact.covariance[:2, :2], rtol=0.1, atol=2e-3)
 
 
+def test_flips_that_may_not_have_been_made_are_told_by_what_they_say() -> None:
+    """A skip that was looked at with some probability is 1 - sure p, and a hidden head likewise."""
+    rng = np.random.default_rng(4)
+    p, seen = rng.uniform(0.05, 0.6, 50), rng.uniform(0.3, 0.95, 50)
+    slope = -seen * p * (1 - p) / (1 - seen * p)
+    information = slope**2 - slope * (1 - 2 * p)
+    heads, tails, sure = crossed.counts_like(p, slope, information)
+    np.testing.assert_allclose(heads, 0.0)
+    np.testing.assert_allclose(tails, 1.0, rtol=1e-9)
+    np.testing.assert_allclose(sure[1], seen, rtol=1e-9)
+    heads, tails, sure = crossed.counts_like(1 - p, -slope, information)
+    np.testing.assert_allclose(heads, 1.0, rtol=1e-9)
+    np.testing.assert_allclose(sure[0], seen, rtol=1e-9)
+    counts = rng.poisson(3, (2, 50)).astype(float)
+    flips = counts.sum(axis=0)
+    again = crossed.counts_like(p, counts[0] - flips * p, flips * p * (1 - p))
+    np.testing.assert_allclose(again[:2], counts, atol=1e-9)
+    assert (again[2] == 1).all()
+
+
 # -- models with crossed effects -------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def fitted() -> Any:

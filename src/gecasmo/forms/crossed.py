@@ -49,6 +49,7 @@ _GRID, _ON_GRID, _ROUGHLY = 7, 10, 3e-3
 _WELL_KNOWN = 60.0
 _CLOSE = 0.01  # spreads have settled
 _DAMPED = 0.8
+_LEAST_SURE = 0.02
 _LEVERAGE = 0.999
 
 
@@ -56,6 +57,8 @@ _LEVERAGE = 0.999
 class Evidence:
     """What is known of rows: a design, heads and tails of each, and what is given of predictors.
 
+    `sure` tells how sure heads and tails are, `[which, row]`: that a skip may not have been looked
+    at makes it t log(1 - sure p) in place of t log(1 - p), and likewise for heads.
     `precision` is that of the prior of each column of the design; `tables` tells the columns of
     each table, whose precision is that of its spread; `start` is a guess of predictors.
     """
@@ -68,6 +71,15 @@ class Evidence:
     tables: tuple[slice, ...]
     link: Link
     start: Floats
+    sure: Floats
+
+    def log_likelihood(self, own: slice, predictor: Floats) -> Floats:
+        """Tell that of some rows, at several predictors each."""
+        link, (of_heads, of_tails) = self.link, self.sure[:, own, None]
+        up = np.log(1 - of_heads + of_heads * link.probability(predictor))
+        down = np.log(1 - of_tails + of_tails * link.probability(-predictor))
+        value: Floats = self.heads[own, None] * up + self.tails[own, None] * down
+        return value
 
     def of_first(self, n_rows: int) -> Evidence:
         """That of the first rows, with the levels that are found there."""
@@ -89,6 +101,7 @@ class Evidence:
             tuple(slice(int(a), int(b)) for a, b in pairwise(ends)),
             self.link,
             self.start[own],
+            self.sure[:, own],
         )
 
 
@@ -148,7 +161,8 @@ class Propagation:
         self.is_dense = self.design.n_columns <= DENSE
         self.known = [np.zeros(n) for _ in self.design.sizes]  # messages from rows to levels
         self.coefficients = np.zeros(self.design.n_columns)
-        slope, information = evidence.link.slopes(evidence.heads, evidence.tails, evidence.start)
+        seen = evidence.sure[0] * evidence.heads, evidence.sure[1] * evidence.tails
+        slope, information = evidence.link.slopes(*seen, evidence.start)
         self.site = np.maximum(information, 1e-9)
         self.shift = self.site * (evidence.start - evidence.given) + slope
         self.covariance: Floats = np.zeros((self.design.n_dense,) * 2)
@@ -342,14 +356,14 @@ def tilted_moments(
 ) -> tuple[Floats, Floats]:
     """Tell mean and variance of each row's predictor, or of its probability, under its likelihood
     and a normal prior, by quadrature at points around where these are thought to be."""
-    heads, tails, link = evidence.heads, evidence.tails, evidence.link
-    mean, variance = np.empty(len(heads)), np.empty(len(heads))
-    for a, b in pairwise([*range(0, len(heads), _PIECE), len(heads)]):
+    n, link = len(evidence.heads), evidence.link
+    mean, variance = np.empty(n), np.empty(n)
+    for a, b in pairwise([*range(0, n, _PIECE), n]):
         own = slice(a, b)
         width = np.sqrt(2 * around[1][own])
         at = around[0][own, None] + width[:, None] * _NODES
         there = evidence.given[own, None] + at
-        joint = link.log_likelihood(heads[own, None], tails[own, None], there)
+        joint = evidence.log_likelihood(own, there)
         joint += _NODES**2 - 0.5 * (at - prior[0][own, None]) ** 2 / prior[1][own, None]
         share = np.exp(joint - joint.max(axis=1, keepdims=True)) * _NODE_WEIGHTS
         share /= share.sum(axis=1, keepdims=True)
@@ -358,3 +372,29 @@ def tilted_moments(
         mean[own] = middle
         variance[own] = (share * (values - middle[:, None]) ** 2).sum(axis=1)
     return mean, np.maximum(variance, 1e-16)
+
+
+def counts_like(
+    probability: Floats, slope: Floats, information: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Find heads and tails, and how sure each is, that have a slope and an information.
+
+    Where flips are seen, these are the very counts. Of one that may not have been made less is
+    known than any heads or tails with that slope would tell; so these are not sure. They are never
+    negative, which would promise the more the farther a row strays.
+    """
+    p, q = probability, 1 - probability
+    flips = information / (p * q)
+    heads, tails = flips * p + slope, flips * q - slope
+    sure = np.ones((2, len(p)))
+    for which, (chance, bad, size) in enumerate(((q, tails < 0, slope), (p, heads < 0, -slope))):
+        # As if of heads: 1 - sure (1 - p) has this slope and this information.
+        size = np.where(bad, np.maximum(size, 1e-300), 1.0)
+        share = np.clip((information / size - 1 + 2 * chance) / chance, _LEAST_SURE, 1.0)
+        sure[which] = np.where(bad, share / (1 - chance + share * chance), 1.0)
+        counts = np.where(bad, size / (chance * share), 0.0)
+        if which == 0:
+            heads, tails = np.where(bad, counts, heads), np.where(bad, 0.0, tails)
+        else:
+            tails, heads = np.where(bad, counts, tails), np.where(bad, 0.0, heads)
+    return np.maximum(heads, 0.0), np.maximum(tails, 0.0), sure

@@ -16,7 +16,14 @@ from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
-from gecasmo.forms.crossed import FEW_ROWS, MOST_ROWS, EffectBelief, Evidence, Propagation
+from gecasmo.forms.crossed import (
+    FEW_ROWS,
+    MOST_ROWS,
+    EffectBelief,
+    Evidence,
+    Propagation,
+    counts_like,
+)
 from gecasmo.forms.features import ByRows, CodedFeatures, DesignMatrix
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import (
@@ -321,14 +328,10 @@ class Sum(Form):
         self, state: SumState, rows: Rows, heads: Floats, tails: Floats, information: Floats
     ) -> Evidence:
         """Sum up what the log says about each row by heads and tails that have the slope and the
-        information found there; with nothing hidden these are the very counts.
-
-        One of the two may be negative: that a result was perhaps not looked at says less against it
-        than any number of tails with that slope would.
-        """
-        p = self.predict(state, rows)
+        information found there."""
+        p = np.clip(self.predict(state, rows), 1e-9, 1 - 1e-9)
         slope = heads - (heads + tails) * p
-        flips = information / np.maximum(p * (1 - p), 1e-12)
+        told_heads, told_tails, sure = counts_like(p, slope, information)
         design, given = self.design(state, rows), np.zeros(len(rows))
         precision = self._precision(state)
         if not self.is_linear:
@@ -338,13 +341,14 @@ class Sum(Form):
         places = tuple(slice(int(a), int(b)) for a, b in pairwise(ends))
         return Evidence(
             design,
-            flips * p + slope,
-            flips * (1 - p) - slope,
+            told_heads,
+            told_tails,
             given,
             precision,
             places,
             self._link,
             self._predictor(state, rows),
+            sure,
         )
 
     def _believed_of(self, state: SumState, rows: Rows) -> tuple[Floats, Floats]:

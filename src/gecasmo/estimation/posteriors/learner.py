@@ -256,8 +256,11 @@ class Posteriors:
         the means, the objective to what was climbed."""
         if not any(coin.form.has_beliefs for coin in self.problem.coins):
             return best
-        view: Any = self.part if self.sample.is_all else _GlobalCoins(self.problem, best)
-        there = self.problem.evaluate(with_beliefs(view, best).states)
+        if not self.sample.is_all:  # rows at their parts would move if they were asked again
+            view: Any = _GlobalCoins(self.problem, best)
+            return with_beliefs(view, best)
+        at = self.part.evaluate(best.states)  # counts that go with all states as they are
+        there = self.part.evaluate(with_beliefs(self.part, at).states)
         return replace(there, objective=best.objective)
 
     # -- what is known in the end --------------------------------------------------------------
