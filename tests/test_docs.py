@@ -14,6 +14,7 @@ from gecasmo.testing import plain_python
 
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
+    "constraints.md": (),
     "events.md": (),
     "forms.md": ("sklearn", "torch"),
     "judges.md": (),

@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
-from gecasmo.estimation import EM, Gradient
+from gecasmo.estimation import EM, VB, AtMost, Gradient, Prefer
 from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Table, Torch
 from gecasmo.language import Choice, Parameter, choose, flip
 from gecasmo.logs import ClickLog, read_counts, read_events, read_log
@@ -47,6 +47,8 @@ except PackageNotFoundError:  # used from a source tree without installing
 __all__ = [
     "CZM",
     "EM",
+    "AtMost",
+    "VB",
     "Choice",
     "ClickLog",
     "ClickModel",
@@ -57,6 +59,7 @@ __all__ = [
     "Gradient",
     "Logistic",
     "Parameter",
+    "Prefer",
     "Sum",
     "Table",
     "Torch",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -32,6 +32,14 @@ def write_one_batch(frame: pl.DataFrame, file: IO[bytes]) -> None:
     else:
         frame = frame.rechunk()  # old versions write a batch per chunk
     frame.write_ipc(file, compression="uncompressed", **options)
+
+
+def batches_of(lazy: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Work out a lazy frame, and give its rows in order, batch by batch."""
+    if hasattr(lazy, "collect_batches"):  # since 1.34
+        yield from lazy.collect_batches(maintain_order=True, lazy=True)
+    else:  # all at once; slices of a query that is run again may be of another order
+        yield lazy.collect(engine="streaming")
 
 
 def lines_of(text: bytes) -> pl.Series:

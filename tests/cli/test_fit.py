@@ -222,3 +222,16 @@ def test_em_of_the_command_line_is_em() -> None:
     plain = EM()
     watched = WatchedEM()
     assert {name: getattr(watched, name) for name in vars(plain)} == vars(plain)
+
+
+def test_constraints_are_flags_and_are_told(folder: Path, log_file: Path) -> None:
+    flags = ("--prefer", "attraction=0.2", "--at-most", "attraction=0.3", "--strength", "2")
+    facts = succeed_with_json("fit", "pbm", log_file, "-o", "pbm.fit", *flags)
+    assert [kept["asked"][:6] for kept in facts["constraints"]] == ["Prefer", "AtMost"]
+    report = gecasmo.load("pbm.fit").report_
+    assert report is not None
+    assert "margin=0.2, strength=2.0" in report.constraints[0].asked
+    told = fail("fit", "pbm", log_file, "-o", "x.fit", "--strength", "2", code=2)
+    assert "--strength is how hard" in told
+    told = fail("fit", "pbm", log_file, "-o", "x.fit", "--at-most", "noise=0.1")
+    assert "there is no coin 'noise'" in told

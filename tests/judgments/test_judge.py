@@ -150,7 +150,8 @@ def test_features_are_judged_without_interval_if_that_is_asked_for():
     verdicts = judge(mixed, **free).frame.sort("doc")["verdict"].to_list()
     assert verdicts == ["judged", "insufficient"]
     assert judge(mixed, **free).why_no_interval == (
-        "this fit worked out no intervals, which takes EM and intervals=True"
+        "this fit worked out no intervals, which takes EM and intervals=True, or VB() where rows "
+        "span the partitions of a stored log"
     )
 
 

@@ -225,15 +225,24 @@ def test_a_log_under_a_view_is_made_once_while_it_is_used() -> None:
     assert (flipped.back(flipped.click) == ~log.click).all()
 
 
+class Foresees(OnWalk):
+    attraction = Parameter("doc", "to_rank")
+
+
 def test_comparisons_keep_tasks_together_and_say_so() -> None:
-    found = compare(read_log(table(16)), [InTask, InGrid, OnWalk], bootstrap=0, method=EM(3, tol=1))
-    assert set(found.table["model"]) == {"InTask", "InGrid", "RCTR", "DCTR"}
+    log = read_log({**table(16), "click_order": table(16)["rank"]})
+    models = [InTask, InGrid, OnWalk, Foresees]
+    found = compare(log, models, bootstrap=0, method=EM(3, tol=1))
+    assert set(found.table["model"]) == {"InTask", "InGrid", "OnWalk", "RCTR", "DCTR"}
     told = " ".join(found.notes)
     assert "Split by task, not by session, since InTask reads the log by tasks." in told
     assert "InTask reads the log by tasks: what it says of a page rests on the pages before" in told
-    assert "OnWalk is left out: of the order of clicks" in told
+    assert "OnWalk is of the order of clicks, which is not scored: only which results" in told
+    assert "Foresees is left out: given where the next click is" in told
     assert found.setting.n_test_sessions % 2 == 0
-    with pytest.raises(ModelError, match=r"needs at least one model.*OnWalk is left out"):
+    with pytest.raises(ModelError, match=r"needs at least one model.*Foresees is left out"):
+        compare(log, [Foresees], bootstrap=0)
+    with pytest.raises(ClickLogError, match="OnWalk: The view 'walks' needs the column 'click_ord"):
         compare(read_log(table(16)), [OnWalk], bootstrap=0)
 
 

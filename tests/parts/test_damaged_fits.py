@@ -114,6 +114,8 @@ def plan(**values: Any) -> Any:
         plan(codes="0; print('code')"),
         plan(codes=7),
         plan(history=["last_click, x"]),
+        # Found by a soak: a coin that has one row for all pages, and is said to count from others.
+        lambda arrays, words: words["plan"][-1].update(based=True),
     ],
 )
 def test_arrays_that_would_lead_elsewhere_are_refused(
@@ -192,7 +194,7 @@ def _anything(arrays: Any, words: Any, chance: random.Random) -> str:
 def test_crafted_checkpoints_end_in_words(log: StoredLog, half: Path, tmp_path: Path) -> None:
     seed = random.randrange(2**32) if IS_LONG else 5
     chance = random.Random(seed)
-    n_refused = 0
+    n_refused, failures = 0, []
     for number in range(EXAMPLES):
         folder = shutil.copytree(half, tmp_path / "crafted")
         told: list[str] = []
@@ -203,9 +205,10 @@ def test_crafted_checkpoints_end_in_words(log: StoredLog, half: Path, tmp_path: 
                 model().fit(open_log(log.path), METHOD, checkpoint=folder)
         except GecasmoError:
             n_refused += 1
-        except BaseException as problem:
-            raise AssertionError(f"seed {seed}, folder {number}: {told}") from problem
+        except Exception as problem:  # so that one failure does not hide others
+            failures.append(f"seed {seed}, folder {number}: {told}: {problem!r}")
         shutil.rmtree(folder)
+    assert not failures
     assert n_refused > EXAMPLES / 3
 
 

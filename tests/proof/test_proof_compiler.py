@@ -171,7 +171,7 @@ class Differ(ClickModel):
 
 
 def probability(model: Any, clicks: tuple[int, ...], **values: float) -> float:
-    page = reference.Page(
+    page = reference.ReferencePage(
         [("click",) if c else () for c in clicks],
         {coin: np.full(len(clicks), v) for coin, v in values.items()},
         start=values,

@@ -17,7 +17,7 @@ from strategies.cases import Case, cases
 from strategies.checks import close_to, many
 
 
-def reference_page(case: Case, number: int) -> reference.Page:
+def reference_page(case: Case, number: int) -> reference.ReferencePage:
     """A page as the reference wants it."""
     page, shown = case.pages[number], case.shown[number]
     signals = case.model.structure.traced.signals
@@ -33,7 +33,7 @@ def reference_page(case: Case, number: int) -> reference.Page:
             values[coin].append(case.values(coin, row))
         if "click" in shown[place]:
             clicks.append(result.rank)
-    made = reference.Page(
+    made = reference.ReferencePage(
         [tuple(name for name in signals if name in s) for s in shown],
         {coin: np.array(v) for coin, v in values.items()},
         [result.guards for result in page.results],

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
 
 from gecasmo import EM, ClickModel, Parameter, flip, load, read_log
+from gecasmo.evaluation.contestants import clicks_only
+from gecasmo.evaluation.evaluate import predictions
 from gecasmo.logs.views import Grids
 from gecasmo.models import DBN, TCM, UBM, FeedDBN, GridDBN, SessionDBN
 from oracle.walked import walk_grids, walk_tasks
-from strategies.checks import close_to
+from strategies.cases import Case, cases, make_plain
+from strategies.checks import close_to, many
+from strategies.trees import as_model
 from strategies.views import ViewCase, random_table
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
@@ -233,6 +238,41 @@ def test_a_task_of_one_page_and_a_grid_of_one_column_are_pages(model: Any, view:
         seen.posterior(log)["reached"].to_numpy(), given.posterior(log)["reached"].to_numpy(), 1e-12
     )
     assert (seen.simulate(log, seed=2).click == given.simulate(log, seed=2).click).all()
+
+
+@pytest.mark.parametrize("cls", TASKS[1:])
+def test_comparisons_of_tasks_are_of_clicks_given_earlier_pages(cls: Any) -> None:
+    """Each click given those above and earlier pages; marginally, given those pages only."""
+    case = ViewCase(cls, seed=6)
+    model = case.model()
+    said = predictions(clicks_only(model), case.log)
+    total = dict.fromkeys(case.log.sessions, 0.0)
+    for walk, oracle, shown in zip(case.walks, case.oracles, case.shown, strict=True):
+        for place, step in enumerate(walk):
+            first = max(n for n in range(place + 1) if walk[n]["first_on_page"])
+            for upto, found in ((place, said.conditional), (first, said.marginal)):
+                left = {p: w for p, w in oracle.patterns.items() if p[:upto] == shown[:upto]}
+                clicked = sum(w for p, w in left.items() if "click" in p[place])
+                close_to(found[step["at"]], clicked / sum(left.values()))
+            p = said.conditional[step["at"]]
+            total[step["session"]] += math.log(p if "click" in shown[place] else 1 - p)
+    close_to(said.log_likelihood, [total[session] for session in case.log.sessions])
+
+
+@many(25)
+@given(cases(max_pages=4))
+def test_a_task_of_one_page_is_a_page_whatever_the_program(case: Case) -> None:
+    table = {**case.table, "task": case.table["session"], "time": case.table["session"]}
+    log = read_log(table, weight="weight")
+    page = case.model
+    seen = make_plain(under(as_model(case.program), "tasks").with_values(**case.tables()))
+    for ask in ("predict_clicks", "predict_conditional_clicks", "log_likelihood"):
+        close_to(getattr(seen, ask)(log), getattr(page, ask)(log))
+    for coin, rows in page.expected_counts(log).items():
+        other = seen.expected_counts(log)[coin]
+        keys = list(page.keys[coin])
+        one, two = (frame.sort(keys) if keys else frame for frame in (rows, other))
+        close_to(two.select("heads", "tails").to_numpy(), one.select("heads", "tails").to_numpy())
 
 
 def make(view: str, model: Any, log: Any, how: Any) -> Any:

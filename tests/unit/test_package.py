@@ -89,6 +89,43 @@ def test_imports_point_one_way(path: Path) -> None:
     assert not upward & top_imports(path)
 
 
+def classes() -> dict[str, list[tuple[Path, ast.ClassDef]]]:
+    """Public classes of the package by their names."""
+    found: dict[str, list[tuple[Path, ast.ClassDef]]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append((path, node))
+    return found
+
+
+def test_a_class_name_means_one_thing() -> None:
+    assert not {name: found for name, found in classes().items() if len(found) > 1}
+
+
+def test_public_methods_say_what_they_do() -> None:
+    named = {name: found[0][1] for name, found in classes().items()}
+
+    def is_told(owner: str, method: str) -> bool:
+        """Whether a class or one that it derives from documents a method."""
+        node = named.get(owner)
+        if node is None:
+            return False
+        own = [f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == method]
+        bases = [ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases]
+        return any(map(ast.get_docstring, own)) or any(is_told(base, method) for base in bases)
+
+    silent = [
+        f"{name}.{method.name}"
+        for name, node in named.items()
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+        and not method.name.startswith("_")
+        and not is_told(name, method.name)
+    ]
+    assert not silent
+
+
 def test_the_layers_are_shown_to_contributors() -> None:
     text = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text()
     drawn = text.split("<!-- layers -->")[1]

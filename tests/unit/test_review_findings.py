@@ -268,3 +268,20 @@ def test_the_source_that_is_shown_is_the_source_that_runs(name: str) -> None:
         encoded = model.encode(log, kernel, lifted=kernel in LIFTED_KERNELS)
         library = model.library(encoded.plan, counting=kernel.startswith("e_step"))
         assert model.source(kernel).endswith("\n\n" + library.source(kernel))
+
+
+def test_numbers_for_all_rows_ask_for_no_columns() -> None:
+    columns = {"session": [1, 1], "doc": ["a", "b"], "rank": [1, 2], "click": [1, 0]}  # no query
+    model = DBN.with_values(attraction=0.4, satisfaction=0.3, continuation=0.8)
+    expected = [0.4, (0.6 + 0.4 * 0.7) * 0.8 * 0.4]
+    np.testing.assert_allclose(model.predict_clicks(gecasmo.read_log(columns)), expected)
+
+
+def test_estimates_with_pseudo_counts_are_the_mean_that_their_interval_is_about() -> None:
+    columns = {"session": [1, 2, 3], "doc": ["a"] * 3, "rank": [1] * 3, "click": [1, 1, 0]}
+    model = gecasmo.DCTR(click_rate=Table(key="doc", pseudo_counts=(0, 0)))
+    row = model.fit(gecasmo.read_log(columns)).estimates("click_rate").row(0, named=True)
+    assert model.parameters["click_rate"]["probability"].item() == pytest.approx(2 / 3)  # the mode
+    # Pseudo-counts below a half count as a half here: two heads and one tail give Beta(2.5, 1.5).
+    assert row["probability"] == pytest.approx(2.5 / 4, rel=1e-6)
+    assert row["spread"] == pytest.approx((2.5 * 1.5 / (4**2 * 5)) ** 0.5, rel=1e-5)

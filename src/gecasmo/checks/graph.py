@@ -266,6 +266,7 @@ class Meetings:
 
     @property
     def n_components(self) -> int:
+        """Count the groups of pairs and ranks that nothing connects."""
         return len(self.impressions)
 
     def members(self, side: int, component: int) -> Integers:

@@ -86,6 +86,25 @@ def fit(
             "the log), or heads and tails such as 1,1.",
         ),
     ] = None,
+    prefer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COIN[=MARGIN]",
+            help="A clicked result shall be expected to have more heads of this coin than those "
+            "skipped above it, by 0.1 or so much.",
+        ),
+    ] = None,
+    at_most: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COIN=SHARE",
+            help="At most this share of the flips of a coin shall be expected to be heads.",
+        ),
+    ] = None,
+    strength: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="What it costs to miss --prefer or --at-most, in nats."),
+    ] = None,
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -105,6 +124,8 @@ def fit(
 
     [cyan]gecasmo fit auto clicks.parquet -o best.fit[/cyan]
 
+    [cyan]gecasmo fit BSS clicks.parquet -o bss.fit --at-most noise=0.1 --prefer attraction[/cyan]
+
     [cyan]gecasmo fit DBN big.gclog -o dbn.fit --checkpoint dbn.fitting[/cyan]
 
     [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
@@ -114,13 +135,14 @@ def fit(
     Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
     was best until there.
     """
-    from gecasmo.cli.lookup import find_model, load_fit, with_forms
+    from gecasmo.cli.lookup import constraints_of, find_model, load_fit, with_forms
     from gecasmo.cli.progress import WatchedEM, fit_bar
     from gecasmo.plots import fit_charts
 
     plotting.check()
     place = output.place(target, model, log, is_text=False)
     given = (fixed or (), key or (), prior or ())
+    constraints = constraints_of(prefer or (), at_most or (), strength)
     is_auto, selection = model.lower() == AUTO, None
     chosen = None if is_auto else with_forms(find_model(model), *given)
     begun = None if start is None else load_fit(start)
@@ -150,6 +172,7 @@ def fit(
             progress=False,
             impossible=impossible.value,
             checkpoint=checkpoint,
+            constraints=constraints,
         )
     seconds = time.perf_counter() - began
     chosen.save(place)
@@ -166,6 +189,8 @@ def fit(
         lines.append(f"{facts['dropped_sessions']:,} impossible sessions were left out")
     if facts["floored_results"]:
         lines.append(f"{facts['floored_results']:,} impossible observations counted as 1e-8")
+    if chosen.report_ is not None:
+        lines += map(str, chosen.report_.constraints)
     _tell(output, place, facts, *lines)
     if checkpoint is not None and not facts["interrupted"]:
         output.say(f"{checkpoint} can be removed: {target} has everything.")
@@ -188,6 +213,9 @@ def fit_facts(model: Model, read: Read[Any]) -> dict[str, Any]:
         "interrupted": report.interrupted,
         "dropped_sessions": report.n_dropped,
         "floored_results": report.n_floored,
+        **(
+            {"constraints": [k._asdict() for k in report.constraints]} if report.constraints else {}
+        ),
         "coins": coin_frame(model),
         "reading": read.facts,
     }

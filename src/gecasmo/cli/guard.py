@@ -91,6 +91,7 @@ class Guarded(TyperGroup):
     """All commands, with every way they can fail looked after."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Accept `--debug` and `--config` anywhere in the line, not just before the command."""
         # These belong to all commands, and people add --debug at the end of a line that failed.
         end = args.index("--") if "--" in args else len(args)
         first, others, rest = list[str](), list[str](), iter(args[:end])
@@ -104,6 +105,7 @@ class Guarded(TyperGroup):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
+        """Run a command, and turn what goes wrong in it into messages for a terminal."""
         is_debugging = bool(ctx.params.get("debug"))
         current.set(None)
         with for_the_command_line(), _one_line_warnings(is_debugging), _told(is_debugging):

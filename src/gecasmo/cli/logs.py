@@ -127,6 +127,14 @@ def ingest(
             "everything.",
         ),
     ] = None,
+    view: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VIEW",
+            help="For models of this view ('grids', 'tasks', 'walks'): keep its columns, and for "
+            "tasks all pages of one together.",
+        ),
+    ] = None,
     fold: Annotated[
         bool | None,
         typer.Option(
@@ -155,6 +163,8 @@ def ingest(
     [cyan]gecasmo ingest "logs/*.parquet" -o big.gclog --memory 4GB[/cyan]
 
     [cyan]gecasmo ingest clicks.csv.gz -o big.gclog --doc url --keep device,country[/cyan]
+
+    [cyan]gecasmo ingest visits.parquet -o tasks.gclog --view tasks[/cyan]
 
     Interrupted, or killed? The same command goes on where it was; --memory may be another one, but
     partitions stay as many as the first planned.
@@ -199,6 +209,7 @@ def ingest(
             place,
             **how_read,
             keep=[name.strip() for each in keep or () for name in each.split(",") if name.strip()],
+            view=view or (),
             memory=memory,
             partitions=partitions,
             fold="auto" if fold is None else fold,
@@ -245,6 +256,7 @@ def _facts(log: StoredLog) -> dict[str, Any]:
         "source_columns": log.source_columns,
         "folded": log.is_folded,
         "partitions": log.n_partitions,
+        "partitioned_by": log.partitioned_by,
         "bytes": log.bytes,
         "notes": log.notes,
     }

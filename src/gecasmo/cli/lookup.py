@@ -18,6 +18,7 @@ import typer
 
 from gecasmo.cli.flags import is_stored_log
 from gecasmo.errors import GecasmoError, ModelError, SavedModelError
+from gecasmo.estimation import AtMost, Prefer
 from gecasmo.forms import Fixed, Table
 from gecasmo.model import ClickModel
 from gecasmo.model.base import Model
@@ -154,6 +155,23 @@ def with_forms(
     twin = model.copy()
     twin.forms |= forms
     return twin
+
+
+def constraints_of(
+    prefer: Iterable[str], at_most: Iterable[str], strength: float | None
+) -> list[Prefer | AtMost]:
+    """What flags such as `--prefer attraction=0.1` and `--at-most noise=0.1` ask for."""
+    how: dict[str, Any] = {} if strength is None else {"strength": strength}
+    found: list[Prefer | AtMost] = []
+    for text in prefer:
+        coin, _, margin = text.partition("=")
+        own = how | ({"margin": _number(margin, "--prefer", coin)} if margin else {})
+        found.append(Prefer(coin.strip(), **own))
+    for coin, share in _pairs(at_most, "--at-most"):
+        found.append(AtMost(coin, _number(share, "--at-most", coin), **how))
+    if strength is not None and not found:
+        raise typer.BadParameter("--strength is how hard --prefer and --at-most are meant.")
+    return found
 
 
 def _pairs(given: Iterable[str], flag: str) -> list[tuple[str, str]]:

@@ -107,9 +107,11 @@ class Automaton:
 
     @property
     def n_states(self) -> int:
+        """Number of states, with the one of users who have gone."""
         return len(self.states)
 
     def edges_from(self, state: int) -> list[Edge]:
+        """List the edges that leave a state."""
         return [edge for edge in self.edges if edge.source == state]
 
     def by_source(self) -> list[list[Edge]]:
@@ -140,6 +142,7 @@ class Automaton:
         return [name for name in names if with_own or not name.startswith(OWN)]
 
     def with_edges(self, edges: Iterable[Edge], initial: Iterable[Edge] | None = None) -> Automaton:
+        """Copy the automaton with other edges, and other initial ones if given."""
         start = self.initial if initial is None else tuple(initial)
         return replace(self, edges=tuple(edges), initial=start)
 

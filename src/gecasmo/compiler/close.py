@@ -49,6 +49,7 @@ class Staircase:
         return ClosedStep(self.body.n_states, self.body.n_states, self.body.edges)
 
     def initial_for(self, page_length: int) -> tuple[Edge, ...]:
+        """Initial edges of pages of this length: short pages cannot reveal all start flips."""
         return self.initial[min(page_length, len(self.initial) - 1)]
 
 

@@ -68,6 +68,7 @@ class PageMatrices:
 
     @classmethod
     def of_staircase(cls, staircase: Staircase, page_length: int) -> PageMatrices:
+        """Write out a closed automaton, step by step, for pages of one length."""
         initial = staircase.initial_for(page_length)
         steps = []
         before: tuple[Edge, ...] = initial

@@ -26,7 +26,7 @@ Where = tuple[str, int | None, int | None]  # coin, result it belongs to (None: 
 
 
 @dataclass
-class Page:
+class ReferencePage:
     """One page: what was shown, what the guards say, and every coin's value at every result.
 
     `values[coin][t]` is the coin at result t; `start[coin]` before the first result;
@@ -40,6 +40,7 @@ class Page:
     rows: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def value(self, coin: Coin, position: int) -> float:
+        """Probability of heads of a coin at a position: of a fixed row or by its key."""
         name, lag, row = coin
         return (
             float(self.rows[name][row])
@@ -57,12 +58,12 @@ class ReferenceCounts:
     tails: dict[Where, float]
 
 
-def filter_page(staircase: Staircase, page: Page) -> NDArray[np.float64]:
+def filter_page(staircase: Staircase, page: ReferencePage) -> NDArray[np.float64]:
     """P(what was shown at result t | what was shown above), for every t."""
     return _forward(*_matrices(staircase, page))[1]
 
 
-def e_step(staircase: Staircase, page: Page) -> ReferenceCounts:
+def e_step(staircase: Staircase, page: ReferencePage) -> ReferenceCounts:
     """Expected heads and tails of every coin at every result, given the whole page."""
     matrices, initial, transitions = _matrices(staircase, page)
     before, scales = _forward(matrices, initial, transitions)
@@ -82,7 +83,9 @@ def e_step(staircase: Staircase, page: Page) -> ReferenceCounts:
     return ReferenceCounts(float(np.log(scales).sum()), dict(heads), dict(tails))
 
 
-def _matrices(staircase: Staircase, page: Page) -> tuple[PageMatrices, Matrix, list[Matrix]]:
+def _matrices(
+    staircase: Staircase, page: ReferencePage
+) -> tuple[PageMatrices, Matrix, list[Matrix]]:
     matrices = PageMatrices.of_staircase(staircase, len(page.shown))
     start = {lit.coin: page.start[lit.parameter] for e in matrices.initial for lit in e.literals}
     transitions = []

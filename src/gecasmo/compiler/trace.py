@@ -42,27 +42,35 @@ class Program(Protocol):
     """
 
     @property
-    def parameters_by_name(self) -> dict[str, Parameter]: ...
+    def parameters_by_name(self) -> dict[str, Parameter]:
+        """All coins of the program."""
 
     @property
-    def spans_pages(self) -> bool: ...
+    def spans_pages(self) -> bool:
+        """Whether a walk is a task of several pages."""
 
     @property
-    def turns_pages(self) -> bool: ...
+    def turns_pages(self) -> bool:
+        """Whether the program says what happens between pages."""
 
     @property
-    def finishes(self) -> bool: ...
+    def finishes(self) -> bool:
+        """Whether the program says what happens after the last result."""
 
-    def start(self, user: User) -> None: ...
+    def start(self, user: User) -> None:
+        """Run before the first result."""
 
-    def browse(self, user: User, result: Result) -> None: ...
+    def browse(self, user: User, result: Result) -> None:
+        """Run at each result."""
 
-    def next_page(self, user: User) -> None: ...
+    def next_page(self, user: User) -> None:
+        """Run before the first result of every page but the first."""
 
-    def finish(self, user: User) -> None: ...
+    def finish(self, user: User) -> None:
+        """Run after the last result."""
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """One decision on a path: a coin or a guard, where it stands, and how it went."""
 
     kind: str
@@ -82,7 +90,7 @@ class Outcome(NamedTuple):
 class Replay:
     """Repeats a recorded path, then chooses heads for everything new."""
 
-    def __init__(self, path: list[Choice], parameters: dict[str, Parameter]) -> None:
+    def __init__(self, path: list[Decision], parameters: dict[str, Parameter]) -> None:
         self.path = list(path)
         self._position = 0
         self._parameters = parameters
@@ -91,6 +99,7 @@ class Replay:
         self.is_finishing = False
 
     def flip(self, parameter: Parameter) -> bool:
+        """Give the outcome that this path prescribes, or try heads first on new ground."""
         name = next((n for n, known in self._parameters.items() if known is parameter), None)
         if name is None:
             raise mistake(
@@ -109,6 +118,7 @@ class Replay:
         return self._choose("flip", name)
 
     def guard(self, column: str) -> bool:
+        """Give the value that this path prescribes for a yes/no column of the result."""
         if column not in self._guards:  # a column has one value at a result, however often asked
             self._guards[column] = self._choose("guard", column)
         return self._guards[column]
@@ -116,7 +126,7 @@ class Replay:
     def _choose(self, kind: str, name: str) -> bool:
         place = callers_place()
         if self._position == len(self.path):
-            self.path.append(Choice(kind, name, place, True))
+            self.path.append(Decision(kind, name, place, True))
         choice = self.path[self._position]
         if choice[:3] != (kind, name, place):
             raise _not_deterministic(place)
@@ -197,7 +207,7 @@ class _Tracer:
         return not (user._has_left or user._has_stopped)
 
     def _explore(self, run: Callable[[Replay], Outcome], source: int) -> None:
-        path: list[Choice] = []
+        path: list[Decision] = []
         while True:
             self.n_paths += 1
             if self.n_paths > MAX_PATHS:
@@ -220,8 +230,8 @@ class _Tracer:
             path[-1] = path[-1]._replace(outcome=False)
 
     def _run(
-        self, run: Callable[[Replay], Outcome], path: list[Choice]
-    ) -> tuple[list[Choice], Outcome]:
+        self, run: Callable[[Replay], Outcome], path: list[Decision]
+    ) -> tuple[list[Decision], Outcome]:
         chooser = Replay(path, self.parameters)
         token = running.set(chooser)
         try:
@@ -234,7 +244,7 @@ class _Tracer:
             running.reset(token)
         return chooser.path, outcome
 
-    def _record(self, source: int, path: list[Choice], outcome: Outcome) -> None:
+    def _record(self, source: int, path: list[Decision], outcome: Outcome) -> None:
         edge = Edge(
             source=source,
             target=self._number(outcome.state, path),
@@ -245,7 +255,7 @@ class _Tracer:
         )
         (self.initial if source == START else self.edges).append(edge)
 
-    def _number(self, state: State, path: list[Choice]) -> int:
+    def _number(self, state: State, path: list[Decision]) -> int:
         if state not in self.states:
             if len(self.states) == MAX_STATES:
                 raise mistake(

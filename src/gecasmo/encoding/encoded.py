@@ -55,14 +55,17 @@ class EncodedLog:
 
     @property
     def n_pages(self) -> int:
+        """Number of pages, identical ones folded into one."""
         return len(self.weight)
 
     @property
     def n_results(self) -> int:
+        """Number of results on these pages."""
         return len(self.obs)
 
     @cached_property  # every run of a kernel asks for it
     def max_length(self) -> int:
+        """Number of results of the longest page, at least 1."""
         return int(np.diff(self.obs_start).max(initial=1))
 
     @property
@@ -75,6 +78,7 @@ class EncodedLog:
         return [*self.codes, *(self.first_rows[array] for array in self.plan.based)]
 
     def page_arguments(self, first: int, last: int) -> list[object]:
+        """Arguments of kernels that go over the pages from `first` to before `last`."""
         return [first, last, self.obs_start, self.row_start, self.obs, *self.codes_arguments()]
 
     def is_by_page(self, array: int) -> bool:
@@ -208,14 +212,17 @@ class Apart:
 
     @property
     def n_pages(self) -> int:
+        """Number of pages that are kept apart."""
         return len(self.pages)
 
     @property
     def lengths(self) -> Integers:
+        """Number of results of each page."""
         return np.diff(self.obs_start)
 
     @property
     def max_length(self) -> int:
+        """Number of results of the longest page, at least 1."""
         return int(self.lengths.max(initial=1))
 
     def codes_arguments(self) -> list[object]:

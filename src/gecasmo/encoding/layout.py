@@ -41,6 +41,7 @@ class Level:
 
     @property
     def n_places(self) -> int:
+        """Number of places: results of all pages of the level."""
         return int(self.start[-1])
 
 
@@ -65,10 +66,12 @@ class Layout:
 
     @cached_property
     def by_pattern(self) -> Level:
+        """Pages with their clicks, once for each page and pattern of clicks."""
         return Level(self.kept, self.obs_start, self.obs_start[self.run_start])
 
     @cached_property
     def by_page_shown(self) -> Level:
+        """Pages without their clicks, once for each list of results that was shown."""
         group = self.folded.group
         if group is None:
             return self.by_pattern

@@ -43,6 +43,7 @@ class JoinedPieces:
 
     @property
     def n_results(self) -> int:
+        """Number of results of the pieces so far."""
         return sum(len(obs) for obs in self._arrays.get("obs", []))
 
     def add(self, encoded: EncodedLog) -> dict[int, RowPlaces]:

@@ -38,6 +38,11 @@ class Coin:
         """The probabilities of its rows."""
         return self.form.probabilities(state, self.rows, self.name)
 
+    def weights(self, state: FormState) -> Floats:
+        """Two weights per row, tails and heads."""
+        own = self.form.weights(state, self.rows)
+        return as_weights(self.predict(state)) if own is None else own
+
 
 @dataclass(frozen=True)
 class States(Sequence[FormState]):
@@ -78,6 +83,7 @@ class Evaluated:
 
     @property
     def is_possible(self) -> bool:
+        """Whether no page has probability 0."""
         return self.counts.n_impossible == 0
 
     def with_forms(self, forms: list[FormState]) -> Evaluated:
@@ -150,7 +156,7 @@ class Coins:
         """Two weights per row, tails and heads, by coin; nothing where rows are elsewhere."""
         found = [_NO_WEIGHTS] * len(self.coins)
         for number in self.numbers:
-            found[number] = as_weights(self.coins[number].predict(states[number]))
+            found[number] = self.coins[number].weights(states[number])
         return found
 
     # -- the M-step --------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class DiskParts:
 
     @property
     def n_parts(self) -> int:
+        """Number of parts."""
         return len(self.numbers)
 
     def run(self, task: Task) -> Answer:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Method(Protocol):
     """A way to fit; `EM` and `Gradient` are some. It never learns which model it fits.
 
     A method may also have `validation`, pages to be judged by (a share, or a ClickLog), and then
-    `seed`.
+    `seed`. One that tells itself how sure rows are, such as `VB` and `Gibbs`, has `is_bayes`.
     """
 
     @property
@@ -85,6 +85,8 @@ class EM:
         Seed of the random starts.
     """
 
+    title: ClassVar[str] = "EM"  # what messages call it
+
     max_iter: int = 500
     tol: float = 1e-6
     accelerate: bool = True
@@ -93,16 +95,19 @@ class EM:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        name = self.title
         if self.max_iter != int(self.max_iter) or self.max_iter < 1:
             raise ModelError(
-                f"EM(max_iter={self.max_iter}): a whole number of at least one is needed."
+                f"{name}(max_iter={self.max_iter}): a whole number of at least one is needed."
             )
         if not self.tol >= 0:
-            raise ModelError(f"EM(tol={self.tol}) must not be negative.")
+            raise ModelError(f"{name}(tol={self.tol}) must not be negative.")
         if self.augmentation not in ("minimal", "full"):
-            raise ModelError(f"EM(augmentation={self.augmentation!r}): choose 'minimal' or 'full'.")
+            raise ModelError(
+                f"{name}(augmentation={self.augmentation!r}): choose 'minimal' or 'full'."
+            )
         if self.restarts is not None and self.restarts < 1:
-            raise ModelError(f"EM(restarts={self.restarts}): at least one start is needed.")
+            raise ModelError(f"{name}(restarts={self.restarts}): at least one start is needed.")
 
     def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
         """Maximise the objective of a problem."""
@@ -136,8 +141,8 @@ class EM:
         if solution.interrupted:
             done = solution.history[-1].iteration
             tell(
-                f"EM was interrupted after {done} iterations. The model has the best parameters "
-                f"so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
+                f"{self.title} was interrupted after {done} iterations. The model has the best "
+                f"parameters so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
                 ConvergenceWarning,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
@@ -146,8 +151,8 @@ class EM:
                 last, before = solution.history[-1], solution.history[-2]
                 gain = (last.objective - before.objective) / max(problem.n_pages, 1)
             tell(
-                f"EM stopped after {option('max_iter', self.max_iter)}; the last step still gained "
-                f"{gain:.2g} in objective per page "
+                f"{self.title} stopped after {option('max_iter', self.max_iter)}; the last step "
+                f"still gained {gain:.2g} in objective per page "
                 f"({option('tol', self.tol, shown=f'{self.tol:g}')}). "
                 f"{either('Continue with fit(log, start=model)', 'Go on with --start FIT')}, "
                 f"or raise {either('max_iter', '--max-iter')}.",
@@ -270,6 +275,7 @@ class StepLength:
         return self._used if self._used > 1 else None
 
     def learn(self, accepted: bool) -> None:
+        """Allow longer steps after the longest one succeeded, and shorter ones after a failure."""
         if accepted and self._used == self.longest:
             self.longest *= 4
         elif not accepted:

@@ -41,16 +41,24 @@ class Counts:
     n_impossible: int
 
     def heads(self, coin: int) -> Floats:
+        """Expected heads of each row of a coin."""
         heads: Floats = self.tables[coin][1]
         return heads
 
     def tails(self, coin: int) -> Floats:
+        """Expected tails of each row of a coin."""
         tails: Floats = self.tables[coin][0]
         return tails
 
 
 class Expectation:
-    """The E-step of one encoded log; keeps its scratch arrays between calls."""
+    """The E-step of one encoded log; keeps its scratch arrays between calls.
+
+    `counts_unflipped` are coins of which every result counts as often as it can flip them, whether
+    it did or not (see `regularised.py`).
+    """
+
+    counts_unflipped: frozenset[int] = frozenset()
 
     def __init__(
         self,
@@ -93,6 +101,9 @@ class Expectation:
         if not part > 0:  # only pages that weigh nothing: look at all
             return N_BUCKETS, self.scale
         return n_buckets, self.scale * float(self.encoded.weight.sum()) / part
+
+    def settle(self, weights: Sequence[Floats]) -> None:
+        """Find what else expected counts depend on, before EM looks at new weights: nothing."""
 
     def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:
         """Expected counts at these weights, `weights[coin][side, row]`; of all buckets, or of the

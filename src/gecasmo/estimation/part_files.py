@@ -67,6 +67,7 @@ class PartArrays:
 
     @property
     def n_bytes(self) -> int:
+        """Memory that the arrays take."""
         return sum(array.nbytes for array in self.arrays.values())
 
 
@@ -186,7 +187,10 @@ def _coin_plan(words: Mapping[str, Any]) -> CoinPlan:
     history = tuple(HISTORY_KEYS[HISTORY_KEYS.index(key)] for key in words["history"])
     if type(words["codes"]) is not int or not -1 <= words["codes"] < len(words) + 2**16:
         raise ValueError("its plan has odd numbers")
-    return CoinPlan(scope, words["codes"], history, words["based"] is True)
+    plan = CoinPlan(scope, words["codes"], history, words["based"] is True)
+    if plan.codes < 0 and plan != CoinPlan("global"):
+        raise ValueError("its plan has a coin that reads no rows, and yet has some")
+    return plan
 
 
 def _unrecorded(names: Sequence[Any]) -> tuple[str, ...]:

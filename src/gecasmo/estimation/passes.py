@@ -62,7 +62,9 @@ def run_pass(part: Part, points: Points, task: Task) -> tuple[Points, Answer]:
 def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
     """The E-step at a point, and the EM step from it."""
     states = local_states(part, points, task)
-    counts = part.expectation.run(weights_of(part, states, task.shared))
+    weights = weights_of(part, states, task.shared)
+    part.expectation.settle(weights)
+    counts = part.expectation.run(weights)
     following = {
         number: form.fit(
             states[number].rows, counts.heads(number), counts.tails(number), states[number]

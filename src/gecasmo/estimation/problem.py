@@ -195,6 +195,7 @@ class Problem(Coins):
 
     @property
     def is_all_opaque(self) -> bool:
+        """Whether no coin has a vector that acceleration could extrapolate."""
         return len(self._opaque) == len(self.coins)
 
     def without_opaque(self, states: States, start: Evaluated) -> States:

@@ -74,7 +74,8 @@ def compare(
 
     The click rates by rank (RCTR) and by document (DCTR) always take part. All figures are about
     clicks alone, as those of a page: other signals of a model (`user.emit`) are fitted, but not
-    scored, and models of the order of clicks are left out.
+    scored. Of models of the order of clicks it is scored which results are clicked, in whatever
+    order; models that are told where the next click is are left out. Notes say so.
 
     Parameters
     ----------

@@ -32,7 +32,12 @@ from gecasmo.evaluation.bootstrap import (
 from gecasmo.evaluation.evaluate import Predictions, impossible_sessions, predictions
 from gecasmo.evaluation.leaks import leak_test
 from gecasmo.evaluation.metrics import TopPairs, calibration, ctr_rmse
-from gecasmo.evaluation.relevance import RELEVANCE_METRICS, Grades, relevance_metrics, relevance_of
+from gecasmo.evaluation.relevance import (
+    RELEVANCE_METRICS,
+    HumanGrades,
+    relevance_metrics,
+    relevance_of,
+)
 from gecasmo.forms import Fixed, Table
 from gecasmo.kernels.library import Structure
 from gecasmo.logs import ClickLog
@@ -69,10 +74,15 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
     left_out: list[str] = []
     for name, model in _named(models):
         view = as_view(model.view)
-        if view.is_sequential:
+        if model.foreseen:
             left_out.append(name or model.name)
             continue
         _enter(entered, name, model)
+        if view.is_sequential:
+            notes.append(
+                f"{entered[-1].name} is of the order of clicks, which is not scored: only which "
+                "results of a page are clicked, the sum over all orders."
+            )
         if view.spans_pages:
             notes.append(
                 f"{entered[-1].name} reads the log by {view.name}: what it says of a page rests on "
@@ -80,8 +90,8 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
             )
     if left_out:
         notes.append(
-            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: of the order of "
-            "clicks, not of which results of a page are clicked, and so not comparable."
+            f"{listed(left_out)} {'is' if len(left_out) == 1 else 'are'} left out: given where the "
+            "next click is, there is no probability of clicks that others could be held against."
         )
     if not entered:
         why = f" {notes[-1]}" if left_out else ""
@@ -99,7 +109,7 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
 def kept_together(models: Any, log: ClickLog, by: str, notes: list[str]) -> str:
     """What a split of the log keeps together: more than sessions, if a model wants to."""
     for _, model in _named(models):
-        together = as_view(model.view).together(log)
+        together = as_view(model.view).together(log.columns)
         if together != by:
             notes.append(
                 f"Split by {together}, not by {by}, since {model.name} reads the log by "
@@ -236,9 +246,11 @@ def clicks_only(model: Model) -> Model:
     """A copy that answers as if nobody saw any signal but clicks; the model itself if it has none.
 
     Its log-likelihood is log P(clicks), the sum over all that the other signals may have been, and
-    so comparable with that of models which know clicks only.
+    so comparable with that of models which know clicks only. What the view of the model makes of
+    the log, such as that another page follows, is seen: all know of the pages that are there.
     """
-    others = other_signals(model)
+    made = as_view(model.view).signals
+    others = tuple(name for name in other_signals(model) if name not in made)
     if not others:
         return model
     twin = model.copy()
@@ -258,7 +270,7 @@ class Trial:
     impossible: Impossible
     bootstrap: int
     seed: int
-    judged: Grades | None
+    judged: HumanGrades | None
     ndcg_at: int
 
 
@@ -279,6 +291,11 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
     """Ask one model everything."""
     test = trial.test
     said = predictions(entry.scored, test, "raise" if trial.impossible == "raise" else "floor")
+    if said.lost > 0:
+        notes.append(
+            f"{entry.name}: unlikely orders of clicks are left out, at most {said.lost:.2g} of the "
+            "probability of a page; that of the clicks that were seen has all of theirs."
+        )
     sums = with_samples(cluster_sums(test, trial.clusters, said), trial.bootstrap, trial.seed)
     weight = test.weight[test.page]
     calibrated = calibration(test.click, said.marginal, weight)
@@ -311,7 +328,11 @@ def score(entry: Contestant, trial: Trial, notes: list[str]) -> Score:
 
 
 def _judge(
-    entry: Contestant, trial: Trial, judged: Grades, row: dict[str, Any], reasons: dict[str, str]
+    entry: Contestant,
+    trial: Trial,
+    judged: HumanGrades,
+    row: dict[str, Any],
+    reasons: dict[str, str],
 ) -> None:
     row.update(dict.fromkeys(RELEVANCE_METRICS))
     relevance, reason = relevance_of(entry.model, judged.frame)
@@ -328,7 +349,8 @@ def _judge(
 
 def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None:
     """A short leak test of all models but ours: users' own models and forms can get this wrong."""
-    if _is_ours(entry.model):
+    # What is said of all orders of clicks looks at none of them.
+    if _is_ours(entry.model) or as_view(entry.model.view).is_sequential:
         return
     found = leak_test(entry.scored, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
     if not found.passed:

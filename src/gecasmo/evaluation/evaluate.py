@@ -16,17 +16,21 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.errors import ImpossibleSessionError
 from gecasmo.evaluation.metrics import (
     Calibration,
     CalibrationSums,
     Perplexity,
     PerplexitySums,
 )
+from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import ViewedLog, as_view
+from gecasmo.logs.views.view import changes, runs_within
 from gecasmo.model.answers import marginal_array, per_session, told_unseen, unseen_weights
+from gecasmo.model.click_sets import click_sets
 from gecasmo.model.log_parts import is_stored, over_parts
-from gecasmo.model.page_run import FLOOR, Filtered, Tally, counts_of_source
+from gecasmo.model.page_run import FLOOR, Filtered, PageRun, Tally, counts_of_source
 from gecasmo.report import Column, TextTable, counted, html_of, wrapped
 
 if TYPE_CHECKING:
@@ -320,29 +324,85 @@ def floored(click: NDArray[np.bool_], probability: Floats, floor: float) -> Floa
 class Predictions:
     """`log_likelihood` and `is_impossible` per session; click probabilities per result.
 
-    Nothing that happened has probability 0 in them: it counts as 1e-8.
+    Nothing that happened has probability 0 in them: it counts as 1e-8. `lost` is the largest share
+    of a session's probability that was not looked at.
     """
 
     log_likelihood: Floats
     is_impossible: Bools
     conditional: Floats
     marginal: Floats
+    lost: float = 0.0
 
 
 def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -> Predictions:
-    """Score every session; `impossible` is "raise" or "floor"."""
+    """Score every session by the clicks of its page; `impossible` is "raise" or "floor"."""
+    if as_view(model.view).is_sequential:
+        return _set_predictions(model, log, impossible)
     filtered = Filtered(model, log, impossible, warn=False)
-    marginal = np.asarray(marginal_array(model, log, filtered.encoded))
+    if as_view(model.view).spans_pages:
+        marginal = given_earlier_pages(model, log)
+    else:
+        marginal = np.asarray(marginal_array(model, log, filtered.encoded))
+    conditional = floored(log.click, filtered.click, FLOOR)
+    seen, bad = filtered.probability, filtered.is_impossible
+    if as_view(model.view).signals:  # these are known, and not scored
+        seen = np.where(log.click, conditional, 1 - conditional)
+        bad = np.where(log.click, filtered.click <= 0, filtered.click >= 1)
     return Predictions(
-        log_likelihood=per_session(log, np.log(filtered.probability)),
-        is_impossible=_sessions_with(filtered.is_impossible, log),
-        conditional=floored(log.click, filtered.click, FLOOR),
+        log_likelihood=per_session(log, np.log(seen)),
+        is_impossible=_sessions_with(bad, log),
+        conditional=conditional,
         marginal=floored(log.click, marginal, FLOOR),
     )
 
 
+def given_earlier_pages(model: Model, log: ClickLog) -> Floats:
+    """P(click) of each result with no click of its page known, but all of earlier pages of the same
+    walk. Of a model that remembers clicks by its keys: with no click of any page known."""
+    viewed = model.viewed(log)
+    depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
+    if depends_on_clicks or not isinstance(viewed, ViewedLog) or viewed is log:
+        return marginal_array(model, log)
+    session = log.page[viewed.rows]
+    begins = np.zeros(viewed.n_results, bool)
+    begins[viewed.starts[:-1][viewed.lengths > 0]] = True
+    turn = np.empty(log.n_results, np.int64)  # of the page in its walk
+    turn[viewed.rows] = runs_within(begins | changes(session), begins)
+    found = np.zeros(log.n_results)
+    last = np.zeros(log.n_sessions, np.int64)
+    np.maximum.at(last, log.page, turn)
+    for number in range(int(turn.max(initial=-1)) + 1):
+        chosen = viewed.whole(last >= number)
+        rows = chosen[log.page]
+        run = PageRun(model, log.take(chosen), "filter", missing=turn[rows] == number)
+        answers = np.zeros((2, run.encoded.n_results))
+        run.run(*answers)
+        found[rows] = np.where(turn[rows] == number, run.results(answers[1]), found[rows])
+    return np.clip(found, 0.0, 1.0)
+
+
+def _set_predictions(model: Model, log: ClickLog, impossible: Impossible) -> Predictions:
+    """Score every session by which results are clicked, whatever the order."""
+    found = click_sets(model, log)
+    bad = found.probability <= 0
+    if impossible == "raise" and bad.any():
+        raise ImpossibleSessionError(
+            f"{log.n_sources(bad):,} of {log.n_sources():,} sessions are impossible under "
+            f"{model.name}: they have probability 0. First: session "
+            f"{log.sessions[int(bad.argmax())]!r}."
+        )
+    said = (found.conditional, found.marginal)
+    conditional, marginal = (floored(log.click, p, FLOOR) for p in said)
+    seen = np.log(np.where(log.click, conditional, 1 - conditional))
+    own = np.where(bad, per_session(log, seen), np.log(np.where(bad, 1.0, found.probability)))
+    return Predictions(own, bad, conditional, marginal, float(found.lost.max(initial=0.0)))
+
+
 def impossible_sessions(model: Model, log: ClickLog) -> Bools:
     """Which sessions the model says cannot happen."""
+    if as_view(model.view).is_sequential:
+        return click_sets(model, log).probability <= 0
     return _sessions_with(Filtered(model, log, "floor", warn=False).is_impossible, log)
 
 

@@ -23,9 +23,11 @@ _WAYS = ("flipped", "all clicked", "none clicked")
 class Predicts(Protocol):
     """What is tested: a fitted model, or anything that answers these two questions."""
 
-    def predict_conditional_clicks(self, log: ClickLog, *, impossible: Any = ...) -> Any: ...
+    def predict_conditional_clicks(self, log: ClickLog, *, impossible: Any = ...) -> Any:
+        """Probability of a click at each result, given the clicks above it."""
 
-    def predict_clicks(self, log: ClickLog) -> Any: ...
+    def predict_clicks(self, log: ClickLog) -> Any:
+        """Probability of a click at each result, with no clicks known."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def relevance_of(model: Model, pairs: pl.DataFrame) -> tuple[Floats | None, str]
 
 
 def relevance_metrics(
-    grades: Grades, score: Floats, at: int, seed: int = 0
+    grades: HumanGrades, score: Floats, at: int, seed: int = 0
 ) -> dict[str, tuple[float | None, str]]:
     """nDCG, AUC and Kendall's tau by name, each a mean over queries, or None with the reason.
 
@@ -111,7 +111,7 @@ def kendall(grade: NDArray[np.int64], score: Floats) -> float:
 
 
 @dataclass(frozen=True)
-class Grades:
+class HumanGrades:
     """`frame` has query, doc, grade and whatever else was given, for queries with a positive
     grade; `n_skipped` is the number of queries without one."""
 
@@ -124,7 +124,7 @@ def _named(*given: str) -> str:
     return option("judgments", *given, of="compare")
 
 
-def grades(given: Any, log: ClickLog, notes: list[str]) -> Grades:
+def grades(given: Any, log: ClickLog, notes: list[str]) -> HumanGrades:
     """Read and check judgments, with ids of the types that the log has."""
     if not log.has_query:
         raise ClickLogError(f"{_named()}: judgments are about queries, and the log has no queries.")
@@ -161,7 +161,7 @@ def grades(given: Any, log: ClickLog, notes: list[str]) -> Grades:
     if not n_queries:
         raise ClickLogError(f"{_named()}: no judged query has a positive grade.")
     _tell(frame, log, n_all - n_queries, notes)
-    return Grades(frame, n_queries, n_all - n_queries)
+    return HumanGrades(frame, n_queries, n_all - n_queries)
 
 
 def read_grades(given: Any) -> pl.DataFrame:

@@ -87,9 +87,11 @@ class SavedBooster:
 
     @property
     def feature_importances_(self) -> Any:
+        """How much each feature matters, by the booster's own measure."""
         return self.booster_.feature_importance(self.importance_type)
 
     def predict_proba(self, features: Any) -> Floats:
+        """Probabilities of tails and heads in two columns, as in scikit-learn."""
         heads = np.asarray(self.booster_.predict(features), dtype=np.float64)
         return np.column_stack([1.0 - heads, heads])
 

@@ -170,6 +170,11 @@ class Form(ABC):
         # A copy, which stays as it is whatever the form does with its own.
         return np.array(found, dtype=np.float64)
 
+    def weights(self, state: FormState, rows: Rows) -> Floats | None:
+        """Tell what tails and heads of each row weigh, `[side, row]`, where that does not add up to
+        one; None where it is 1 - p and p."""
+        return None
+
     def known(self, state: FormState, rows: Rows) -> Bools:
         """Tell which rows the fit has something to say about, beyond what it says of all."""
         return np.ones(len(rows), bool)

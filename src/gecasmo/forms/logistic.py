@@ -419,7 +419,7 @@ class Logistic(Form):
         return design
 
     def precision(self, n: int) -> Floats:
-        """Tell the precision of the prior of each coefficient."""
+        """Strength of the ridge penalty for each coefficient; the intercept has none."""
         precision = np.full(n, self.l2)
         if self.intercept:
             precision[0] = 0.0

@@ -134,9 +134,11 @@ class FolderSource:
     folder: Path
 
     def read(self, name: str) -> bytes:
+        """Read a file of the folder."""
         return (self.folder / name).read_bytes()
 
     def where(self, name: str) -> str:
+        """Name a file, for messages."""
         return str(self.folder / name)
 
 
@@ -147,11 +149,13 @@ class ZipSource:
     path: Path
 
     def read(self, name: str) -> bytes:
+        """Read a member of the archive, if it does not unpack to more than it says."""
         with zipfile.ZipFile(self.path) as archive:
             saved.check_packed(self.path, [archive.getinfo(name)])
             return archive.read(name)
 
     def where(self, name: str) -> str:
+        """Name a member, for messages."""
         return f"{name} in {self.path}"
 
 
@@ -207,26 +211,32 @@ class PartedTable:
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """Columns whose values tell rows apart."""
         return self.like.rows.keys
 
     @property
     def n_parts(self) -> int:
+        """Number of files."""
         return len(self.files)
 
     @property
     def n_rows(self) -> int:
+        """Number of rows in all files."""
         return sum(file.n_rows for file in self.files)
 
     @property
     def has_prior(self) -> bool:
+        """Whether rows without data have a probability."""
         return self.like.has_prior
 
     @property
     def has_given(self) -> bool:
+        """Whether some rows were given by the user instead of estimated."""
         return any(file.n_given for file in self.files)
 
     @property
     def in_files(self) -> PartedTable:
+        """Return itself: the rows are in files already."""
         return self
 
     def __repr__(self) -> str:

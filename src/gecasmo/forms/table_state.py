@@ -60,6 +60,7 @@ class TableState:
 
     @property
     def n_rows(self) -> int:
+        """Number of rows."""
         return len(self.probability)
 
     @property

@@ -71,6 +71,7 @@ class SmoothFunction:
 
     @property
     def size(self) -> int:
+        """Number of knots."""
         return len(self.knots)
 
     @property

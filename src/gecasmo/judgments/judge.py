@@ -36,10 +36,10 @@ from gecasmo.judgments.grades import (
 from gecasmo.judgments.hearing import Hearing, unknown_pairs
 from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
 from gecasmo.judgments.order import order_of
-from gecasmo.judgments.pairs import relevance_coins, relevance_frame
+from gecasmo.judgments.pairs import all_pairs, relevance_coins, relevance_frame
 from gecasmo.judgments.panel import BY_JUDGES
 from gecasmo.judgments.propensity import scale_remark
-from gecasmo.model.log_parts import is_stored, part_view, parted_coins
+from gecasmo.model.log_parts import is_stored, part_view, parted_coins, partitioned_by
 from gecasmo.report import printable
 
 if TYPE_CHECKING:
@@ -215,8 +215,10 @@ class PairParts:
     @classmethod
     def of(cls, model: Model, pairs: Any) -> PairParts:
         """Find out how pairs come: from a stored log, from rows in files, or all at once."""
-        if is_stored(pairs):
+        if is_stored(pairs) and partitioned_by(pairs) == "query":
             return cls(model, pairs, pairs.n_partitions, in_files=True)
+        if is_stored(pairs):  # a query is in many of its partitions
+            return cls(model, all_pairs(model, pairs))
         parted = parted_coins(model)
         own = [parted[coin] for coin in model.relevance if coin in parted]
         by_query = [
@@ -445,7 +447,10 @@ def _why_no_interval(model: Model, counted: GradeCounts) -> str:
         return "the fit was interrupted, so there are no intervals"
     if not report.converged:
         return "the fit did not converge, so there are no intervals"
-    return "this fit worked out no intervals, which takes EM and intervals=True"
+    return (
+        "this fit worked out no intervals, which takes EM and intervals=True, or VB() where rows "
+        "span the partitions of a stored log"
+    )
 
 
 def _grades(grading: Grading, frame: pl.DataFrame) -> pl.DataFrame:

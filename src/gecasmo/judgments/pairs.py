@@ -14,6 +14,7 @@ from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import beta_interval
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
+from gecasmo.model.log_parts import Partitioned, all_pieces
 from gecasmo.model.structured import as_frame
 
 if TYPE_CHECKING:
@@ -243,6 +244,17 @@ def _with_features(base: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
             f"pairs, such as {first}."
         )
     return base.with_columns(described[name].gather(pl.Series(place)) for name in names)
+
+
+def all_pairs(model: Model, log: Partitioned) -> pl.DataFrame:
+    """The pairs that a stored log shows, each once, with the columns that coins are found by."""
+    coins = relevance_coins(model)
+    wanted = {*PAIR, *(n for c in coins for n in (*model.keys[c], *model.forms[c].columns))}
+    found = [
+        pages.to_frame().select(n for n in pages.columns if n in wanted).unique(maintain_order=True)
+        for _, pages in all_pieces(log)
+    ]
+    return pl.concat(found).unique(maintain_order=True)
 
 
 def _given_pairs(

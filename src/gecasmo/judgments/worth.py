@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import option
 from gecasmo.judgments.grades import JUDGED, Grading, JudgmentsError, most_likely
 from gecasmo.judgments.judged import JudgedPart, Judgments, id_columns, short
-from gecasmo.model.log_parts import in_memory, is_stored, overlap
+from gecasmo.model.log_parts import in_memory, is_stored, overlap, partitioned_by
 from gecasmo.report import Column, TextTable, wrapped
 
 if TYPE_CHECKING:
@@ -146,7 +146,10 @@ def _pages(log: ClickLog | StoredLog, number: int, n_parts: int) -> Iterator[Cli
     if not is_stored(log):
         yield in_memory(log)
         return
-    for near in range(*overlap(number, number + 1, n_parts, log.n_partitions)):
+    near_by = overlap(number, number + 1, n_parts, log.n_partitions)
+    if partitioned_by(log) != "query":
+        near_by = 0, log.n_partitions
+    for near in range(*near_by):
         yield log.partition(near)
 
 

@@ -39,10 +39,12 @@ class Structure:
 
     @cached_property
     def minimal(self) -> Staircase:
+        """The smallest automata with the same likelihood, by distance from the end of a page."""
         return minimal(self.traced)
 
     @cached_property
     def full(self) -> Staircase:
+        """The automaton that counts every flip of the program."""
         return full(self.traced)
 
     @cached_property

@@ -26,6 +26,7 @@ class Loads:
 
     @property
     def n_slots(self) -> int:
+        """Number of weights at a result: heads and tails of each variable."""
         return 2 * len(self.machine.variables)
 
     def uses(self, *keys: str) -> bool:
@@ -33,6 +34,7 @@ class Loads:
         return self.lifted and any(set(keys) & set(coin.history) for coin in self.plan.coins)
 
     def everywhere(self, text: Text) -> None:
+        """Write the loads that serve the whole log."""
         # Zeros, since a coin of the result above is not fetched at the first result.
         text(f"v = np.zeros({max(self.n_slots, 1)})")
         for number, (coin, _, row) in enumerate(self.machine.variables):
@@ -40,11 +42,13 @@ class Loads:
                 self._fetch(text, number, coin, str(row or 0))
 
     def page(self, text: Text) -> None:
+        """Write the loads that serve a page."""
         for number, (coin, _, _) in enumerate(self.machine.variables):
             if self.plan.scope(self.machine, number) == "page":
                 self._fetch(text, number, coin, f"codes{self.plan.coins[coin].codes}[i]")
 
     def result(self, text: Text) -> None:
+        """Write the loads of one result."""
         for number, (coin, lag, _) in enumerate(self.machine.variables):
             if self.plan.scope(self.machine, number) != "result":
                 continue

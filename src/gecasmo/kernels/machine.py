@@ -87,6 +87,7 @@ class Machine:
 
     @property
     def n_observations(self) -> int:
+        """Number of different observations at a result."""
         return len(self.observations)
 
     @property
@@ -109,6 +110,7 @@ class Machine:
 
     @cached_property
     def n_edges(self) -> int:
+        """Number of edges at the step that has most."""
         return max(sum(map(len, step.edges)) for step in self.steps())
 
 

@@ -38,9 +38,11 @@ class Plan:
 
     @property
     def n_codes(self) -> int:
+        """Number of arrays of row numbers: coins with the same key share one."""
         return 1 + max((coin.codes for coin in self.coins), default=-1)
 
     def scope(self, machine: Machine, variable: int) -> Scope:
+        """Tell whether a variable has one value for the log, the page or the result."""
         coin, _, row = machine.variables[variable]
         return "global" if row is not None else self.coins[coin].scope
 
@@ -56,10 +58,12 @@ class Plan:
         return replace(self, coins=coins)
 
     def codes_arguments(self) -> list[str]:
+        """Names of the arrays of row numbers, as kernels take them."""
         codes = [f"codes{number}" for number in range(self.n_codes)]
         return codes + [f"first_row{number}" for number in self.based]
 
     def weight_arguments(self) -> list[str]:
+        """Names of the tables of weights, one a coin."""
         return [f"W{number}" for number in range(len(self.coins))]
 
 

@@ -30,6 +30,7 @@ class Text:
 
     @contextmanager
     def block(self, header: str) -> Iterator[None]:
+        """Write a header, and indent what is written inside of the `with` statement."""
         self(header)
         self._depth += 1
         before = len(self._lines)

@@ -12,9 +12,11 @@ from gecasmo.language.place import mistake
 class Chooser(Protocol):
     """Whoever runs a program decides here what its flips and its guards are."""
 
-    def flip(self, parameter: Parameter) -> bool: ...
+    def flip(self, parameter: Parameter) -> bool:
+        """Decide a flip of a coin."""
 
-    def guard(self, column: str) -> bool: ...
+    def guard(self, column: str) -> bool:
+        """Decide the value of a yes/no column."""
 
 
 running: ContextVar[Chooser | None] = ContextVar("running", default=None)

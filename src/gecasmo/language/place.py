@@ -22,6 +22,7 @@ class Place(NamedTuple):
     function: str
 
     def describe(self) -> str:
+        """Name file, line and function, and show the line."""
         text = linecache.getline(self.path, self.line).strip()
         where = f"{os.path.basename(self.path)}, line {self.line}, in {self.function}"
         return f"{where}\n      {text}" if text else where

@@ -96,10 +96,10 @@ class Result:
     def __init__(self, chooser: Chooser) -> None:
         object.__setattr__(self, "_chooser", chooser)
 
-    def __getattr__(self, name: str) -> Guard:
+    def __getattr__(self, name: str) -> YesNo:
         if name.startswith("__"):
             raise AttributeError(name)
-        return Guard(name, object.__getattribute__(self, "_chooser"))
+        return YesNo(name, object.__getattribute__(self, "_chooser"))
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise mistake(
@@ -108,7 +108,7 @@ class Result:
         )
 
 
-class Guard:
+class YesNo:
     """A yes/no column of the log at the current result, of use only as a truth value."""
 
     def __init__(self, column: str, chooser: Chooser) -> None:

@@ -88,6 +88,24 @@ def in_one_message(label: str, notes: Iterable[Note]) -> str:
     return f"{label}: met, and dealt with as log.notes says: {kinds}."
 
 
+def merged_notes(notes: Iterable[Note]) -> list[Note]:
+    """One note of each kind, with the counts added up."""
+    together: dict[str, Note] = {}
+    for note in notes:
+        before = together.get(note.kind)
+        together[note.kind] = note if before is None else _added(before, note)
+    return list(together.values())
+
+
+def _added(one: Note, other: Note) -> Note:
+    count = one.count + other.count
+    head = f"{one.kind}: {one.count:,} "
+    what = one.what
+    if what.startswith(head):
+        what = f"{one.kind}: {count:,} {what.removeprefix(head)}"
+    return Note(one.kind, count, what, (one.examples + other.examples)[:EXAMPLES])
+
+
 class Faults:
     """The faults found so far in one source.
 

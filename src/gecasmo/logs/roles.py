@@ -104,7 +104,7 @@ class Roles:
 
     def title(self, role: str) -> str:
         """Name the role, and its column where that is called otherwise."""
-        names = self.columns[role]
+        names = self.columns.get(role, ())  # or a further column
         if names in ((), (role,)):
             return role
         return f"{role} ({', '.join(map(repr, names))})"

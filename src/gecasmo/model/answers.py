@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 from gecasmo.encoding import EncodedLog, Rows, Wanted
 from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
-from gecasmo.errors import ClickLogError, GecasmoError, ModelError, either, option
+from gecasmo.errors import GecasmoError, ModelError, option
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
 from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
-from gecasmo.logs.views.view import ViewedLog
+from gecasmo.logs.views import ViewedLog, as_view
+from gecasmo.model.click_sets import click_sets
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
     Answer,
@@ -33,6 +34,7 @@ from gecasmo.model.log_parts import (
     Partitioned,
     as_log,
     over_parts,
+    partitioned_by,
     routed,
     whole_view,
 )
@@ -46,6 +48,7 @@ from gecasmo.model.page_run import (
     refuse,
     result_frame,
 )
+from gecasmo.model.stories import without_clicks
 from gecasmo.report import listed, percent, wrapped
 
 if TYPE_CHECKING:
@@ -291,14 +294,8 @@ def marginal_clicks(model: Model, log: ClickLog | Partitioned, frame: bool = Fal
 
 def marginal_array(model: Model, log: ClickLog, encoded: EncodedLog | None = None) -> Floats:
     """P(click) of each result of a log in memory; `encoded` as the filter has it may save work."""
-    viewed = model.viewed(log)
-    if isinstance(viewed, ViewedLog) and viewed is not log and viewed.seen_as.is_sequential:
-        raise ClickLogError(
-            f"{model.name} follows users from click to click, so what it says of a page before any "
-            "click is a sum over all orders of clicks. Simulate them: "
-            f"{either('model.simulate(log)', '`gecasmo simulate`')}; or ask of each walk: "
-            f'log.view("{viewed.seen_as.name}").'
-        )
+    if as_view(model.view).is_sequential and not isinstance(log, ViewedLog):
+        return click_sets(model, log).marginal
     depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     run = PageRun(model, log, "marginal", encoded=None if depends_on_clicks else encoded)
     answers = np.zeros(run.encoded.n_results)
@@ -349,15 +346,17 @@ def unseen_weights(
 
 
 def unseen_shares(model: Model, log: Any) -> dict[str, float]:
-    """Per coin, the share of the results of a log whose row was never fitted."""
+    """Per coin, the share of the results of a log whose row was never fitted, as users meet them
+    before they click."""
 
     def ask(view: Model, pages: ClickLog) -> tuple[float, dict[str, float]]:
+        pages = without_clicks(view, pages)
         kept = np.ones(pages.n_results, np.bool_)
         new = unseen_weights(view, pages, view.encode(pages, "filter"), kept)
         return float(pages.weight[pages.page].sum()), new
 
     total, unseen = 0.0, Counter[str]()
-    for weight, new in over_parts(model, log, ask):
+    for weight, new in over_parts(model, log, ask, is_blank=True):
         total += weight
         unseen.update(new)
     return {coin: unseen[coin] / max(total, 1e-300) for coin in model.forms}
@@ -433,7 +432,8 @@ def count_frames(
         for coin, frame in found.items():
             kept = total.setdefault(coin, [])
             kept.append(frame)
-            if len(kept) > 1 and ("query" not in frame.columns or _go_on(kept[-2], frame)):
+            is_apart = "query" in frame.columns and partitioned_by(log) == "query"
+            if len(kept) > 1 and (not is_apart or _go_on(kept[-2], frame)):
                 total[coin] = [*kept[:-2], _summed(kept[-2:])]
     return {coin: pl.concat(frames, how="vertical_relaxed") for coin, frames in total.items()}
 

@@ -19,7 +19,7 @@ from gecasmo.model.structured import StructuredModel, as_frame
 from gecasmo.model.update import update_model
 
 if TYPE_CHECKING:
-    from gecasmo.estimation import Method
+    from gecasmo.estimation import AtMost, Method, Prefer
     from gecasmo.evaluation import Evaluation
     from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
@@ -58,6 +58,7 @@ class Model(StructuredModel):
         impossible: Impossible = "raise",
         intervals: bool = True,
         checkpoint: Any = None,
+        constraints: Sequence[Prefer | AtMost] = (),
     ) -> Self:
         """Estimate every coin from a log.
 
@@ -87,12 +88,15 @@ class Model(StructuredModel):
             For stored logs: where the fit keeps its parts and its progress. A fit that was killed
             is resumed there when it is started again with the same settings. Without it, a
             folder beside the log is used for as long as it is needed.
+        constraints : list of Prefer and AtMost, optional
+            What the posterior of the flips shall keep beside what the log says: for EM and a log in
+            memory.
 
         Returns
         -------
         The model itself.
         """
-        how = (threads, progress, impossible, intervals, checkpoint)
+        how = (threads, progress, impossible, intervals, checkpoint, constraints)
         fit_model(self, log, method, start, features, *how)
         return self
 

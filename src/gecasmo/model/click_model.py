@@ -192,6 +192,7 @@ class ClickModel(Model):
 
     @property
     def parameters_by_name(self) -> dict[str, Parameter]:
+        """All coins of the class, also those in lists and dictionaries."""
         return self._parameters()
 
     def by_value(self, name: str) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError, either, option, tell
 from gecasmo.estimation import EM, Method, Problem, Record, Solution
 from gecasmo.estimation.coins import Evaluated
+from gecasmo.estimation.constraints import Kept, Prefer, check_constraints
+from gecasmo.estimation.part import Part
 from gecasmo.estimation.posteriors.learner import Posteriors
 from gecasmo.estimation.posteriors.sample import SampledPages
 from gecasmo.forms import FormState
@@ -50,6 +52,7 @@ class FitReport:
     objective: float
     log_likelihood: float
     counts: dict[str, NDArray[np.float64]]
+    constraints: list[Kept] = field(default_factory=list)  # how each was kept
     seconds: float | None = None  # of the whole fit, with encoding and learning of priors
 
     @property
@@ -76,6 +79,7 @@ class FitReport:
         for coin, sides in self.counts.items():
             rows, flips = f"{sides.shape[1]:,} rows", f"{sides.sum():,.1f} expected flips"
             lines.append(f"  {coin}: {rows}, {flips}, {sides[1].sum():,.1f} of them heads")
+        lines += [f"  {kept}" for kept in self.constraints]
         return "\n".join(lines)
 
 
@@ -150,10 +154,12 @@ def fit_model(
     impossible: Impossible,
     intervals: bool = True,
     checkpoint: Any = None,
+    constraints: Any = (),
 ) -> None:
     """Fit `model` in place; it keeps its old fit if anything goes wrong."""
     log = as_log(log)
-    settings = Settings(EM() if method is None else method, start, impossible)
+    asked = check_constraints(constraints, list(model.forms))
+    settings = Settings(EM() if method is None else method, start, impossible, asked)
     is_stored = isinstance(log, StoredLog)
     if not isinstance(log, ClickLog) and not is_stored:
         raise ClickLogError(
@@ -171,6 +177,8 @@ def fit_model(
     if not log.total_weight > 0:
         raise ClickLogError("There is nothing to fit: all pages of the log weigh 0.")
     check_settings(settings, features, threads)
+    if asked:
+        _check_constrained(model, settings, is_stored)
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
     with progress_bar(model.name, progress) as show, using_threads(threads):
@@ -180,7 +188,9 @@ def fit_model(
             fit_stored(model, work, log, settings, threads, show, intervals, checkpoint)
         else:
             source = MemorySource(work, log, settings, threads)
-            fit_source(model, source, settings.method, show, intervals)
+            solution = fit_source(model, source, settings.method, show, intervals)
+            if asked:
+                _report_constraints(model, source.problem, solution)
             tell_remarks(model)
     model.features_, model.pairs_ = work.features_, None
     if isinstance(log, ClickLog):
@@ -201,6 +211,38 @@ def check_settings(settings: Settings, features: Any, threads: int | None = None
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     if features is not None and not isinstance(features, Mapping):
         raise ModelError('features are given by coin: features={"attraction": frame}.')
+
+
+def _check_constrained(model: Model, settings: Settings, is_stored: bool) -> None:
+    """Refuse constraints where they cannot be kept."""
+    if is_stored:
+        raise ModelError(
+            f"{option('constraints')}: pages of a stored log are fitted part by part, and "
+            "constraints need them together. Fit the files that were ingested, or some of them."
+        )
+    if not isinstance(settings.method, EM):
+        raise ModelError(
+            f"{option('constraints')}: these are kept by EM(); {settings.method!r} does not know "
+            "of them."
+        )
+    together = as_view(model.view).name
+    if together in ("tasks", "walks") and any(isinstance(c, Prefer) for c in settings.constraints):
+        raise ModelError(
+            f"Prefer(...) compares results of one page, and {model.name} walks over {together}: "
+            "there, results of several pages or passes follow each other."
+        )
+
+
+def _report_constraints(model: Model, problem: Problem, solution: Solution) -> None:
+    """Say how constraints were kept; the log-likelihood is that of the clicks as such."""
+    part: Part = problem.parts.whole
+    expectation: Any = part.expectation
+    report = model.report_
+    assert report is not None
+    assert model.states_ is not None
+    weights = part.weights([model.states_[coin.name] for coin in part.coins])
+    plain = expectation.plain_log_likelihood(weights) + part.constant
+    report.log_likelihood, report.constraints = plain, expectation.kept(weights)
 
 
 class MemorySource:
@@ -237,7 +279,7 @@ def _set_apart(model: Model, log: ClickLog, method: Any) -> tuple[ClickLog, Clic
         return log, None
     if isinstance(validation, ClickLog):
         return log, validation
-    by = as_view(model.view).together(log)
+    by = as_view(model.view).together(log.columns)
     return log.split(test=validation, by=by, seed=method.seed)
 
 

@@ -2,7 +2,9 @@
 
 A stored log has all pages of a query in one partition, and a parted table all rows of a query in
 one part, both by the first bits of the query's hash. So a partition needs few parts, and with these
-in memory every answer is the ordinary one. This is the one place that brings the two together.
+in memory every answer is the ordinary one. This is the one place that brings the two together. A
+log of tasks has all pages of a task in one partition instead: any of them can meet any row, so all
+rows are in memory for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import polars as pl
 from gecasmo.errors import ClickLogError, ImpossibleSessionError, either
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.logs.clicklog import joined
-from gecasmo.logs.views import as_view
+from gecasmo.logs.notes import Note
+from gecasmo.logs.views import View, as_view
+from gecasmo.logs.views.view import gathering, tell_gathered
 
 if TYPE_CHECKING:
     from gecasmo.forms.parted_table import PartedTable
@@ -34,12 +38,14 @@ MOST_RESULTS = 5_000_000
 
 @runtime_checkable
 class Partitioned(Protocol):
-    """A log in partitions by query, such as a `StoredLog`."""
+    """A log in partitions, such as a `StoredLog`: by query, unless `partitioned_by` says so."""
 
     @property
-    def n_partitions(self) -> int: ...
+    def n_partitions(self) -> int:
+        """Number of parts."""
 
-    def partition(self, number: int) -> ClickLog: ...
+    def partition(self, number: int) -> ClickLog:
+        """Bring one part into memory."""
 
 
 @runtime_checkable
@@ -51,7 +57,8 @@ class AskedElsewhere(Protocol):
 
     def over_parts(
         self, model: Model, ask: Callable[[Model, ClickLog], Answer]
-    ) -> Iterator[Answer]: ...
+    ) -> Iterator[Answer]:
+        """Ask every part where it lies, and give the answers in order of parts."""
 
 
 def is_stored(log: Any) -> TypeGuard[Partitioned]:
@@ -87,8 +94,20 @@ def parted_coins(model: Model) -> dict[str, PartedTable]:
     return {coin: table for coin, table in found.items() if table is not None}
 
 
+def partitioned_by(log: Any) -> str:
+    """Of what all pages of a log are in one partition."""
+    by: str = getattr(log, "partitioned_by", "query")
+    return by
+
+
+def suited(model: Model, log: Partitioned) -> Model:
+    """The model, of which `part_view` has the rows that a partition of this log can meet: all of
+    them, unless partitions are by query."""
+    return model if partitioned_by(log) == "query" else whole_view(model)
+
+
 def part_view(model: Model, number: int, n_partitions: int, last: int | None = None) -> Model:
-    """The model with only those rows in memory that a partition of a log can meet.
+    """The model with only those rows in memory that a partition by query can meet.
 
     Parameters
     ----------
@@ -159,40 +178,68 @@ def over_parts(
     model: Model,
     log: ClickLog | Partitioned | AskedElsewhere,
     ask: Callable[[Model, ClickLog], Answer],
+    is_blank: bool = False,
 ) -> Iterator[Answer]:
     """What is said of each part of a log. One in memory is one part; of a stored log those that
     are not empty, large ones in pieces, each with the rows of the model that it can meet; a log of
-    Spark asks its executors."""
+    Spark asks its executors. Where clicks play no part (`is_blank`), nor does their order."""
     if not isinstance(log, AskedElsewhere) and not is_stored(log):
         yield ask(model, in_memory(log))
         return
-    require_parts(model)
     if isinstance(log, AskedElsewhere):
+        require_pages(model)
         yield from log.over_parts(model, ask)
         return
-    last = -1
+    require_parts(model, log, is_blank)
+    model, last = suited(model, log), -1
+    odd: dict[str, list[Note]] = {}
     for number, pages in all_pieces(log):
         if number != last:
             view, last = part_view(model, number, log.n_partitions), number
         try:
-            yield ask(view, pages)
+            with gathering(odd):
+                answer = ask(view, pages)
         except ImpossibleSessionError as error:
             where = getattr(log, "path", "the log")
             raise ImpossibleSessionError(f"In partition {number} of {where}: {error}") from None
         del pages  # before the next one is read
+        yield answer
+        del answer
+    tell_gathered(odd)
     if last < 0:
         raise ClickLogError("There is nothing to answer: the log has no pages.")
 
 
-def require_parts(model: Model) -> None:
-    """Refuse a model that cannot be asked of the queries of a log one by one."""
+def require_pages(model: Model) -> None:
+    """Refuse a model of walks over several pages, which a cluster does not have together."""
     view = as_view(model.view)
     if view.spans_pages:
         raise ClickLogError(
             f"{model.name} reads a log under the view '{view.name}', which follows users from page "
-            "to page. A stored log, and one on a cluster, has its pages apart, by query: read this "
-            f"one into memory, with {either('read_log(...)', 'its source in place of the folder')}."
+            "to page, and a cluster has pages by query. Store the log on one machine: "
+            f"{_ingest(view)}."
         )
+
+
+def require_parts(model: Model, log: Partitioned, is_blank: bool = False) -> None:
+    """Refuse a log that lacks columns of the model's view, or has pages of a walk far apart."""
+    view = as_view(model.view)
+    if not hasattr(log, "columns") or (is_blank and view.is_sequential):
+        return
+    again = f"Store it again with these: {_ingest(view)}."
+    view.require_columns(log.columns, f"\n  {again}")
+    if view.spans_pages and view.together(log.columns) != partitioned_by(log):
+        raise ClickLogError(
+            f"{model.name} reads a log under the view '{view.name}', which follows users from page "
+            f"to page, and this log has its pages apart, by {partitioned_by(log)}. {again}"
+        )
+
+
+def _ingest(view: View) -> str:
+    return either(
+        f'ClickLog.ingest(source, path, view="{view.name}")',
+        f"`gecasmo ingest LOG -o FOLDER --view {view.name}`",
+    )
 
 
 def routed(
@@ -215,7 +262,8 @@ def some_partitions(
 ) -> tuple[ModelOrNone, ClickLog]:
     """About so many pages, all pages of random queries, with the model that answers for them.
 
-    Which query is in which partition is as good as random, so neighbouring partitions will do.
+    Which query (or task) is in which partition is as good as random, so neighbouring partitions
+    will do.
     """
     first = int(np.random.default_rng(seed).integers(log.n_partitions))
     chosen = [log.partition(first)]
@@ -231,4 +279,4 @@ def some_partitions(
     pages.is_folded = chosen[0].is_folded  # what weights mean is lost on the way
     if model is None:
         return None, pages
-    return part_view(model, first, log.n_partitions, last), pages
+    return part_view(suited(model, log), first, log.n_partitions, last), pages

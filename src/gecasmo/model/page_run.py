@@ -49,7 +49,7 @@ class PageRun:
 
     `states` are those of the model unless others are given. `encoded` saves work where another
     kernel on the same automaton has encoded the log already and no coin depends on clicks above.
-    `counting` runs on the automaton that fits run on.
+    `counting` runs on the automaton that fits run on. Results that are `missing` are not looked at.
     """
 
     def __init__(
@@ -62,13 +62,23 @@ class PageRun:
         threads: int | None = None,
         encoded: EncodedLog | None = None,
         counting: bool = False,
+        missing: Bools | None = None,
     ) -> None:
         self.model, self.log, self.kernel = model, log, kernel
+        self.has_missing = missing is not None
         self.states = model.states(whole=False) if states is None else states
         self.threads = threads or default_threads()
         if encoded is None:
             lifted = kernel in LIFTED_KERNELS
-            encoded = model.encode(log, kernel, merge=merge, lifted=lifted, counting=counting)
+            encoded = model.encode(
+                log,
+                kernel,
+                merge=merge,
+                lifted=lifted,
+                counting=counting,
+                with_missing=self.has_missing,
+                missing=missing,
+            )
         self.counting = counting
         self.encoded = encoded
         assert encoded.log is not None
@@ -93,7 +103,7 @@ class PageRun:
             for first, last in self._ranges()
         ]
         library = self.model.library(encoded.plan, self.counting)
-        run_jobs(library.get(self.kernel, jobs[0], "minimal", False), jobs)
+        run_jobs(library.get(self.kernel, jobs[0], "minimal", self.has_missing), jobs)
 
     def results(self, answers: NDArray[Any], visits: Visits | None = "any") -> NDArray[Any]:
         """Answers per encoded result, in the order of the log's rows.

@@ -25,9 +25,11 @@ from gecasmo.encoding.pieces import JoinedPieces, NotJoinableError
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import NothingLeftError
 from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem
+from gecasmo.estimation.constraints import Constraint
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.part_files import Blueprint
 from gecasmo.estimation.problem import Parts
+from gecasmo.estimation.regularised import Regularised
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model.log_parts import Partitioned, is_cut, pieces_of
@@ -44,6 +46,7 @@ class Settings:
     method: Method
     start: Model | None = None
     impossible: Impossible = "raise"
+    constraints: tuple[Constraint, ...] = ()
 
 
 class Builder:
@@ -87,7 +90,9 @@ class Builder:
         augmentation: Any = self.settings.method.augmentation
         encoded = model.encode(self.log, "e_step", augmentation, with_missing, missing=missing)
         library = model.library(encoded.plan, counting=True)
-        expectation = Expectation(encoded, library, augmentation, with_missing, self.threads)
+        how = (encoded, library, augmentation, with_missing, self.threads)
+        asked = self.settings.constraints
+        expectation = Regularised(*how, asked) if asked else Expectation(*how)
         self.typical = _typical(model, encoded)
         constant = 0.0
         if missing is not None:
@@ -174,13 +179,14 @@ class BuiltPart:
         )
 
 
-def local_coins(model: Model, has_query: bool) -> list[int]:
-    """The numbers of coins whose rows live with the pages of their query, each for itself."""
+def local_coins(model: Model, by_query: bool) -> list[int]:
+    """The numbers of coins whose rows live with the pages of their query, each for itself; none
+    where partitions have not all pages of a query."""
     keys = model.keys
     return [
         number
         for number, (coin, form) in enumerate(model.forms.items())
-        if has_query and form.is_split and "query" in keys[coin]
+        if by_query and form.is_split and "query" in keys[coin]
     ]
 
 

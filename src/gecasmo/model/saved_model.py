@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
+from gecasmo.estimation.constraints import Kept
 from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, form_named
@@ -305,6 +306,7 @@ def _report_to_data(report: FitReport | None) -> dict[str, Any] | None:
         "total_weight": report.total_weight,
         "log_likelihood": report.log_likelihood,
         **{name: getattr(report, name) for name in names},
+        **({"constraints": [list(k) for k in report.constraints]} if report.constraints else {}),
     }
 
 
@@ -312,7 +314,7 @@ def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> Fi
     if data is None:
         return None
     history = [Record(*record) for record in data["history"]]
-    kinds = {"converged": bool, "interrupted": bool, "history": list}
+    kinds = {"converged": bool, "interrupted": bool, "history": list, "constraints": list}
     kinds |= dict.fromkeys(("objective", "total_weight", "log_likelihood"), float)
     for name, value in data.items():
         _are(f"'{name}' of the fit", kinds.get(name, int), value)
@@ -326,7 +328,12 @@ def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> Fi
     climbed = [(record.objective, record.log_likelihood) for record in history]
     if np.isnan([data["objective"], data["log_likelihood"], *sum(climbed, ())]).any():
         raise SavedModelError("How the fit went is told in numbers that are none.")
-    return FitReport(**{**data, "history": history}, counts=counts)
+    kept = [Kept(*one) for one in data.get("constraints", [])]
+    for one in kept:
+        _are("a constraint of the fit", str, one.asked)
+        if not all(isinstance(share, float) and 0 <= share <= 1 for share in one[1:]):
+            raise SavedModelError("How the constraints of the fit were kept is not told in shares.")
+    return FitReport(**{**data, "history": history, "constraints": kept}, counts=counts)
 
 
 # -- members -----------------------------------------------------------------------------------

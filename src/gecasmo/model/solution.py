@@ -14,6 +14,7 @@ from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell, wit
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import Evaluated, States
 from gecasmo.estimation.posteriors.learner import Posteriors
+from gecasmo.estimation.variational import check_conjugate
 from gecasmo.report import bar
 
 # Rounds in which forms may find a better prior.
@@ -36,6 +37,8 @@ def solve(
     A prior is fixed while the objective climbs, so every round is monotone by itself. `posteriors`
     is what can be learned about rows; without it the method has the last word.
     """
+    if getattr(method, "is_bayes", False):
+        return _believe(problem, method, show, posteriors)
     if posteriors is None:
         tell_untuned(problem, method)
         found: Solution = method.solve(problem, show)
@@ -75,6 +78,24 @@ def solve(
             solution.best = replace(summed_up, objective=best.objective)
         except KeyboardInterrupt:
             _interrupted(solution, "how sure rows are was being worked out", method)
+    return solution
+
+
+def _believe(problem: Problem, method: Any, show: Any, posteriors: Posteriors | None) -> Solution:
+    """Let a method that tells itself how sure rows are have the last word.
+
+    Priors that depend on what is known of rows are learned first, as after EM; of a log on disk
+    rows have one prior each coin, whose mean and strength the method finds.
+    """
+    if posteriors is not None and posteriors.learns:
+        check_conjugate(problem, type(method).__name__)
+        with without(ConvergenceWarning):
+            rough = EM(tol=_ROUGH, augmentation=method.augmentation, seed=method.seed)
+            found = rough.solve(problem, show)
+        if found.interrupted:
+            raise KeyboardInterrupt  # nothing is known of any row yet
+        problem.given_start = posteriors.learn(found.best)
+    solution: Solution = method.solve(problem, show)
     return solution
 
 

@@ -41,11 +41,19 @@ from gecasmo.hashes import hash_values
 from gecasmo.kernels.threads import default_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.clicklog import joined
+from gecasmo.logs.notes import Note
 from gecasmo.logs.store.disk import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.logs.views.view import gathering, tell_gathered
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.fit_folder import FitFolder, identity_of, read_shared_rows, write_shared_rows
-from gecasmo.model.log_parts import all_pieces, part_view, require_parts
+from gecasmo.model.log_parts import (
+    all_pieces,
+    part_view,
+    partitioned_by,
+    require_parts,
+    suited,
+)
 from gecasmo.model.part_builder import (
     Builder,
     Settings,
@@ -73,13 +81,15 @@ def fit_stored(
     checkpoint: Any,
 ) -> None:
     """Fit `model` in place to a stored log; `work` is the same with its features."""
-    require_parts(work)
+    require_parts(work, log)
     validation = getattr(settings.method, "validation", None)
     if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(
             f"{type(settings.method).__name__}(validation={validation!r}): of a stored log "
             "no share is set aside; give the pages to be judged by as a ClickLog."
         )
+    if settings.start is not None:
+        settings = replace(settings, start=suited(settings.start, log))
     how = {"method": settings.method, "impossible": settings.impossible, "intervals": intervals}
     identity = identity_of(work, log, settings.start, **how)
     if checkpoint is not None:
@@ -160,7 +170,7 @@ class FileSource:
         self.folder, self.threads = folder, threads
         # Other methods than EM move all parameters at once, and so have them all in memory.
         is_em = isinstance(settings.method, EM)
-        self.local = local_coins(model, log.has_query) if is_em else []
+        self.local = local_coins(model, log.partitioned_by == "query") if is_em else []
         self.files = PartFiles(folder.path / "parts", folder.is_kept)
         self.shared = {
             number: SharedRows(coin)
@@ -199,6 +209,7 @@ class FileSource:
         """Encode all partitions for the model."""
         numbers: list[int] = []
         weight, n_dropped, n_floored = 0.0, 0, 0
+        odd: dict[str, list[Note]] = {}
         sizes = zip(self.log.partition_pages, self.log.partition_results, strict=True)
         for number, (n_pages, n_results) in enumerate(sizes):
             if not n_results:
@@ -207,9 +218,10 @@ class FileSource:
             if how.start is not None:  # of that model a part needs the rows it can meet
                 how = replace(how, start=part_view(how.start, number, self.log.n_partitions))
             try:
-                built = build_partition(
-                    self.model, number, self.log, int(n_results), self.local, how
-                )
+                with gathering(odd):
+                    built = build_partition(
+                        self.model, number, self.log, int(n_results), self.local, how
+                    )
             except NothingLeftError:
                 n_dropped += self.log.partition(number).n_sources()
                 continue
@@ -224,6 +236,7 @@ class FileSource:
                 self._check_disk(n_bytes, n_rows, int(n_pages))
             numbers.append(number)
             weight += part.n_pages
+        tell_gathered(odd)
         if not numbers:
             raise ImpossibleSessionError(
                 f"All pages are impossible under {self.model.name}: nothing is left to fit."
@@ -308,7 +321,8 @@ def sample_of(
     """Put a sample of the pages into memory."""
     pages = sample_pages(log)
     build = Builder(model, pages, replace(settings, start=None))
-    own = build.part()
+    with gathering({}):  # it was told of all pages
+        own = build.part()
     own.expectation.scale = problem.n_pages / max(own.n_pages, 1e-300)
     index = {}
     for number, shared in rows.items():
@@ -321,7 +335,8 @@ def sample_of(
 
 
 def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:
-    """The first pages in the order of the hash of their query, with whole queries.
+    """The first pages in the order of the hash of their query, with whole queries; of a log of
+    tasks, with whole tasks.
 
     Only a query that would double the sample is cut off.
     """
@@ -330,12 +345,14 @@ def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:
     chosen: list[ClickLog] = []
     n_chosen = 0
     for _, pages in all_pieces(log):
-        last = _last_of_query(pages, n_pages - n_chosen)
+        by = partitioned_by(log)
+        last = _last_of(by, pages, n_pages - n_chosen)
         if n_chosen >= n_pages:
             # The query that the last pages are of may go on in the next piece of its partition.
-            last = _continued(chosen[-1], pages)
-        # A query with a large share of the log would crowd out the others, and fill memory.
-        last = min(last, 2 * n_pages - n_chosen)
+            last = _continued(by, chosen[-1], pages)
+        if by == "query":
+            # One with a large share of the log would crowd out the others, and fill memory.
+            last = min(last, 2 * n_pages - n_chosen)
         is_whole = last == pages.n_sessions
         chosen.append(pages if is_whole else pages.take(np.arange(pages.n_sessions) < last))
         n_chosen += last
@@ -344,19 +361,19 @@ def sample_pages(log: StoredLog, n_pages: int = PAGES) -> ClickLog:
     return joined([part for part in chosen if part.n_sessions])
 
 
-def _last_of_query(pages: ClickLog, n_pages: int) -> int:
-    """So many pages, and those up to the end of the query that the last of them is of."""
+def _last_of(by: str, pages: ClickLog, n_pages: int) -> int:
+    """So many pages, and those up to the end of the query or task that the last of them is of."""
     if n_pages >= pages.n_sessions:
         return pages.n_sessions
-    if not pages.has_query or n_pages <= 0:
+    if by == "session" or by not in pages.columns or n_pages <= 0:
         return max(n_pages, 0)
-    hashes = hash_values(pages.session_column("query"))
+    hashes = hash_values(pages.session_column(by))
     return int(np.flatnonzero(hashes == hashes[n_pages - 1]).max()) + 1
 
 
-def _continued(before: ClickLog, pages: ClickLog) -> int:
-    """How many pages go on with the last query of those before."""
-    if not pages.has_query:
+def _continued(by: str, before: ClickLog, pages: ClickLog) -> int:
+    """How many pages go on with the last query or task of those before."""
+    if by == "session" or by not in pages.columns:
         return 0
-    last = hash_values(before.session_column("query")[-1:])
-    return int((hash_values(pages.session_column("query")) == last).sum())
+    last = hash_values(before.session_column(by)[-1:])
+    return int((hash_values(pages.session_column(by)) == last).sum())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +20,19 @@ from gecasmo.encoding.observations import on_page
 from gecasmo.errors import ClickLogError, ModelError, either
 from gecasmo.logs import ClickLog
 from gecasmo.logs.formats.table import kind_of_name
-from gecasmo.logs.views import ViewedLog, as_view
+from gecasmo.logs.notes import Note
+from gecasmo.logs.views import VIEWS, ViewedLog, as_view
+from gecasmo.logs.views.view import gathering, tell_gathered
+from gecasmo.model.click_sets import require_foretelling
 from gecasmo.model.frame_files import write_frames
-from gecasmo.model.log_parts import Partitioned, all_pieces, part_view, require_parts
+from gecasmo.model.log_parts import (
+    Partitioned,
+    all_pieces,
+    part_view,
+    partitioned_by,
+    require_parts,
+    suited,
+)
 from gecasmo.model.page_run import Filtered, PageRun, result_frame
 
 if TYPE_CHECKING:
@@ -96,12 +107,7 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
 def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> ClickLog:
     """Click after click: each walk begins where the one before ended."""
     view = as_view(model.view)
-    foreseen = model.foreseen
-    if foreseen:
-        raise ModelError(
-            f"{model.name} cannot foretell clicks: its coins have the key '{foreseen[0]}', which "
-            "says where the next click will be."
-        )
+    require_foretelling(model)
     if truth:
         raise ClickLogError(
             f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
@@ -152,6 +158,13 @@ def _ordered(log: ClickLog, order: NDArray[np.int64]) -> ClickLog:
         starts=clicked._known_starts,
         notes=log.notes,
     )
+
+
+def without_clicks(model: Model, log: ClickLog) -> ClickLog:
+    """The pages as a model sees them before anybody has clicked, whatever the log knows of that."""
+    if not as_view(model.view).is_sequential or isinstance(log, ViewedLog):
+        return log
+    return _ordered(log, np.zeros(log.n_results, np.int64))
 
 
 def _draw(
@@ -248,11 +261,16 @@ def simulate_stored(
     if Path(path).expanduser().resolve() == Path(log.path).resolve():
         raise ClickLogError(f"{path} is the log whose pages are to be simulated; name another.")
     _check_counts(log)
-    keep = [name for name in log.columns if name not in _ROLES]
+    made = simulated_logs(model, log, seed)
+    first = next(made, None)
+    if first is None:
+        raise ClickLogError("There is nothing to simulate on: the log has no pages.")
+    is_by_walk = partitioned_by(log) not in ("query", "session")
     return ingest(
-        simulated_logs(model, log, seed),
+        chain([first], made),
         path,
-        keep=keep,
+        keep=[name for name in first.columns if name not in _ROLES],
+        view=[view() for view in VIEWS.values() if view.spans_pages and is_by_walk],
         partitions=log.n_partitions,
         overwrite=overwrite,
     )
@@ -303,15 +321,19 @@ def simulated_logs(model: Model, log: Partitioned, seed: int) -> Iterator[ClickL
     A page that stands for several equal ones is shown so many times, since its users click each in
     their own way; with weights that are no whole numbers, it is shown once and keeps its weight.
     """
-    require_parts(model)
-    last, turn = -1, 0
+    require_parts(model, log, is_blank=True)
+    model, by, last, turn = suited(model, log), partitioned_by(log), -1, 0
+    odd: dict[str, list[Note]] = {}
     for number, pages in all_pieces(log):
         if number != last:
             view, last, turn = part_view(model, number, log.n_partitions), number, 0
-        for chunk in _chunks(pages, bool(getattr(log, "is_folded", True))):
-            yield simulate(view, chunk, _seed(seed, number, turn), truth=False)
+        for chunk in _chunks(pages, bool(getattr(log, "is_folded", True)), by):
+            with gathering(odd):
+                clicked = simulate(view, chunk, _seed(seed, number, turn), truth=False)
+            yield clicked
             turn += 1
         del pages  # before the next one is read
+    tell_gathered(odd)
 
 
 def _seed(*numbers: int) -> int:
@@ -353,11 +375,14 @@ def _sessions(log: ClickLog, is_folded: bool) -> tuple[NDArray[np.int64], bool]:
     return np.repeat(np.arange(log.n_sessions), repeats), not np.array_equal(repeats, log.weight)
 
 
-def _chunks(log: ClickLog, is_folded: bool) -> Iterator[ClickLog]:
-    """A partition in pieces, each page as often as it occurred."""
+def _chunks(log: ClickLog, is_folded: bool, by: str) -> Iterator[ClickLog]:
+    """A partition in pieces, each page as often as it occurred; walks over pages are whole."""
     sessions, has_weights = _sessions(log, is_folded)
     ends = np.cumsum(log.lengths[sessions])
     borders = np.searchsorted(ends, np.arange(_AT_A_TIME, ends[-1:].sum(), _AT_A_TIME))
+    if by not in ("query", "session"):
+        walk = log.session_column(by).rle_id().to_numpy()
+        borders = np.unique(np.searchsorted(walk, walk[borders]))
     for chosen in np.split(sessions, borders):
         if len(chosen):
             yield repeated(log, chosen, has_weights)

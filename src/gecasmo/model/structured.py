@@ -256,6 +256,7 @@ class StructuredModel:
     # -- states ----------------------------------------------------------------------------------
     @property
     def is_fitted(self) -> bool:
+        """Whether the model has probabilities, by a fit or by hand."""
         return self.states_ is not None
 
     def states(self, whole: bool = True) -> dict[str, FormState]:

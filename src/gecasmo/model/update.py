@@ -108,6 +108,11 @@ def _checked(
             f"This {model.name} has probabilities but no log behind them, so nothing says how much "
             f"they are worth against a new one: {_fit_again()} goes on from them."
         )
+    if model.report_.constraints:
+        raise ModelError(
+            f"This {model.name} was fitted under constraints, and an update would not keep them. "
+            f"Fit again, on old and new pages: {_fit_again()}."
+        )
     return replace(method, restarts=1)  # there is one place to start from
 
 

@@ -45,10 +45,12 @@ class Market:
 
     @property
     def n_users(self) -> int:
+        """Number of users."""
         return len(self.user_places)
 
     @property
     def n_items(self) -> int:
+        """Number of items."""
         return len(self.item_places)
 
     def log_similarity(self, user: Ints, item: Ints) -> Floats:
@@ -104,9 +106,11 @@ class Uniform:
 
     @property
     def noise(self) -> float:
+        """Scale of the noise that is added to scores: with equal scores, any."""
         return 1.0
 
     def scores(self, market: Market, popularity: Floats, user: Ints) -> Floats:
+        """Score all items alike."""
         return np.zeros(market.n_items)
 
 
@@ -120,6 +124,7 @@ class Popularity:
     noise: float = 1.0
 
     def scores(self, market: Market, popularity: Floats, user: Ints) -> Floats:
+        """Score items by how popular they are."""
         scores: Floats = np.log(popularity)
         return scores
 
@@ -131,6 +136,7 @@ class Nearest:
     noise: float = 1.0
 
     def scores(self, market: Market, popularity: Floats, user: Ints) -> Floats:
+        """Score items by how near they are to the user."""
         return market.log_similarity(user[:, None], np.arange(market.n_items))
 
 

@@ -24,11 +24,10 @@ from gecasmo.forms.parted_table import part_of
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
 from gecasmo.logs.assembly import assemble
-from gecasmo.logs.notes import Faults, Note, in_one_message
+from gecasmo.logs.notes import Faults, Note, in_one_message, merged_notes
 from gecasmo.logs.roles import Given, Roles
-from gecasmo.logs.store.manifest import merged_notes
 from gecasmo.model.base import Model
-from gecasmo.model.log_parts import part_view, require_parts
+from gecasmo.model.log_parts import part_view, require_pages
 from gecasmo.spark.messages import ANSWERS, collected, hearing, record, telling, unpacked
 from gecasmo.spark.session import quiet, require_frame
 from gecasmo.spark.shipped_model import ShippedModel, columns_read
@@ -180,7 +179,7 @@ class FrameLog:
 
         Columns that the model does not ask for are left behind.
         """
-        require_parts(model)
+        require_pages(model)
         reading = self.reading
         # What has the name of a role without playing it would be left out with a note.
         wanted = {*columns_read(model), *(name for own in self.columns.values() for name in own)}

@@ -32,7 +32,7 @@ from gecasmo.forms.parted_table import FolderSource, PartedTable, RowFiles
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitRows, check_settings, fit_source, tell_remarks
-from gecasmo.model.log_parts import require_parts
+from gecasmo.model.log_parts import require_pages
 from gecasmo.model.part_builder import Settings, local_coins, parted_problem
 from gecasmo.model.solution import progress_bar
 from gecasmo.model.stored_fit import sample_of
@@ -109,7 +109,7 @@ def fit(
     """
     settings = Settings(EM() if method is None else method, start, impossible)
     _check(model, dataframe, settings, features)
-    require_parts(model)
+    require_pages(model)
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
     columns: Any = {"session": session, "query": query, "doc": doc, "rank": rank, "click": click}
@@ -313,9 +313,11 @@ class InMemory:
     content: Mapping[str, bytes]
 
     def read(self, name: str) -> bytes:
+        """Give the content that was sent under a name."""
         return self.content[name]
 
     def where(self, name: str) -> str:
+        """Name a content, for messages."""
         return f"{name}, as executors sent it,"
 
 

@@ -43,6 +43,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
+        """Whether the error is within the tolerance."""
         return self.error <= self.tolerance
 
 
@@ -55,6 +56,7 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
+        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
     def __str__(self) -> str:

@@ -280,17 +280,21 @@ class Subject:
             self.possible: ClickLog = self.model.simulate(self.log, seed=seed)
 
     def rows(self, log: ClickLog, session: int) -> NDArray[np.int64]:
+        """Rows of the log that a session has, in order of rank."""
         return log.order[log.starts[session] : log.starts[session + 1]]
 
     def places(self, log: ClickLog) -> NDArray[np.int64]:
+        """Place of each result on its page, from 0, in the order of pages."""
         return np.arange(log.n_results) - np.repeat(log.starts[:-1], log.lengths)
 
     def row_places(self, log: ClickLog) -> NDArray[np.int64]:
+        """Place of each result on its page, from 0, in the order of the log."""
         places = np.empty(log.n_results, np.int64)
         places[log.order] = self.places(log)
         return places
 
     def values(self, coin: str, frame: pl.DataFrame) -> Floats:
+        """Probabilities of a coin's rows that a frame lists."""
         keys = [c for c in frame.columns if c not in ("heads", "tails")]
         rows = Rows(keys, [frame[key] for key in keys], len(frame))
         form, states = self.model.forms[coin], self.model.states()
@@ -323,6 +327,7 @@ class Subject:
         return float(form.predict(states[coin], Rows(keys, values, 1))[0])
 
     def ways(self, session: int) -> list[Way]:
+        """List every way in which a session can have happened, with its probability."""
         log = self.possible
         rows = self.rows(log, session)
         columns = self.model.traced_automaton.guard_columns()
@@ -354,7 +359,8 @@ class Subject:
             if [signals & columns.keys() for signals in way.signals] == shown
         ]
 
-    def page(self, log: ClickLog, session: int) -> reference.Page:
+    def page(self, log: ClickLog, session: int) -> reference.ReferencePage:
+        """Prepare a session for the reference implementation."""
         automaton = self.model.structure.traced
         numbered = automaton.numbered_rows()
         rows = self.rows(log, session)
@@ -363,7 +369,7 @@ class Subject:
             if coin not in numbered:
                 values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
         signals = {s: signal_column(log, automaton, s) for s in automaton.signals}
-        return reference.Page(
+        return reference.ReferencePage(
             shown=[tuple(s for s in signals if signals[s][row]) for row in rows],
             values=values,
             guards=[

@@ -69,6 +69,7 @@ class RowCoin:
 
     @property
     def size(self) -> int:
+        """Number of coefficients of the regression behind its prior, 0 without one."""
         return 0 if self.regression is None else self.regression.size
 
     def believed(self, problem: Part, state: TableState) -> TableState:
@@ -101,6 +102,7 @@ class Shared:
 
     @property
     def size(self) -> int:
+        """Number of parameters that rows of all coins share."""
         return sum(self.sizes)
 
     def score(self, states: Sequence[FormState], counts: Counts) -> Floats:
@@ -342,6 +344,7 @@ class Joint:
 
     # -- rows ----------------------------------------------------------------------------------
     def set_priors(self) -> None:
+        """Renew the priors of all coins from the present parameters."""
         for coin in self.coins:
             self._set_prior(coin)
 

@@ -180,6 +180,7 @@ class Posteriors:
         while those of others are held."""
         part = self.part
         n_buckets, factor = part.expectation.sample(PAGES)
+        part.expectation.settle(part.weights(best.states))
         counts = part.expectation.run(part.weights(best.states), n_buckets)
         coins = []
         rows = self.row_coins(best)

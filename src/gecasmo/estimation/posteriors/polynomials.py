@@ -116,7 +116,8 @@ def _largest(times: Integers, page: Integers, n_pages: int) -> Integers:
 def flips_on_a_path(expectation: Expectation, coin: int) -> tuple[int, int]:
     """How often a coin can be flipped before the first result, and for any one result."""
     structure = expectation.library.structure
-    automaton = getattr(structure, expectation.augmentation).body
+    is_full = coin in expectation.counts_unflipped
+    automaton = getattr(structure, "full" if is_full else expectation.augmentation).body
     name = automaton.parameters[coin]
     start = [sum(x.parameter == name for x in edge.literals) for edge in automaton.initial]
     per_lag: Counter[int] = Counter()
@@ -131,7 +132,8 @@ def flips_when_shown(expectation: Expectation, coin: int) -> Integers:
     """How often a coin can be flipped for a result, by what is observed there."""
     machine = expectation.machine
     own = {n for n, variable in enumerate(machine.variables) if variable.coin == coin}
-    if any(machine.variables[n].lag for n in own):  # flipped on the way to the next result, too
+    is_lagging = any(machine.variables[n].lag for n in own)
+    if is_lagging or coin in expectation.counts_unflipped:  # perhaps without having been flipped
         most = flips_on_a_path(expectation, coin)[1]
         return np.full(machine.n_observations, most, np.int64)
     found = np.zeros(machine.n_observations, np.int64)

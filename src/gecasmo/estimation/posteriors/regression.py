@@ -208,6 +208,7 @@ class Regression:
 
     @property
     def size(self) -> int:
+        """Number of coefficients."""
         return int(self.priors.slopes.size)
 
     @property

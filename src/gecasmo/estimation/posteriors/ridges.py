@@ -58,6 +58,7 @@ class Known(NamedTuple):
 
     @property
     def information(self) -> Floats:
+        """What pages and priors together tell of the parameters, as a matrix of information."""
         found: Floats = self.pages + np.diag(self.before)
         return found
 
@@ -81,7 +82,7 @@ class Known(NamedTuple):
 
 def look_closely(joint: Joint) -> Known:
     """What is known of everything shared where a climb has ended."""
-    n, kept = joint.shared.size, _Kept(joint)
+    n, kept = joint.shared.size, _Snapshot(joint)
     system = joint.system(joint.sweep(), joint.curvature)
     claimed = np.concatenate([np.zeros(n), *(own[0].claimed() for own in kept.regressions)])
     before = system.hold - claimed
@@ -103,7 +104,7 @@ def look_closely(joint: Joint) -> Known:
     return Known(found.of_pages(), before, room)
 
 
-class _Kept:
+class _Snapshot:
     """Everything that a look at pages changes."""
 
     def __init__(self, joint: Joint) -> None:
@@ -142,7 +143,7 @@ class _Kept:
 class _Slopes:
     """The slopes of the objective by everything shared, a little to the side of where it is."""
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, kept: _Snapshot) -> None:
         self.kept, self.joint, self.n_looks = kept, kept.joint, _LOOKS
 
     def fall(self, move: Floats) -> Floats:

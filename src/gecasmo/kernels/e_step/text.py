@@ -49,6 +49,7 @@ class Group:
         ]
 
     def literals(self) -> list[MachineLiteral]:
+        """All literals of the group, common ones first."""
         return [*self.common, *(literal for rest in self.rests for literal in rest)]
 
 
@@ -75,13 +76,16 @@ class EStepText:
 
     # -- names ---------------------------------------------------------------------------------
     def scope(self, literal: MachineLiteral) -> str:
+        """Tell whether the coin of a literal has a row for the log, the page or the result."""
         return self.plan.scope(self.machine, literal.variable)
 
     def value(self, literal: MachineLiteral) -> str:
+        """Name the variable that holds the weight of a literal."""
         prefix = {"global": "g", "page": "p", "result": "w"}[self.scope(literal)]
         return f"{prefix}{literal.variable}_{literal.heads}"
 
     def values(self, literals: Iterable[MachineLiteral], multiplicity: float = 1.0) -> list[str]:
+        """Name the factors of an edge's weight."""
         factors = [] if multiplicity == 1 else [number(multiplicity)]
         return factors + [self.value(literal) for literal in literals]
 
@@ -99,11 +103,13 @@ class EStepText:
 
     # -- fetching ------------------------------------------------------------------------------
     def fetch_global(self) -> None:
+        """Write the loads of coins that have one row for the whole log."""
         for literal in self._all("global"):
             coin, _, row = self.machine.variables[literal.variable]
             self.text(f"{self.value(literal)} = W{coin}[{literal.heads}, {row or 0}]")
 
     def fetch_page(self) -> None:
+        """Write the loads of coins that have one row a page."""
         fetched = set()
         for literal in self._all("page"):
             coin = self.machine.variables[literal.variable].coin
@@ -139,6 +145,7 @@ class EStepText:
 
     # -- counting ------------------------------------------------------------------------------
     def count(self, literal: MachineLiteral, amount: str) -> None:
+        """Write the addition of an expected count, to its row or to a scalar."""
         variable = self.machine.variables[literal.variable]
         scope = self.scope(literal)
         if scope == "result":
@@ -158,11 +165,13 @@ class EStepText:
             self.count(literal, " + ".join(terms))
 
     def clear_counts(self, scope: str) -> None:
+        """Write that the scalar counts of a scope begin at 0."""
         prefix = "n" if scope == "global" else "m"
         for literal in self._all(scope):
             self.text(f"{prefix}{literal.variable}_{literal.heads} = 0.0")
 
     def flush_counts(self, scope: str) -> None:
+        """Write the additions of the scalar counts of a scope to their rows."""
         prefix = "n" if scope == "global" else "m"
         for literal in self._all(scope):
             coin, _, row = self.machine.variables[literal.variable]
@@ -172,9 +181,11 @@ class EStepText:
 
     # -- frame ---------------------------------------------------------------------------------
     def header(self) -> str:
+        """The line that begins the kernel's function."""
         return f"def e_step({', '.join(e_step_arguments(self.plan))}):"
 
     def begin_bucket(self) -> None:
+        """Write what comes before the pages of a bucket."""
         text = self.text
         for coin in self.coins:
             text(f"c{coin} = C{coin}[bucket >> shift{coin}]")
@@ -182,11 +193,13 @@ class EStepText:
         text("total = 0.0", "running = 1.0", "impossible = 0")
 
     def end_bucket(self) -> None:
+        """Write what comes after the pages of a bucket."""
         self.flush_counts("global")
         self.text("total += math.log(running)")
         self.text("log_likelihood[bucket] += total", "n_impossible[bucket] += impossible")
 
     def begin_page(self) -> None:
+        """Write what comes before the results of a page."""
         text = self.text
         text("q = weight[i]")
         with text.block("if q == 0.0:"):
@@ -225,6 +238,7 @@ class EStepText:
                 emit(observation)
 
     def imports(self) -> None:
+        """Write the imports, and the type of places."""
         self.text("import math", "", "import numpy as np", "")
         # A signed place would be checked for being negative at every access, at a fifth of the
         # speed of the whole kernel.

@@ -7,6 +7,7 @@ from gecasmo.kernels.page.frame import PageKernel
 
 class Decode(PageKernel):
     def source(self) -> str:
+        """Write the kernel that finds the most likely path of a page."""
         text = self.text("decode", ["edge", "start_edge"], [self.shown, self.any, self.initial])
         states = f"for s in range({self.n_states}):"
         with text.block(self.header):

@@ -10,6 +10,7 @@ class Filter(PageKernel):
     unrolled = None
 
     def source(self) -> str:
+        """Write the kernel that predicts each observation from those above it."""
         clicks = [[e for e in edges if "click" in e.symbol] for edges in self.any.lists]
         click_table = EdgeTable("CLICKS", clicks)
         text = self.text(

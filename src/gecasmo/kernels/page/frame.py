@@ -34,6 +34,7 @@ class PageKernel:
         self.initial = EdgeTable("INITIAL", [machine.initial[-1]], self.unrolled)
 
     def text(self, name: str, outputs: list[str], tables: list[EdgeTable]) -> Text:
+        """Begin a source text: imports, edges as constants, and the header of the function."""
         text = Text()
         text("import numpy as np", "")
         for table in tables:
@@ -45,10 +46,12 @@ class PageKernel:
         return text
 
     def start_page(self, text: Text) -> None:
+        """Write what comes before the results of a page."""
         text("base = obs_start[i]", "row = row_start[i]", "length = obs_start[i + 1] - base")
         self.loads.page(text)
 
     def clear(self, text: Text, name: str = "n") -> None:
+        """Write that a vector over states begins at 0."""
         with text.block(f"for s in range({self.n_states}):"):
             text(f"{name}[s] = 0.0")
 

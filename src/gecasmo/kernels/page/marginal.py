@@ -11,6 +11,7 @@ class Marginal(PageKernel):
     unrolled = None
 
     def source(self) -> str:
+        """Write the kernel that predicts clicks with none of them known."""
         uses_last = self.loads.uses("last_click", "distance")
         uses_count = self.loads.uses("clicks_above")
         last, after_click = ("l", "t + 1") if uses_last else ("0", "0")

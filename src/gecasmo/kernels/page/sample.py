@@ -24,6 +24,7 @@ class Sample(PageKernel):
     lifted = True
 
     def source(self) -> str:
+        """Write the kernel that makes up clicks."""
         text = self.text(
             "sample", ["uniform", "start_uniform", "edge", "start_edge"], [self.any, self.initial]
         )
@@ -49,6 +50,7 @@ class Sample(PageKernel):
 
 class Stories(PageKernel):
     def source(self) -> str:
+        """Write the kernel that draws hidden paths of pages whose clicks are known."""
         text = self.text(
             "stories",
             ["uniform", "start_uniform", "end_uniform", "edge", "start_edge"],

@@ -15,6 +15,7 @@ class Smooth(PageKernel):
         self.automaton = automaton
 
     def source(self) -> str:
+        """Write the kernel for what probably happened at each result."""
         n_coins = self.machine.n_coins
         text = self.text(
             "smooth",

@@ -49,15 +49,19 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
         raise ClickLogError(f"{inputs.label} is empty: there are no pages in it.")
     for kind, (done, places) in met.items():
         notes.add(kind, len(places), done, places)
-    schema = dict.fromkeys(("session", "query", "task_session", "topic", "starttime"), pl.String)
+    texts = ("session", "query", "task_session", "topic", "starttime")
+    schema: dict[str, Any] = {**dict.fromkeys(texts, pl.String), "page_number": pl.Int64}
     table = pl.DataFrame([{name: page[name] for name in schema} for page in pages.values()], schema)
     notes.place = [page["place"] for page in pages.values()].__getitem__
     note_repeated_queries(table, "task_session", range(table.height), notes)
     results = pl.DataFrame(
         [(n, *result) for n, page in enumerate(pages.values()) for result in page["results"]],
-        {"page": pl.UInt32, "doc": pl.String, "rank": pl.Int64, "click": pl.Boolean},
+        {"page": pl.UInt32, "doc": pl.String, "rank": pl.Int64, "click_order": pl.Int64},
         orient="row",
     )
+    results = results.with_columns(click=pl.col("click_order").is_not_null())
+    if not results["click"].any():
+        results = results.drop("click_order")
     table = table.drop(name for name in ("topic", "starttime") if table[name].is_null().all())
     ids = [name for name in ("query", "task_session", "topic") if name in table.columns]
     return nested(with_exact_ids(table, ids), with_exact_ids(results, ["doc"]))
@@ -71,7 +75,7 @@ class _Track(ElementTree.TreeBuilder):
         self._file, self._pages, self._met = file, pages, met
         self._place, self._session = file.name, ""
         self._topic: str | None = None
-        self._depth = self._unread = 0
+        self._depth = self._unread = self._turn = 0
 
     def read(self, max_line: int) -> None:
         """Read the file piece by piece."""
@@ -106,7 +110,9 @@ class _Track(ElementTree.TreeBuilder):
             if not number or (tag == "interaction" and not self._session):
                 raise self._error(f"<{tag}> needs a num, and stands in a session with one")
             if tag == "session":
-                self._session, self._topic = number, None
+                self._session, self._topic, self._turn = number, None, 0
+            else:
+                self._turn += 1
             inner = f", interaction {number}" if tag == "interaction" else ""
             self._place = f"{self._file.name}, session {self._session}{inner}"
         return super().start(tag, attributes)
@@ -135,20 +141,21 @@ class _Track(ElementTree.TreeBuilder):
 
     def _add(self, element: ElementTree.Element) -> None:
         shown = self._results(element)
-        clicked = set()
+        clicked: dict[int, int] = {}  # by rank: which click of the page it was
         for click in element.iterfind("clicked/click"):
             rank = self._rank(click.findtext("rank"), "click")
             if rank not in shown:
                 self._note("clicks on results never shown", "no result has their rank; left out")
             elif rank in clicked:
                 self._note("duplicate clicks", "a result is clicked once")
-            clicked.add(rank)
+            clicked.setdefault(rank, len(clicked) + 1)
         query = (element.findtext("query") or "").strip()
         if not query:
             return self._note("pages without a query text", "the pages are left out")
         if not shown:
             self._note("pages without results", "they are kept")
-        name = f"{self._session}-{element.attrib['num'].strip()}"
+        number = element.attrib["num"].strip()
+        name = f"{self._session}-{number}"
         if name in self._pages:
             raise self._error(f"this interaction was there before: {self._pages[name]['place']}")
         self._pages[name] = {
@@ -157,8 +164,9 @@ class _Track(ElementTree.TreeBuilder):
             "task_session": self._session,
             "topic": self._topic,
             "starttime": element.get("starttime"),
+            "page_number": int(number[:18]) if number.isdecimal() else self._turn,
             "place": self._place,
-            "results": [(doc, rank, rank in clicked) for rank, doc in shown.items()],
+            "results": [(doc, rank, clicked.get(rank)) for rank, doc in shown.items()],
         }
 
     def _results(self, element: ElementTree.Element) -> dict[int, str]:

@@ -45,8 +45,8 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 class WholePages(NamedTuple):
     """Pages of a part of a partition, a run a page, in the order of the source.
 
-    `queries` are the different queries (without queries: the sessions) by their hash; heads have
-    their numbers.
+    `queries` are the different queries (or sessions, or tasks, where these decide about the
+    partition) by their hash; heads have their numbers.
     """
 
     runs: PageRuns
@@ -65,7 +65,7 @@ class CodedPages:
     """
 
     runs: PageRuns  # one a page
-    queries: pl.Series  # the different queries (without queries: the sessions), by their hash
+    queries: pl.Series  # the different queries, sessions or tasks, by their hash
     docs: pl.DataFrame  # of each query: document, query, how often and where first in the source
     sessions: int
     results: int
@@ -98,8 +98,8 @@ class PartitionBuilder:
         for runs in parts:
             pages = self.whole_pages(runs)
             del runs  # ids take much, and numbers are all that is wanted of them from here on
-            found.append(_coded(pages, fold, self.layout.has_query))
-        return _merged(found, fold, self.layout.has_query)
+            found.append(_coded(pages, fold, self.layout.by_query))
+        return _merged(found, fold, self.layout.by_query)
 
     def whole_pages(self, runs: PageRuns) -> WholePages:
         """Put the pages of a part together, through all checks."""
@@ -128,7 +128,8 @@ class PartitionBuilder:
         # Numbers are faster to check than ids; who is at fault is looked up when somebody is.
         table = results.with_columns(session=pl.Series(page_of_run[run_of_row]))
         if layout.has_query:
-            table = table.with_columns(query=pl.Series(query_of_run[run_of_row]))
+            query = query_of_run if layout.by_query else numbers_apart(runs.heads["query"])
+            table = table.with_columns(query=pl.Series(query[run_of_row]))
         given = {
             "session": "session",
             "query": "query" if layout.has_query else None,
@@ -210,6 +211,8 @@ class PartitionBuilder:
             pl.Series(QUERY, query_of_run[firsts].astype(np.uint32)),
             *(heads[name] for name in layout.kept if name in heads.columns),
         ]
+        if layout.has_query and not layout.by_query:
+            columns.append(heads["query"])
         if layout.keeps_session:
             columns.append(heads["session"])
         rank = results["rank"].to_numpy()
@@ -257,7 +260,7 @@ def smallest(values: NDArray[np.integer[Any]]) -> NDArray[np.unsignedinteger[Any
     return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
-def _coded(whole: WholePages, fold: bool, has_query: bool) -> CodedPages:
+def _coded(whole: WholePages, fold: bool, by_query: bool) -> CodedPages:
     """Put pages in the order of their queries, and numbers in the place of documents."""
     pages, times = whole.runs, np.ones(len(whole.runs), np.int64)
     if fold:
@@ -267,7 +270,7 @@ def _coded(whole: WholePages, fold: bool, has_query: bool) -> CodedPages:
     chosen = chosen[np.argsort(query[chosen], kind="stable")]
     pages, times = pages.take(chosen), times[chosen]
 
-    lengths, group = pages.lengths, groups_of(pages, has_query)
+    lengths, group = pages.lengths, groups_of(pages, by_query)
     group_of_result = np.repeat(group, lengths)
     doc = pages.results["doc"]
     # The results of each query stand together, so all that is looked up is near.
@@ -309,10 +312,10 @@ def _weighed(pages: PageRuns) -> tuple[PageRuns, Integers]:
     return PageRuns(heads, pages.results), np.bincount(likes, minlength=len(pages))
 
 
-def groups_of(pages: PageRuns, has_query: bool) -> NDArray[np.uint32]:
-    """Whose documents a page has: those of its query, or without queries those of all."""
+def groups_of(pages: PageRuns, by_query: bool) -> NDArray[np.uint32]:
+    """Whose documents a page has: those of its query, or of the partition."""
     query: NDArray[np.uint32] = pages.heads[QUERY].to_numpy()
-    return query if has_query else np.zeros_like(query)
+    return query if by_query else np.zeros_like(query)
 
 
 def first_of_pair(doc: NDArray[Any], query: NDArray[Any]) -> Integers:
@@ -326,16 +329,16 @@ def first_of_pair(doc: NDArray[Any], query: NDArray[Any]) -> Integers:
     return first
 
 
-def _merged(parts: Sequence[CodedPages], fold: bool, has_query: bool) -> CodedPages:
+def _merged(parts: Sequence[CodedPages], fold: bool, by_query: bool) -> CodedPages:
     """Put the parts of a partition together, documents of each query by how frequent they are.
 
-    Without queries, all pages share one list of documents.
+    Where partitions are not by query, all pages share one list of documents.
     """
     queries, query_of = parts[0].queries, [np.arange(len(parts[0].queries))]
     if len(parts) > 1:
         queries, number = _by_hash(pl.concat([part.queries for part in parts]))
         query_of = np.split(number, np.cumsum([len(part.queries) for part in parts])[:-1])
-    docs, doc_of = _merged_docs(parts, query_of if has_query else None)
+    docs, doc_of = _merged_docs(parts, query_of if by_query else None)
     has_rank = any("rank" in part.runs.results.columns for part in parts)
     runs = []
     for part, query, doc in zip(parts, query_of, doc_of, strict=True):

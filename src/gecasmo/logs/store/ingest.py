@@ -21,7 +21,7 @@ from gecasmo.errors import ClickLogError, ClickLogWarning, either
 from gecasmo.files import followed, synced
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
-from gecasmo.logs.notes import Faults, Note, in_one_message
+from gecasmo.logs.notes import Faults, Note, in_one_message, merged_notes
 from gecasmo.logs.store.builder import PartitionBuilder
 from gecasmo.logs.store.disk import DiskFullError, write_json
 from gecasmo.logs.store.intake import Intake, Progress, segments_of
@@ -30,7 +30,6 @@ from gecasmo.logs.store.manifest import (
     FORMAT,
     NAME,
     VERSION,
-    merged_notes,
     notes_as_json,
     notes_from_json,
     sums_of,
@@ -48,6 +47,7 @@ from gecasmo.logs.store.plan import (
 from gecasmo.logs.store.shuffle import Shuffle
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.logs.values import check_total
+from gecasmo.logs.views import View
 
 # Of so many buckets, one is looked at to decide about folding; of a small log more, until there are
 # so many buckets with so many pages.
@@ -66,6 +66,7 @@ def ingest(
     click: str | None = "click",
     weight: str | None = None,
     keep: str | Sequence[str] = (),
+    view: str | View | Sequence[str | View] = (),
     memory: int | str = "4GB",
     partitions: int | None = None,
     fold: bool | str = "auto",
@@ -96,6 +97,10 @@ def ingest(
     keep
         Further columns to keep, or "all"; "session" keeps the ids of sessions, which are otherwise
         only used to put pages together (a log without queries always keeps them).
+    view
+        The view, or views, of models that are to read the log, such as "walks": the columns that it
+        is made from are kept. Walks of "tasks" go over pages of several queries, so all pages of a
+        task are in one partition then, instead of all pages of a query.
     memory
         About the most memory to use, such as "4GB", beside what Python and its libraries take; at
         least 64 MB. A row group of a Parquet file, and the pages of one query, can need more, of
@@ -138,7 +143,7 @@ def ingest(
         "weight": weight,
     }
     longest = MAX_LINE if max_line is None else max_line
-    asked = wishes(given, keep, memory, partitions, fold, format, longest, separator)
+    asked = wishes(given, keep, memory, partitions, fold, format, longest, separator, view)
     target = followed(path)
     journal = IngestJournal(target)
     journal.tidy()
@@ -218,7 +223,7 @@ class PartitionWriter:
 
     def _pays(self) -> bool:
         """Whether folding at least halves the pages of a sixteenth of the buckets."""
-        if self.layout.keeps_session:
+        if self.layout.keeps_session or self.layout.walk:
             return False
         n_pages = n_different = 0
         buckets = self.shuffle.sampled()
@@ -255,10 +260,10 @@ class PartitionWriter:
             wait(running)
 
     def _write(self, number: int) -> None:
-        has_query = self.layout.has_query
         parts = self.shuffle.partition(number, self.n_partitions, self.most_rows)
         pages = self.builder.build(parts, self.fold)
-        entry = write_partition(folder_of(self.journal.log, number), pages, has_query)
+        folder = folder_of(self.journal.log, number)
+        entry = write_partition(folder, pages, self.layout.by_query)
         notes = notes_as_json(merged_notes(pages.notes))
         write_json(self._note(number), {"entry": entry, "notes": notes})
 
@@ -299,6 +304,7 @@ class PartitionWriter:
                 "columns": {name: str(dtype) for name, dtype in self._types().items()},
                 "has_query": self.layout.has_query,
                 "folded": self.fold,
+                **({"walk": self.layout.walk} if self.layout.walk else {}),
                 "source_columns": {role: list(names) for role, names in taken.items() if names},
                 **sums_of(entries),
                 "source_results": sum(each["source_results"] for each in entries),

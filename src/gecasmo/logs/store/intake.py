@@ -15,13 +15,13 @@ from gecasmo.errors import ClickLogError, either
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats.table import kind_of_files
 from gecasmo.logs.inputs import Opened
-from gecasmo.logs.notes import Faults, Notebook
+from gecasmo.logs.notes import Faults, Notebook, merged_notes
 from gecasmo.logs.reader import recognise
 from gecasmo.logs.remote import RemoteTable
 from gecasmo.logs.roles import Roles, lists_of
 from gecasmo.logs.store.disk import DiskFullError, check_disk, disk_need
 from gecasmo.logs.store.journal import IngestJournal, signature
-from gecasmo.logs.store.manifest import merged_notes, notes_as_json, notes_from_json
+from gecasmo.logs.store.manifest import notes_as_json, notes_from_json
 from gecasmo.logs.store.page_runs import (
     LENGTH,
     ROW,

@@ -1,7 +1,4 @@
-"""The first file of a stored log: what is in it, and how its parts should look.
-
-Its notes are those of many batches and partitions, as notes of one log.
-"""
+"""The first file of a stored log: what is in it, and how its parts should look."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gecasmo.errors import ClickLogError, either
-from gecasmo.logs.notes import EXAMPLES, Note
+from gecasmo.logs.notes import Note
 
 NAME = "manifest.json"
 FORMAT = "gecasmo stored log"
@@ -100,6 +97,7 @@ def _check(manifest: Any, file: Path) -> None:
         is_sound &= all(isinstance(name, str) for names in taken for name in names)
         is_sound &= all(_is_note(note) for note in manifest["notes"])
         is_sound &= type(manifest.get("source_results", 0)) is int
+        is_sound &= manifest.get("walk") in (None, *list(columns)[len(roles) :])
     except (AttributeError, KeyError, TypeError):
         is_sound = False
     if not is_sound:
@@ -149,21 +147,3 @@ def notes_as_json(notes: Iterable[Note]) -> list[dict[str, Any]]:
 def notes_from_json(content: Iterable[Mapping[str, Any]]) -> list[Note]:
     """Notes from a file."""
     return [Note(n["kind"], n["count"], n["what"], tuple(n["examples"])) for n in content]
-
-
-def merged_notes(notes: Iterable[Note]) -> list[Note]:
-    """One note of each kind, with the counts added up."""
-    together: dict[str, Note] = {}
-    for note in notes:
-        before = together.get(note.kind)
-        together[note.kind] = note if before is None else _added(before, note)
-    return list(together.values())
-
-
-def _added(one: Note, other: Note) -> Note:
-    count = one.count + other.count
-    head = f"{one.kind}: {one.count:,} "
-    what = one.what
-    if what.startswith(head):
-        what = f"{one.kind}: {count:,} {what.removeprefix(head)}"
-    return Note(one.kind, count, what, (one.examples + other.examples)[:EXAMPLES])

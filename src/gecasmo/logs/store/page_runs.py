@@ -20,6 +20,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.errors import ClickLogError
 from gecasmo.frames import WIDE
 from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs.assembly import RoleReader
@@ -30,6 +31,7 @@ from gecasmo.logs.pages import (
     first_rows,
     note_misplaced_lists,
     number_by_first_appearance,
+    shown,
     unroll,
     values_of_pages,
 )
@@ -44,6 +46,7 @@ from gecasmo.logs.runs import (
 )
 from gecasmo.logs.store.plan import LogLayout
 from gecasmo.logs.values import check_ids, check_ranks, check_weights
+from gecasmo.report import counted
 
 # No columns of a log are called so: what every head has.
 LENGTH = "\0length"
@@ -119,9 +122,12 @@ def runs_of_log(log: ClickLog, layout: LogLayout, first_row: int) -> PageRuns:
     if layout.has_query:
         heads.append(log.session_column("query").alias("query"))
     heads.append(pl.Series(WEIGHT, log.weight))
+    if layout.walk is not None:
+        heads.append(_known_walks(log.session_column(layout.walk), log.sessions))
     there = log.page_columns
     if there is not None:
-        heads += [there[name] for name in layout.kept if name in there.columns]
+        own = [name for name in layout.kept if name != layout.walk]
+        heads += [there[name] for name in own if name in there.columns]
     of_pages = {column.name for column in heads}
     names = ["doc", "rank", "click", *(name for name in layout.kept if name not in of_pages)]
     results = pl.DataFrame([log.column(name) for name in names])
@@ -178,7 +184,8 @@ class _Checker(RoleReader):
         weight = self.read("weight", check_weights)
         self.faults.raise_if_any()
         assert session is not None
-        starts = _run_starts([column for column in (session, query) if column is not None])
+        walk = None if self.layout.walk is None else self.table[self.layout.walk]
+        starts = _run_starts([each for each in (session, query, walk) if each is not None])
         heads = [
             _lengths(np.diff(np.append(starts, self.table.height))),
             pl.Series(ROW, starts + self.first_row),
@@ -186,10 +193,13 @@ class _Checker(RoleReader):
         ]
         if query is not None:
             heads.append(query.gather(starts).alias("query"))
-            self._note_several_queries(heads[-2], heads[-1])
+            self._note_several("query", heads[2], heads[-1])
+        if walk is not None:
+            heads.append(walk.gather(starts))
+            self._note_walks(heads[2], heads[-1])
         if weight is not None:
             results.append(pl.Series("weight", weight))
-        results += [self.table[name] for name in self.layout.kept]
+        results += [self.table[name] for name in self.layout.kept if name != self.layout.walk]
         self.faults.raise_if_any()
         return PageRuns(pl.DataFrame(heads), pl.DataFrame(results))
 
@@ -212,6 +222,11 @@ class _Checker(RoleReader):
             weights = self._a_page(pl.Series(WEIGHT, weight), "weight", session, unrolled)
             heads.append(weights.fill_null(1.0))
         heads += [pages[name] for name in self.layout.kept if name in pages.columns]
+        if (walk := self.layout.walk) is not None:
+            if walk not in pages.columns:
+                self.faults.add(f"'{walk}': a value for each page is needed, not a list of them")
+                self.faults.raise_if_any()
+            self._note_walks(session, pages[walk])
         results += [self.table[name] for name in self.layout.kept if name not in pages.columns]
         self.faults.raise_if_any()
         return PageRuns(pl.DataFrame(heads), pl.DataFrame(results))
@@ -226,12 +241,20 @@ class _Checker(RoleReader):
         columns.append(pl.Series("click", self.clicks(upto=False)))
         return columns
 
-    def _note_several_queries(self, session: pl.Series, query: pl.Series) -> None:
-        """Pages with several queries; the rest of the page may be far away, in another batch."""
+    def _note_several(self, role: str, session: pl.Series, values: pl.Series) -> None:
+        """Pages with several values; the rest of the page may be far away, in another batch."""
         page, firsts = number_by_first_appearance(session)
         if len(firsts) < len(page):
             everywhere = np.ones(len(page), np.bool_)
-            self.note_varying("query", query, page, session.gather(firsts), everywhere)
+            self.note_varying(role, values, page, session.gather(firsts), everywhere)
+
+    def _note_walks(self, session: pl.Series, walk: pl.Series) -> None:
+        """Pages without a walk, and pages with several: these have no partition of their own."""
+        lost = walk.is_null().arg_true()
+        if len(lost):
+            self.faults.add(f"'{walk.name}': {_lost_walks(len(lost), session, lost[0])}")
+        else:
+            self._note_several(walk.name, session, walk)
 
     def _a_page(
         self, values: pl.Series, role: str, sessions: pl.Series, unrolled: Unrolled
@@ -242,6 +265,21 @@ class _Checker(RoleReader):
         everywhere = np.ones(len(unrolled.page), np.bool_)
         self.note_varying(role, values, unrolled.page, sessions, everywhere)
         return values_of_pages(values, first_rows(unrolled.page, len(sessions)))
+
+
+def _known_walks(walk: pl.Series, sessions: pl.Series) -> pl.Series:
+    """The walk of each page, if it has one."""
+    lost = walk.is_null().arg_true()
+    if len(lost):
+        raise ClickLogError(
+            f"The column '{walk.name}': {_lost_walks(len(lost), sessions, lost[0])}."
+        )
+    return walk
+
+
+def _lost_walks(count: int, sessions: pl.Series, first: int) -> str:
+    where = f"first: session {shown(sessions, first)}"
+    return f"{counted(count, 'page has', 'pages have')} none ({where})"
 
 
 def _lengths(lengths: NDArray[np.int64]) -> pl.Series:

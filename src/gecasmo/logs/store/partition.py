@@ -37,15 +37,14 @@ SHARE_OF_ESCAPES = 0.15
 PAGE_BITS = 32
 # More pages of a partition than this have a result somewhere.
 MOST_EMPTY_PAGES = 1 << 24
-# Which file a column is in; and columns that are none of the log.
-_HOMES = {"query": "queries", "doc": "docs", "session": "pages"}
+# Columns of files that are none of the log.
 _OWN = {("queries", "pages"), ("queries", "docs"), ("pages", "length"), ("pages", "weight")}
 
 
-def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]:
+def stored_frames(pages: CodedPages, by_query: bool) -> dict[str, pl.DataFrame]:
     """The files of a partition, by their names without the ending; empty ones are not written.
 
-    - queries: "query" (if there are queries), and how many "pages" and "docs" each has
+    - queries: "query" (if partitions are by query), and how many "pages" and "docs" each has
     - docs: the documents of each query, one query after the other, the most frequent first
     - pages: whatever is not the same for all of "length", "weight" and "session"
     - results: "doc" (its number among those of its query; in bytes, 255 where that does not fit),
@@ -54,9 +53,9 @@ def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]
     - page_columns, result_columns: what else is kept
     """
     results = pages.runs.results
-    n_groups = len(pages.queries) if has_query else 1
-    sizes = {"pages": groups_of(pages.runs, has_query), "docs": pages.docs["query"].to_numpy()}
-    queries = [pages.queries.alias("query")] if has_query else []
+    n_groups = len(pages.queries) if by_query else 1
+    sizes = {"pages": groups_of(pages.runs, by_query), "docs": pages.docs["query"].to_numpy()}
+    queries = [pages.queries.alias("query")] if by_query else []
     for name, group in sizes.items():
         count = np.bincount(group, minlength=n_groups)
         queries.append(pl.Series(name, count.astype(np.uint32)))
@@ -81,13 +80,13 @@ def stored_frames(pages: CodedPages, has_query: bool) -> dict[str, pl.DataFrame]
     return frames
 
 
-def stored_facts(pages: CodedPages, has_query: bool) -> dict[str, int | float | None]:
+def stored_facts(pages: CodedPages, by_query: bool) -> dict[str, int | float | None]:
     """What the manifest counts of a partition."""
     return {
         "sessions": pages.sessions,
         "pages": len(pages.runs),
         "results": pages.runs.results.height,
-        "queries": len(pages.queries) if has_query else 0,
+        "queries": len(pages.queries) if by_query else 0,
         "docs": pages.docs.height,
         "clicks": pages.clicks,
         "weight": pages.weight,
@@ -150,7 +149,7 @@ def folder_of(log: Path, number: int) -> Path:
     return log / f"partition-{number:05}"
 
 
-def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[str, Any]:
+def write_partition(folder: Path, pages: CodedPages, by_query: bool) -> dict[str, Any]:
     """Write a partition; it appears under its name when all of it is on the disk.
 
     What is returned is for the manifest: the counts, and the size and checksum of each file.
@@ -160,7 +159,7 @@ def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[st
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     files = {}
-    for name, frame in stored_frames(pages, has_query).items():
+    for name, frame in stored_frames(pages, by_query).items():
         if frame.width:
             data = arrow_bytes(frame)
             write_whole(temporary / f"{name}.arrow", data)
@@ -171,7 +170,7 @@ def write_partition(folder: Path, pages: CodedPages, has_query: bool) -> dict[st
         shutil.rmtree(folder, ignore_errors=True)
         temporary.replace(folder)
         synced(folder.parent)
-    return {**stored_facts(pages, has_query), "files": files}
+    return {**stored_facts(pages, by_query), "files": files}
 
 
 def checked_file(folder: Path, name: str, entry: Mapping[str, Any]) -> bytes:
@@ -197,18 +196,19 @@ def _damaged(path: Path, what: str) -> ClickLogError:
 
 
 def read_frames(
-    folder: Path, entry: Mapping[str, Any], types: Mapping[str, str]
+    folder: Path, entry: Mapping[str, Any], types: Mapping[str, str], walk: str | None = None
 ) -> dict[str, pl.DataFrame]:
     """Read the files of a partition, by their names without the ending, and check them.
 
-    `types` are those of the columns of the log, as the manifest says.
+    `types` are those of the columns of the log, as the manifest says, and `walk` is the column by
+    which pages are in partitions, if that is no role.
     """
     frames = {}
     for name, about in entry["files"].items():
         data = checked_file(folder, name, about)
         with naming(str(folder / name), quietly=True):
             frames[name.removesuffix(".arrow")] = pl.read_ipc(data)
-    _PartitionCheck(folder, frames, entry, types).check()
+    _PartitionCheck(folder, frames, entry, types, walk).check()
     return frames
 
 
@@ -225,14 +225,20 @@ class _PartitionCheck:
         frames: Mapping[str, pl.DataFrame],
         entry: Mapping[str, Any],
         types: Mapping[str, str],
+        walk: str | None,
     ) -> None:
         self.folder, self.frames, self.entry, self.types = folder, frames, entry, types
+        self.walk, self.by_query = walk, "query" in types and walk is None
+        home = "queries" if self.by_query else "page_columns"
+        self.homes = {"query": home, "doc": "docs", "session": "pages"}
+        if walk is not None:
+            self.homes[walk] = "page_columns"
         self.n_pages, self.n_results = entry["pages"], entry["results"]
 
     def check(self) -> None:
         sizes = {"results": self.n_results, "result_columns": self.n_results}
         sizes |= {"pages": self.n_pages, "page_columns": self.n_pages, "docs": self.entry["docs"]}
-        sizes["queries"] = self.entry["queries"] if "query" in self.types else 1
+        sizes["queries"] = self.entry["queries"] if self.by_query else 1
         for name, wanted in sizes.items():
             if name in self.frames and (height := self.frames[name].height) != wanted:
                 self._refuse(name, f"has {height:,} rows instead of {wanted:,}")
@@ -313,13 +319,13 @@ class _PartitionCheck:
             for column in self.frames.get(name, pl.DataFrame()):
                 if (name, column.name) in _OWN:
                     continue
-                is_home = _HOMES.get(column.name, name) == name and (
-                    column.name in _HOMES or name.endswith("_columns")
+                is_home = self.homes.get(column.name, name) == name and (
+                    column.name in self.homes or name.endswith("_columns")
                 )
                 same = _kind(str(column.dtype)) == _kind(self.types.get(column.name, ""))
                 if not (is_home and same) or column.name in found:
                     self._refuse(name, f"has a column {column.name!r} that is not as was noted")
-                if column.name in ("doc", "session"):
+                if column.name in ("doc", "session", self.walk):
                     self._column(name, column.name)
                 found.add(column.name)
         # Sessions whose ids are not kept are numbered.
@@ -353,7 +359,8 @@ class Decoder:
     """The columns of a partition, and the logs of its pages.
 
     `frames` are what its files hold, by their names, `entry` is what the manifest says about it;
-    `columns` and `notes` are those of the log.
+    `columns` and `notes` are those of the log; pages that are the same in the column `walk` stand
+    together and stay together.
     """
 
     def __init__(
@@ -363,7 +370,9 @@ class Decoder:
         entry: Mapping[str, Any],
         columns: Sequence[str],
         notes: Sequence[Note],
+        walk: str | None = None,
     ) -> None:
+        self.walk = walk
         self.frames, self.number, self.entry = frames, number, entry
         self._columns, self._notes = columns, notes
         self.n_pages = int(entry["pages"])
@@ -381,13 +390,22 @@ class Decoder:
     def with_frames(self, frames: Mapping[str, pl.DataFrame], n_pages: int) -> Decoder:
         """The same for some of the pages."""
         entry = {**self.entry, "pages": n_pages}
-        return Decoder(frames, self.number, entry, self._columns, self._notes)
+        return Decoder(frames, self.number, entry, self._columns, self._notes, self.walk)
 
     def last_page(self, first: int, most_results: int) -> int:
-        """The end of pages from `first` on that have at most so many results, or are one page."""
+        """The end of pages from `first` on that have at most so many results, or are one page, or
+        the pages of one walk."""
         before = int(self._ends[first] - self.lengths[first])
         last = int(np.searchsorted(self._ends, before + most_results, side="right"))
-        return max(last, first + 1)
+        last = max(last, first + 1)
+        if self.walk is None or last == self.n_pages:
+            return last
+        run = self.page_values(self.walk)[first:].rle_id().to_numpy()
+        at = last - first
+        begins = int(np.searchsorted(run, run[at]))  # of the walk that would be cut
+        if begins == 0:
+            begins = int(np.searchsorted(run, run[at], side="right"))
+        return first + begins
 
     def weights(self, first: int, last: int) -> NDArray[np.float64]:
         """The weight of each of some pages."""
@@ -407,6 +425,13 @@ class Decoder:
         """Which query of the partition each of some pages answers."""
         numbers = np.arange(first, last)
         return np.searchsorted(self._last_page_of_query, numbers, side="right").astype(np.int64)
+
+    def page_values(self, name: str) -> pl.Series:
+        """The value of each page in a column that has one a page, other than the query that
+        partitions are by."""
+        if name == "session":
+            return self.sessions(0, self.n_pages)
+        return self.frames["page_columns"][name]
 
     def rows(self, first: int, last: int) -> slice:
         """Where the results of some pages stand."""

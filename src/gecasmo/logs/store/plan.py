@@ -19,6 +19,7 @@ from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Note
 from gecasmo.logs.roles import Given, Roles, extra_columns
 from gecasmo.logs.store.disk import SMALLEST_MEMORY, in_bytes, parse_bytes
+from gecasmo.logs.views import View, as_view
 from gecasmo.report import listed
 
 Schema = dict[str, pl.DataType]
@@ -61,6 +62,7 @@ class Wishes:
     format: str | None  # None recognises it
     max_line: int  # in bytes
     separator: str | None = None  # None finds it
+    views: tuple[View, ...] = ()  # for which columns are kept, and pages of one walk are together
 
     def as_json(self) -> dict[str, Any]:
         """What decides about the outcome; the memory does not."""
@@ -75,6 +77,7 @@ class Wishes:
             "fold": self.fold,
             "format": self.format,
             **({} if self.separator is None else {"separator": self.separator}),
+            **({} if not self.views else {"views": [view.to_data() for view in self.views]}),
         }
 
     @property
@@ -92,6 +95,7 @@ def wishes(
     format: str | None,
     max_line: int,
     separator: str | None = None,
+    view: str | View | Sequence[str | View] = (),
 ) -> Wishes:
     """Check the arguments of an ingest; `ClickLog.ingest` explains them."""
     names = (keep,) if isinstance(keep, str) else tuple(keep)
@@ -101,6 +105,12 @@ def wishes(
         )
     if fold not in (True, False, "auto"):
         raise ClickLogError(f"ingest(fold={fold!r}): True, False or 'auto'.")
+    views = tuple(map(as_view, (view,) if isinstance(view, str | View) else view))
+    if fold is True and any(each.spans_pages for each in views):
+        raise ClickLogError(
+            f"{option('view', of='ingest')}: users are followed from page to page, so no page "
+            f"stands for another; leave out {either('fold=True', '--fold')}."
+        )
     bytes_ = parse_bytes(memory)
     if bytes_ < SMALLEST_MEMORY:
         raise ClickLogError(
@@ -129,6 +139,7 @@ def wishes(
         format=format,
         max_line=max_line,
         separator=separator,
+        views=views,
     )
 
 
@@ -145,6 +156,9 @@ class LogLayout:
     keeps_session: bool  # whether the ids of sessions are kept in the log
     kept: tuple[str, ...]  # names of further columns that are kept, and of those that are not
     left_out: tuple[str, ...]
+    walk: str | None = (
+        None  # the column of walks over several pages, which decides about partitions
+    )
     taken: tuple[str, ...] = ()  # what is to be said about columns that lost their name to a role
 
     @property
@@ -155,7 +169,12 @@ class LogLayout:
     @property
     def key(self) -> str:
         """What decides about the partition of a page."""
-        return "query" if self.has_query else "session"
+        return self.walk or ("query" if self.has_query else "session")
+
+    @property
+    def by_query(self) -> bool:
+        """Whether all pages of a query are in one partition, and share a list of documents."""
+        return self.key == "query"
 
     def notes(self) -> list[Note]:
         """What is to be said about columns that are not in the log."""
@@ -186,6 +205,7 @@ def lay_out(schema: Schema, roles: Roles, wishes: Wishes, faults: Faults) -> Log
         nested=nested,
         whole=nested,
         has_query=has["query"],
+        walk=_walk(extras, wishes),
         has_rank=has["rank"],
         has_weight=has["weight"],
         has_session=has["session"],
@@ -202,6 +222,7 @@ def lay_out_log(log: ClickLog, wishes: Wishes) -> LogLayout:
         nested=False,
         whole=True,
         has_query=log.has_query,
+        walk=_walk(extras, wishes),
         has_rank=True,
         has_weight=True,
         has_session=True,
@@ -214,11 +235,13 @@ def _kept_or_not(
     extras: list[str], wishes: Wishes, there: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
     """The further columns that are kept, and the others; names that are not there are refused."""
+    of_views = [name for view in wishes.views for name in view.reads(extras)]
     if wishes.keep_all:
         return {"kept": tuple(extras), "left_out": ()}
     roles = ("query", "doc", "rank", "click", "weight")
     used = {name for role in roles for name in _as_list(wishes.given[role])}
     kept = [name for name in wishes.keep if name not in (SESSION, *roles) and name not in used]
+    kept = list(dict.fromkeys([*kept, *of_views]))
     absent = [name for name in kept if name not in extras]
     if absent:
         raise ClickLogError(
@@ -228,6 +251,17 @@ def _kept_or_not(
         )
     left_out = (name for name in extras if name not in kept)
     return {"kept": tuple(kept), "left_out": tuple(left_out)}
+
+
+def _walk(extras: Sequence[str], wishes: Wishes) -> str | None:
+    """The column of what spans pages, so that its pages are in one partition."""
+    found = {v.together(extras): v.name for v in wishes.views if v.spans_pages}
+    if len(found) > 1:
+        raise ClickLogError(
+            f"{option('view', of='ingest')}: a log can be partitioned by one of "
+            f"{listed(map(repr, found))}, not by both."
+        )
+    return next(iter(found), None)
 
 
 def _as_list(names: Any) -> list[str]:

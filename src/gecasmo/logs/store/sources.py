@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
+from gecasmo.frames import batches_of
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.formats import Format, ReadOptions
 from gecasmo.logs.formats.table import TABLE
@@ -173,7 +174,7 @@ def _items(source: Any, label: str) -> Iterator[pl.DataFrame | ClickLog]:
         yield source
     elif isinstance(source, pl.LazyFrame):
         with naming(label):
-            yield from source.collect_batches(maintain_order=True, lazy=True)
+            yield from batches_of(source)
     elif _is_table(source):
         yield _table(source)
     elif isinstance(source, Iterable):

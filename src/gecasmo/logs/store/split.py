@@ -120,11 +120,11 @@ class Split:
             tested = self._drawn(partition, weight)
             weight = tested if is_test else weight - tested
             return weight > 0, weight
-        if self.by == "query":
-            in_test = self._is_below(partition.frames["queries"]["query"])
-            in_test = in_test[partition.queries(0, n_pages)]
+        queries = partition.frames["queries"]
+        if self.by in queries.columns:
+            in_test = self._is_below(queries[self.by])[partition.queries(0, n_pages)]
         else:
-            in_test = self._is_below(partition.sessions(0, n_pages))
+            in_test = self._is_below(partition.page_values(self.by))
         return (in_test if is_test else ~in_test), None
 
     def _is_below(self, values: pl.Series) -> Bools:
@@ -156,6 +156,7 @@ class StoredPart(StoredLog):
             "source_columns": whole.source_columns,
             "has_query": whole.has_query,
             "folded": whole.is_folded,
+            "walk": whole._walk,
             "notes": [],
             **sums_of(counts),
             "source_results": sum(count["source_results"] for count in counts),
@@ -183,7 +184,7 @@ def split_stored(log: StoredLog, test: float, by: str, seed: int) -> tuple[Store
     _check(log, test, by, seed)
     depth = log.split_by.depth + 1 if isinstance(log, StoredPart) else 0
     split = Split(float(test), by, int(seed), depth, log.weights_are_counts)
-    if by == "query" or not log.is_folded:
+    if by != "session" or not log.is_folded:
         split = replace(split, below=_below(log, split))
     counts: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])
     for number in range(log.n_partitions):
@@ -204,10 +205,11 @@ def _check(log: StoredLog, test: float, by: str, seed: int) -> None:
     is_number = isinstance(test, Real) and not isinstance(test, bool)
     if not is_number or not 0 < test < 1:
         raise ClickLogError(f"split(test={test!r}): the share should be a number between 0 and 1.")
-    if by not in ("session", "query"):
+    ways = dict.fromkeys(("session", "query", log.partitioned_by))
+    if by not in ways:
         raise ClickLogError(
-            f"split(by={by!r}): a stored log is split by 'session' or by 'query'. For other parts, "
-            "such as days, ingest their files into logs of their own."
+            f"split(by={by!r}): a stored log is split by {' or by '.join(map(repr, ways))}. For "
+            "other parts, such as days, ingest their files into logs of their own."
         )
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise ClickLogError(f"split(seed={seed!r}): a whole number from 0 on is needed.")
@@ -227,14 +229,17 @@ def _no_sessions() -> ClickLogError:
 
 def _below(log: StoredLog, split: Split) -> int:
     """The hash up to which groups are in the test part."""
-    n_groups = log.n_queries if split.by == "query" else log.n_pages
+    counts = {"query": log.n_queries, "session": log.n_pages}
+    # Of queries and tasks that are in many partitions nobody knows the number.
+    is_counted = split.by == "session" or split.by == log.partitioned_by == "query"
+    n_groups = counts[split.by] if is_counted else log.n_pages
     if n_groups < 2:
         raise ClickLogError(
             f"split(by={split.by!r}): needs at least two different values, and the log has "
             f"{n_groups}."
         )
     # A query that is in several logs, such as those of two days, must be in the same part of each.
-    if split.by == "query" or n_groups > MOST_COUNTED:
+    if split.by != "session" or n_groups > MOST_COUNTED:
         return int(split.test * _ALL)
     found = []
     for number in range(log.n_partitions):

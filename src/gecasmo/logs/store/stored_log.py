@@ -38,8 +38,8 @@ class StoredLog:
     """A click log in a folder on disk; made by `ClickLog.ingest`, opened by `open_log`.
 
     All pages of a query are in one partition: that of number i holds the pages whose hash has i as
-    its first bits (without queries, the hash is that of the session). Partitions, and the pages
-    in them, are in order of the hash.
+    its first bits (without queries, the hash is that of the session; with `view="tasks"`, that of
+    the task). Partitions, and the pages in them, are in order of the hash.
 
     Parameters
     ----------
@@ -70,8 +70,11 @@ class StoredLog:
     weights_are_counts : bool
         Whether the log is folded and the weight of a page is the number of pages of the source
         that it stands for.
+    partitioned_by : str
+        Of what all pages are in one partition: "query", "session", or the column of tasks.
     n_queries, n_pairs : int
-        Different queries, and pairs of a query and a document.
+        Different queries, and pairs of a query and a document; 0 where it is not partitioned by
+        query, since a query is in many partitions then.
     n_partitions : int
         A power of two.
     partition_pages, partition_results : ndarray of int64
@@ -105,11 +108,13 @@ class StoredLog:
         # Logs that were stored before this was noted have only the other number.
         self.n_source_results: int = manifest.get("source_results", self.n_results)
         self.n_queries: int = manifest["queries"]
-        self.n_pairs: int = manifest["docs"]
+        self.n_pairs: int = manifest["docs"] if self.n_queries else 0
         self.n_clicks: int = manifest["clicks"]
         self.total_weight: float = manifest["weight"]
         self.source_columns: dict[str, list[str]] = dict(manifest.get("source_columns", {}))
         self.has_query: bool = manifest["has_query"]
+        self._walk: str | None = manifest.get("walk")
+        self.partitioned_by = self._walk or ("query" if self.has_query else "session")
         self.is_folded: bool = manifest["folded"]
         # Else the source had weights of its own, and the sum of two says nothing about pages.
         has_own = "weight" in self.source_columns or self.total_weight != self.n_sessions
@@ -132,18 +137,22 @@ class StoredLog:
 
     @property
     def n_partitions(self) -> int:
+        """Number of partitions."""
         return len(self._partitions)
 
     @property
     def partition_pages(self) -> NDArray[np.int64]:
+        """Number of pages of each partition."""
         return np.array([each["pages"] for each in self._partitions], np.int64)
 
     @property
     def partition_results(self) -> NDArray[np.int64]:
+        """Number of results of each partition."""
         return np.array([each["results"] for each in self._partitions], np.int64)
 
     @property
     def bytes(self) -> int:
+        """Size of all files on disk."""
         return sum(int(f["bytes"]) for each in self._partitions for f in each["files"].values())
 
     def partition(self, number: int) -> ClickLog:
@@ -185,7 +194,7 @@ class StoredLog:
         number
             Which partition, from 0.
         most_results
-            The most results of a piece; a page with more is a piece of its own.
+            The most results of a piece; a page with more is a piece of its own, and so is a task.
 
         Yields
         ------
@@ -222,7 +231,7 @@ class StoredLog:
             each session that a page stands for is drawn on its own, so a page can be in both
             parts, with the weight of each.
         by
-            What stays together: "session" or "query".
+            What stays together: "session" or "query", or the column of tasks.
         seed
             Seed of the random choice. Whether a query is in the test part depends on nothing but
             the seed and the share, so that it is in the same part of each log that has it; whether
@@ -250,8 +259,8 @@ class StoredLog:
     def _decoder(self, number: int) -> Decoder:
         refuse_lost_fork()
         entry = self._entry(number)
-        frames = read_frames(folder_of(self.path, number), entry, self.dtypes)
-        return Decoder(frames, number, entry, self.columns, self.notes)
+        frames = read_frames(folder_of(self.path, number), entry, self.dtypes, self._walk)
+        return Decoder(frames, number, entry, self.columns, self.notes, self._walk)
 
     def check(self, number: int | None = None) -> None:
         """Check that the files of a partition (by default: of all) are what was written.
@@ -338,7 +347,7 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
     if log.is_folded:
         stored = f"into {log.n_pages:,} different pages with {log.n_results:,} results"
         facts.append(("folded", stored))
-    if log.has_query:
+    if log.partitioned_by == "query":
         facts.append(
             ("queries", f"{log.n_queries:,}, in {log.n_pairs:,} pairs of query and document")
         )
@@ -361,7 +370,8 @@ def _facts(log: StoredLog) -> list[tuple[str, str]]:
         per_page = log.bytes / max(log.n_pages, 1)
         kind = "stored page" if log.is_folded else "page"
         facts.append(("on disk", f"{in_bytes(log.bytes)}, {per_page:.1f} bytes a {kind}"))
-    facts.append(("partitions", f"{log.n_partitions:,}"))
+    by = "" if log._walk is None else f", by {log._walk}"
+    facts.append(("partitions", f"{log.n_partitions:,}{by}"))
     for note in log.notes:
         often = "" if note.kind == NO_SESSIONS else f": {note.count:,}"
         facts.append(("noted", _shortened(f"{note.kind}{often}")))

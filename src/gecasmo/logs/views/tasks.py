@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ from gecasmo.logs.views.view import View, Walks, changes, runs_within, sorted_ro
 from gecasmo.report import counted, listed
 
 FOLLOWS = "query_follows"
-TASK = ("task", "visit", "session_id")
+TASK = ("task", "visit", "session_id", "task_session")
 WHEN = ("page_number", "time", "time_passed", "timestamp")
 
 
@@ -48,10 +49,9 @@ class Tasks(View):
         """What makes a task, and the order of its pages."""
         return (TASK, WHEN)
 
-    def together(self, log: ClickLog) -> str:
+    def together(self, columns: Sequence[str]) -> str:
         """The column that says which pages are of one task."""
-        self.require_columns(log)
-        return _present(log, TASK)
+        return self.reads(columns)[0]
 
     def example(self, page: Integers, rank: Integers) -> dict[str, NDArray[Any]]:
         """Two pages a task."""

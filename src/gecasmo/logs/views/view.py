@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
@@ -15,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoWarning, tell
 from gecasmo.logs.clicklog import ClickLog
-from gecasmo.logs.notes import Note, in_one_message
+from gecasmo.logs.notes import Note, in_one_message, merged_notes
 from gecasmo.logs.selection import as_mask
 from gecasmo.report import listed
 
@@ -102,28 +104,59 @@ class View:
         known = _known.setdefault(log, {})
         viewed = known[self]() if self in known else None
         if viewed is None:
-            self.require_columns(log)
+            self.require_columns(log.columns)
             viewed = ViewedLog(log, self, self.walks(log))
             known[self] = ref(viewed)
         return viewed
 
-    def together(self, log: ClickLog) -> str:
-        """The column of what must not be split: "session", unless walks go over several."""
+    def together(self, columns: Sequence[str]) -> str:
+        """Of the columns of a log that of what must not be split: "session", unless walks go over
+        several."""
         return "session"
+
+    def reads(self, columns: Sequence[str]) -> list[str]:
+        """Those of the columns of a log that the view is made from."""
+        self.require_columns(columns)
+        needed = [next(name for name in names if name in columns) for names in self.needs]
+        return [*needed, *(name for name in self.signals if name in columns)]
 
     def to_data(self) -> dict[str, Any]:
         """Its name and options, as `as_view` takes them."""
         return {"given": self.name, **asdict(self)}
 
-    def require_columns(self, log: ClickLog) -> None:
-        """Refuse a log that lacks columns, by a message that names them."""
-        lacking = [names for names in self.needs if not any(n in log.columns for n in names)]
+    def require_columns(self, columns: Sequence[str], advice: str = "") -> None:
+        """Refuse the columns of a log that lacks some, by a message that names them."""
+        lacking = [names for names in self.needs if not any(n in columns for n in names)]
         if lacking:
             which = listed(" or ".join(map(repr, names)) for names in lacking)
             raise ClickLogError(
                 f"The view '{self.name}' needs the column{'s' * (len(lacking) > 1)} {which}, which "
-                f"the log does not have.\n  It has: {', '.join(log.columns)}."
+                f"the log does not have.\n  It has: {', '.join(columns)}.{advice}"
             )
+
+
+# What was odd in the parts of a log that are looked at one after the other, by view.
+_gathered: ContextVar[dict[str, list[Note]] | None] = ContextVar("gathered", default=None)
+
+
+@contextmanager
+def gathering(odd: dict[str, list[Note]]) -> Iterator[None]:
+    """Within this block, put down what views find odd instead of telling it."""
+    token = _gathered.set(odd)
+    try:
+        yield
+    finally:
+        _gathered.reset(token)
+
+
+def tell_gathered(odd: Mapping[str, Sequence[Note]]) -> None:
+    """Tell of all parts together what was odd."""
+    for view, notes in odd.items():
+        _tell_odd(view, merged_notes(notes))
+
+
+def _tell_odd(view: str, notes: Sequence[Note]) -> None:
+    tell(in_one_message(f"The view '{view}'", notes), GecasmoWarning)
 
 
 # While somebody uses a log under a view it is made once. The reference is weak, since such a log
@@ -168,8 +201,10 @@ class ViewedLog(ClickLog):
         self.weight = source.weight[walks.first_session]
         self.notes = (*source.notes, *walks.notes, *walks.odd)
         self.is_folded = source.is_folded
-        if walks.odd:
-            tell(in_one_message(f"The view '{seen_as.name}'", walks.odd), GecasmoWarning)
+        if walks.odd and (gathered := _gathered.get()) is not None:
+            gathered.setdefault(seen_as.name, []).extend(walks.odd)
+        elif walks.odd:
+            _tell_odd(seen_as.name, walks.odd)
 
     # -- the way back --------------------------------------------------------------------------
     @cached_property

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -78,18 +79,65 @@ class ClickWalks(View):
             session, number, is_last = session[is_last], number[is_last], is_last[is_last]
         here = at[first[session] + number]
         there = np.where(is_last, -1, at[first[session] + number + 1])
-        n_results = log.lengths[session]
-        below = n_results - 1 - here
         is_both = is_last | (self.extent == "all")
-        length = np.where(is_both, below + np.maximum(here, 0), np.abs(there - here))
+
+        def is_over(segment: Integers, in_chain: Integers) -> NDArray[np.bool_]:
+            was_clicked: NDArray[np.bool_] = turn[in_chain] > 0
+            return was_clicked & (turn[in_chain] <= number[segment])
+
+        segments = _Segments(session, here, there, is_last, is_both, number == 0)
+        walks, segment, in_chain, _ = segments.walks(log, is_over)
+        ends = ~is_last[segment] & (turn[in_chain] == number[segment] + 1)
+        columns = {**walks.columns, "click": lambda: pl.Series(ends)}
+        return replace(walks, columns=columns, odd=tuple(odd.notes))
+
+    def onwards(
+        self, log: ClickLog, session: Integers, here: Integers, clicked: Integers
+    ) -> tuple[Walks, Integers]:
+        """The walks on from some places: each of a session, from a result of it (-1 from the top)
+        where the clicked ones are the bits of a number. Also the place that each walk is from."""
+        is_last = np.ones(len(session), bool)
+
+        def is_over(segment: Integers, in_chain: Integers) -> NDArray[np.bool_]:
+            where = in_chain - log.starts[session[segment]]
+            found: NDArray[np.bool_] = (clicked[segment] >> where) & 1 > 0
+            return found
+
+        segments = _Segments(session, here, np.full(len(here), -1), is_last, is_last, here < 0)
+        walks, segment, _, filled = segments.walks(log, is_over)
+        nothing = np.zeros(len(segment), bool)
+        columns = {**walks.columns, "click": lambda: pl.Series(nothing)}
+        return replace(walks, columns=columns), np.flatnonzero(filled)
+
+
+@dataclass(frozen=True)
+class _Segments:
+    """Ways along a page, one each: of a session, from a place on it to another (-1 for none)."""
+
+    session: Integers
+    here: Integers
+    there: Integers
+    is_last: NDArray[np.bool_]
+    is_both: NDArray[np.bool_]  # whether it has all results below and above, not one way only
+    is_first: NDArray[np.bool_]
+
+    def walks(
+        self, log: ClickLog, is_over: Callable[[Integers, Integers], NDArray[np.bool_]]
+    ) -> tuple[Walks, Integers, Integers, NDArray[np.bool_]]:
+        """The walks, without those results that are passed over; the segment of each row and its
+        place among all rows; and which segments have any."""
+        session, here, there = self.session, self.here, self.there
+        below = log.lengths[session] - 1 - here
+        length = np.where(self.is_both, below + np.maximum(here, 0), np.abs(there - here))
         segment = np.repeat(np.arange(len(session)), length)
         step = np.arange(len(segment)) - np.repeat(offsets(length)[:-1], length)
-        goes_up = np.where(is_both[segment], step >= below[segment], (there < here)[segment])
-        upwards = np.where(is_both[segment], step - below[segment], step)
+        both = self.is_both[segment]
+        goes_up = np.where(both, step >= below[segment], (there < here)[segment])
+        upwards = np.where(both, step - below[segment], step)
         where = here[segment] + np.where(goes_up, -1 - upwards, 1 + step)
         in_chain = log.starts[session[segment]] + where
-        was_clicked = (turn[in_chain] > 0) & (turn[in_chain] <= number[segment])
-        segment, in_chain, goes_up = (a[~was_clicked] for a in (segment, in_chain, goes_up))
+        stays = ~is_over(segment, in_chain)
+        segment, in_chain, goes_up = (a[stays] for a in (segment, in_chain, goes_up))
         # Segments without results say nothing.
         length = np.bincount(segment, minlength=len(session))
         filled = length > 0
@@ -104,24 +152,22 @@ class ClickWalks(View):
             of_rows: NDArray[np.int32] = np.where(position < 0, 0, found)[segment].astype(np.int32)
             return of_rows
 
-        ends = ~is_last[segment] & (turn[in_chain] == number[segment] + 1)
-        return Walks(
+        walks = Walks(
             rows=log.order[in_chain],
             starts=starts,
             rank=rank.astype(np.int32),
             first_session=session[filled],
             walk_of_session=None,
             columns={
-                "click": lambda: pl.Series(ends),
                 "from_rank": lambda: pl.Series(rank_at(here)),
                 "to_rank": lambda: pl.Series(rank_at(there)),
                 "way": lambda: pl.Series(goes_up).replace_strict({True: "up", False: "down"}),
                 "is_above": lambda: pl.Series(goes_up),
-                "before_first": lambda: pl.Series((number == 0)[segment]),
-                "after_last": lambda: pl.Series(is_last[segment]),
+                "before_first": lambda: pl.Series(self.is_first[segment]),
+                "after_last": lambda: pl.Series(self.is_last[segment]),
             },
-            odd=tuple(odd.notes),
         )
+        return walks, segment, in_chain, filled
 
 
 def _turns(log: ClickLog, odd: Notebook) -> Integers:
