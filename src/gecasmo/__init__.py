@@ -6,8 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
 from gecasmo.estimation import EM, VB, AtMost, Gradient, Prefer
-from gecasmo.forms import Empirical, Estimator, Fixed, Form, Logistic, Sum, Table, Torch
-from gecasmo.language import Choice, Parameter, choose, flip
+from gecasmo.forms import (
+    Beta,
+    Empirical,
+    Estimator,
+    Exponential,
+    Family,
+    Fixed,
+    Form,
+    Gamma,
+    Logistic,
+    LogNormal,
+    Normal,
+    Sum,
+    Table,
+    Torch,
+)
+from gecasmo.language import Choice, Density, Parameter, choose, flip
 from gecasmo.logs import ClickLog, read_counts, read_events, read_log
 from gecasmo.model import ClickModel, load
 from gecasmo.models import *  # noqa: F403 (the zoo, whose list is there)
@@ -48,16 +63,23 @@ __all__ = [
     "CZM",
     "EM",
     "AtMost",
+    "Beta",
     "VB",
     "Choice",
     "ClickLog",
     "ClickModel",
+    "Density",
     "Empirical",
     "Estimator",
+    "Exponential",
+    "Family",
     "Fixed",
     "Form",
+    "Gamma",
     "Gradient",
+    "LogNormal",
     "Logistic",
+    "Normal",
     "Parameter",
     "Prefer",
     "Sum",

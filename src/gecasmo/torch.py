@@ -64,6 +64,11 @@ class Likelihood:
     """
 
     def __init__(self, model: Model, log: ClickLog, threads: int | None = None) -> None:
+        if model.traced_automaton.observes:
+            raise ModelError(
+                f"{model.name} observes numbers, whose densities have no logits: here are models "
+                "of signals alone."
+            )
         encoded = model.encode(log, "e_step")
         library = model.library(encoded.plan, counting=True)
         self.model = model

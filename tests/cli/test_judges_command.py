@@ -52,6 +52,15 @@ def test_several_judges_and_names_of_columns(folder, fit_file, grades):
     assert {row["said"] for row in data["judges"]["calibration"]} <= {"bad", "fair", "good", "best"}
     assert "disagreements" in data
     assert data["grades"] == 4
+    assert len(data["worth_judging"]["pairs"]) == 20
+    said = ("judgments", fit_file, "-o", "again.csv", "--grades-from", "humans.csv", *columns)
+    others = succeed_with_json(*said, "--judge", "humans")["worth_judging"]["pairs"]
+    graded = set(pl.read_csv("humans.csv").select(pl.col("query", "sku").cast(pl.String)).rows())
+    assert others
+    assert not graded & {(str(row["query"]), str(row["doc"])) for row in others}
+    assert "--judge nobody: there is no such judge, only: humans" in fail(
+        *said, "--judge", "nobody"
+    )
 
 
 def test_what_cannot_be(folder, fit_file, grades):

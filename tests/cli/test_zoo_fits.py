@@ -19,6 +19,7 @@ from gecasmo.logs.views import as_view
 from gecasmo.models import CATALOGUE
 from gecasmo.testing import plain_python
 from gecasmo.testing.subject import random_log
+from strategies.zoo import densities_of
 
 SAMPLES = Path(__file__).parents[1] / "readers" / "samples"
 VIEWED = [name for name, model in CATALOGUE.items() if as_view(model.view).name != "pages"]
@@ -31,7 +32,7 @@ def test_a_sample_log_is_fitted(name: str, folder: Path) -> None:
     with plain_python():
         coins = dict.fromkeys(model._parameters(), 0.5)
         if not model().foreseen:  # else it can be fitted, and cannot simulate
-            blank = model.with_values(**coins).simulate(blank, seed=2)
+            blank = model.with_values(**coins, **densities_of(model)).simulate(blank, seed=2)
         blank.write("log.csv")
         succeed("fit", name, "log.csv", "-o", "made.fit")
         found = load("made.fit").evaluate(read_log("log.csv"))
@@ -142,7 +143,9 @@ def test_odd_clicks_and_pages_are_counted_and_told_once(folder: Path) -> None:
     assert said.count("the column 'time_passed' of every page: 2 pages have none (first:") == 1
 
 
-@pytest.mark.parametrize(("name", "column"), [("ShopDBN", "cart"), ("EBUBM", "is_vertical")])
+@pytest.mark.parametrize(
+    ("name", "column"), [("ShopDBN", "cart"), ("EBUBM", "is_vertical"), ("TACM", "dwell")]
+)
 def test_a_column_that_is_not_there_is_named(name: str, column: str, folder: Path) -> None:
     random_log(CATALOGUE["DBN"](), [2] * 3, seed=1).write("log.csv")
     said = fail("fit", name, "log.csv", "-o", "made.fit")

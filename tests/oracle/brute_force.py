@@ -1,7 +1,8 @@
 """Play one page in every way it can go, and add up.
 
 A *story* is a plain function that plays one whole page: it flips coins by calling
-`flip(coin, row) -> bool`, may say `flip.look(t)` when result t (from 0) is looked at, and returns
+`flip(coin, row) -> bool`, may say `flip.look(t)` when result t (from 0) is looked at and
+`flip.see(column, density)` when a number is seen there, and returns
 what each result showed, as a tuple of frozensets of signals. The oracle runs it again under every
 outcome of its flips; everything a click model can be asked is then a sum over a list.
 
@@ -33,6 +34,14 @@ class Fall(NamedTuple):
     place: int | None  # None: before the first result
 
 
+class Seen(NamedTuple):
+    """A number that a story lets be seen: at which result, in which column, spread how."""
+
+    place: int | None
+    column: str
+    density: str
+
+
 @dataclass(frozen=True)
 class Told:
     """One way the page can go."""
@@ -41,6 +50,7 @@ class Told:
     signals: Signals
     falls: tuple[Fall, ...]
     looked: frozenset
+    seen: tuple[Seen, ...] = ()
 
 
 class _Flipper:
@@ -53,6 +63,10 @@ class _Flipper:
         self.looked: set[int] = set()
         self.place: int | None = None
         self.weight = 1.0
+        self.seen: list[Seen] = []
+
+    def see(self, column: str, density: str) -> None:
+        self.seen.append(Seen(self.place, column, density))
 
     def look(self, place: int) -> None:
         self.place = place
@@ -81,7 +95,15 @@ def every_story(story: Story, probability: Probability, limit: int = 200_000) ->
     while True:
         flip = _Flipper(list(path), probability)
         signals = tuple(map(frozenset, story(flip)))
-        told.append(Told(flip.weight, signals, tuple(flip.falls), frozenset(flip.looked)))
+        told.append(
+            Told(
+                flip.weight,
+                signals,
+                tuple(flip.falls),
+                frozenset(flip.looked),
+                tuple(flip.seen),
+            )
+        )
         if len(told) > limit:
             raise RuntimeError(f"more than {limit:,} stories")
         path = flip.path
@@ -245,3 +267,37 @@ def floored_counts(floored: Floored) -> dict[tuple[str, Row], list[float]]:
         for fall in told.falls:
             counts[fall.coin, fall.row][0 if fall.heads else 1] += share
     return dict(counts)
+
+
+# Numbers by result and column; what was not recorded is not there.
+Numbers = dict[tuple[int, str], float]
+
+
+def seen_as(told: Told, numbers: Numbers, density: Callable[[str, float], float]) -> float:
+    """The density of numbers under a story: 0 where it shows nothing to have them from."""
+    weight = 1.0
+    left = dict(numbers)
+    for place, column, name in told.seen:
+        value = left.pop((place or 0, column), None)
+        if value is not None:
+            weight *= density(name, value)
+    return 0.0 if left else weight
+
+
+def given_numbers(
+    stories: list[Told],
+    shown: Signals,
+    numbers: Numbers,
+    density: Callable[[str, float], float],
+    length: int | None = None,
+) -> list[tuple[float, Told]]:
+    """The stories that show this down to some result, weighed with the numbers seen there."""
+    length = len(shown) if length is None else length
+    above = {key: value for key, value in numbers.items() if key[0] < length}
+    found = []
+    for told in stories:
+        if told.signals[:length] == shown[:length]:
+            part = [seen for seen in told.seen if (seen.place or 0) < length]
+            weight = seen_as(Told(1.0, (), (), frozenset(), tuple(part)), above, density)
+            found.append((told.probability * weight, told))
+    return found

@@ -40,6 +40,9 @@ class _Player:
             "page_length": len(self.page.docs),
         }[name]
 
+    def observe(self, column: str, density: Any, given: Any) -> None:
+        self.throw.see(column, density.coin(given))
+
     def guard(self, column: str) -> bool:
         return self.page.columns[column][self.place]
 

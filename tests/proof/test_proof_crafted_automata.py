@@ -152,8 +152,11 @@ def test_changed_automata_are_refused_or_work() -> None:
             except GecasmoError:
                 continue
             keys = {coin: model.keys.get(coin, ("doc",)) for coin in automaton.parameters}
+            forms = {
+                coin: own for coin, own in model.forms.items() if coin in dict(automaton.observes)
+            }
             try:
-                answers(AutomatonModel(automaton, keys), number)
+                answers(AutomatonModel(automaton, keys, forms), number)
             except GecasmoError:
                 continue
             n_working += 1

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
-from gecasmo import ClickLog, ClickModel, Table, read_log
+from gecasmo import ClickLog, ClickModel, Normal, Table, read_log
 from gecasmo.kernels.library import Library
-from oracle.brute_force import Oracle
-from strategies.programs import COLUMNS, pages, programs
+from oracle.brute_force import Numbers, Oracle
+from strategies.programs import COLUMNS, NUMBERS, observing_programs, pages, programs
 from strategies.trees import Program, ShownPage, as_model, as_story, depth_of, signals_of
 
 
@@ -25,6 +25,7 @@ def make_plain(model: Any) -> Any:
         structure = model.counting_structure if counting else model.structure
         key = (plan, structure is model.structure)
         if key not in model._libraries:
+            structure = structure.of_log(plan.unrecorded, plan.observed)
             model._libraries[key] = Library(structure, plan, compiled=False)
         return model._libraries[key]
 
@@ -75,6 +76,7 @@ class Case:
     weights: list[float]
     row_order: list[int]
     form: Table | None = None
+    numbers: list[Numbers] = field(default_factory=list)
 
     @cached_property
     def oracles(self) -> list[Oracle]:
@@ -107,6 +109,9 @@ class Case:
                 row |= {name: name in signals for name in self.signals}
                 if number % 2:  # a log may have it at the last result, or all over the page
                     row["back"] = "back" in shown[-1]
+                if self.numbers:
+                    place, own = page.results.index(result), self.numbers[number]
+                    row |= {column: own.get((place, column)) for column in NUMBERS}
                 rows.append(row | {column: result.guards[column] for column in COLUMNS})
         order = np.random.default_rng(self.row_order).permutation(len(rows))
         return {name: [rows[i][name] for i in order] for name in rows[0]}
@@ -144,7 +149,13 @@ class Case:
         given: dict[str, Any] = {}
         for coin, keys in self.program.keys.items():
             given[coin] = rows[coin] if keys and rows[coin] else self.values(coin, ())
-        return given
+        coins = as_model(self.program)._observes()
+        return given | {coin: self.distribution(coin) for coin, _ in coins}
+
+    def distribution(self, density: str) -> Normal:
+        """How the numbers of a density are spread."""
+        mean, width = (self.values(density, side) for side in ("mean", "width"))
+        return Normal(2 * mean - 1, 0.5 + width)
 
     def page(self, number: int) -> tuple[Oracle, tuple[frozenset, ...]]:
         return self.oracles[number], self.shown[number]
@@ -187,4 +198,19 @@ def cases(
                 frozenset
             )
             case.shown.append(tuple(draw(sets) for _ in page.results))
+    return case
+
+
+@st.composite
+def observed_cases(draw: Any) -> Case:
+    """A case whose pages have numbers, recorded at some of the results that show them."""
+    case = draw(cases(program=observing_programs(), extremes=False))
+    for number in range(len(case.pages)):
+        oracle, shown = case.page(number)
+        told = draw(st.sampled_from([t for t in oracle.stories if t.signals == shown]))
+        own: Numbers = {}
+        for place, column, _ in told.seen:
+            if draw(st.integers(0, 3)):
+                own[place or 0, column] = draw(st.sampled_from([-1.5, -0.5, 0.25, 0.3, 2.0]))
+        case.numbers.append(own)
     return case

@@ -15,6 +15,7 @@ from strategies.trees import (
     Emit,
     Flip,
     Leave,
+    Observe,
     Program,
     Set,
     Shown,
@@ -171,6 +172,9 @@ def reached_coins(program: Program) -> set[str]:
                 return walk(yes if memory[name] == value else no, memory, gone)
             case Leave(then):
                 return walk(then, memory, True)
+            case Observe(_, density, _, then):
+                flipped.add(density)
+                return walk(then, memory, gone)
         raise AssertionError
 
     starts = walk(program.start, dict(program.attributes), False)
@@ -216,3 +220,40 @@ def programs_of_kinds(draw: Any) -> Program:
     shares = draw(st.sampled_from(PAGE_KEYS))
     keys |= {f"kind[{kind}]": shares for kind in range(n_kinds - 1)}
     return replace(program, keys=keys, n_kinds=n_kinds)
+
+
+# The columns that numbers are in, each with the densities that they may have.
+NUMBERS = {"dwell": ("reading", "skimming"), "mouse": ("moving",)}
+
+
+@st.composite
+def observing(draw: Any, tree: Any, attributes: dict[str, Any], left: tuple[str, ...]) -> Any:
+    """A tree in which numbers are seen here and there, each of them once on a path at most."""
+    if left and draw(st.integers(0, 2)) == 0:
+        column = draw(st.sampled_from(left))
+        density = draw(st.sampled_from(NUMBERS[column]))
+        attribute = draw(st.sampled_from([None, attributes[density], attributes[density]]))
+        others = tuple(name for name in left if name != column)
+        return Observe(column, density, attribute, draw(observing(tree, attributes, others)))
+    below = [name for name in ("heads", "tails", "yes", "no", "then") if hasattr(tree, name)]
+    made = {name: draw(observing(getattr(tree, name), attributes, left)) for name in below}
+    return replace(tree, **made) if made else tree
+
+
+@st.composite
+def observing_programs(draw: Any) -> Program:
+    """A program that lets numbers be seen."""
+    program = draw(programs(max_flips=2))
+    asked = st.sampled_from([None, *program.attributes])
+    attributes = {name: draw(asked) for names in NUMBERS.values() for name in names}
+    browse = draw(observing(program.browse, attributes, tuple(NUMBERS)))
+    program = replace(program, browse=browse)
+    met = reached_coins(program)
+    found = [name for names in NUMBERS.values() for name in names if name in met]
+    if not found:
+        program = replace(program, browse=Observe("dwell", "reading", None, program.browse))
+        if draw(st.booleans()):
+            program = replace(program, browse=Flip("a", program.browse, Done()))
+            program = replace(program, keys={**program.keys, "a": ()})
+        found = ["reading"]
+    return replace(program, densities=tuple(found))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gecasmo import Choice, ClickModel, Parameter, choose, flip
+from gecasmo import Choice, ClickModel, Density, Normal, Parameter, choose, flip
 
 HISTORY = ("last_click", "distance", "clicks_above")
 
@@ -79,6 +79,16 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class Observe:
+    """Let a number be seen, spread as a density says for a value of the hidden state."""
+
+    column: str
+    density: str
+    attribute: str | None
+    then: Any
+
+
+@dataclass(frozen=True)
 class Leave:
     then: Any
 
@@ -97,6 +107,7 @@ class Program:
     finish: Any = field(default_factory=Done)
     # With some, `start` first chooses a kind, and the coin "a" has rows of its own for each.
     n_kinds: int = 0
+    densities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +149,10 @@ def _walk(model: Any, node: Any, user: Any, result: Any) -> None:
         elif isinstance(node, Bump):
             setattr(user, node.attribute, min(int(getattr(user, node.attribute)) + 1, 2))
             node = node.then
+        elif isinstance(node, Observe):
+            given = node.attribute and getattr(user, node.attribute)
+            user.observe(node.column, getattr(model, node.density), given=given)
+            node = node.then
         else:
             user.leave()
             node = node.then
@@ -163,6 +178,7 @@ def as_model(program: Program) -> type[ClickModel]:
         coins["kind"] = Choice(*program.keys["kind[0]"], n=program.n_kinds)
         if "a[0]" in program.keys:
             coins["a"] = Parameter(*program.keys["a[0]"], state="kind")
+    coins |= {name: Density(Normal()) for name in program.densities}
     # No file has the text of this class: of a module that is not there nobody looks for it.
     own = {**coins, "start": start, "browse": browse, "__module__": "invented"}
     if program.finish != Done():
@@ -229,6 +245,10 @@ def as_story(program: Program, page: ShownPage) -> Any:
                         tree = yes if memory[attribute] == value else no
                     case Ask(column, yes, no):
                         tree = yes if page.results[place].guards[column] else no
+                    case Observe(column, density, attribute, then):
+                        given = attribute and memory[attribute]
+                        throw.see(column, density if given is None else f"{density}[{given!r}]")
+                        tree = then
                     case Leave(then):
                         gone = True
                         tree = then

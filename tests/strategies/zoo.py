@@ -7,6 +7,7 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from gecasmo import ClickLog, read_log
 from gecasmo.language import HISTORY_KEYS
@@ -23,6 +24,14 @@ def story_of(name: str) -> Any:
     return ZOO[name] if name in ZOO else played(CATALOGUE[name])
 
 
+def densities_of(model: Any) -> dict[str, Any]:
+    """A distribution for each density of a model."""
+    return {
+        coin: type(model._densities()[coin.partition("[")[0]].family)(2.0 + place, 0.9)
+        for place, (coin, _) in enumerate(model._observes())
+    }
+
+
 def with_columns_of(model: Any, log: ClickLog) -> ClickLog:
     """The log with all columns that a model needs.
 
@@ -35,6 +44,8 @@ def with_columns_of(model: Any, log: ClickLog) -> ClickLog:
     made |= dict.fromkeys(needs.guards, np.arange(log.n_results) % 2 == 0)
     on_page = {k for c in model.traced_automaton.start_parameters() for k in model.keys[c]}
     made |= {key: np.zeros_like(log.rank) if key in on_page else log.rank for key in needs.keys}
+    numbers = np.where(log.click, 1.0 + np.arange(log.n_results) % 7, np.nan)
+    made |= dict.fromkeys(needs.numbers, pl.Series(numbers, nan_to_null=True))
     made |= as_view(model.view).example(log.page.astype(np.int64), log.rank.astype(np.int64))
     lacking = {name: column for name, column in made.items() if name not in log.columns}
     return read_log(log.to_frame().with_columns(**lacking)) if lacking else log
@@ -52,7 +63,7 @@ def _shape(name: str) -> tuple[Any, ...]:
     )
     has_history = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     started = bool(automaton.start_parameters())
-    several = len(automaton.signals) > 1
+    several = len(automaton.signals) > 1 or bool(automaton.observes)
     return automaton.n_states, several, bool(needs.guards), started, has_history, twice
 
 
@@ -142,6 +153,8 @@ class ZooCase:
         ]
         names = ("session", "query", "doc", "rank", *signals)
         table = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        for name in CATALOGUE[self.name]().needs.numbers:  # `test_proof_observations` has some
+            table[name] = [None] * len(rows)
         for name in self.pages[0].columns:
             table[name] = [value for page in self.pages for value in page.columns[name]]
         return table
@@ -161,7 +174,8 @@ class ZooCase:
             **{
                 coin: rows[coin] if parameter.keys and rows[coin] else self.values(coin, ())
                 for coin, parameter in cls._parameters().items()
-            }
+            },
+            **densities_of(cls),
         )
 
 

@@ -20,6 +20,7 @@ from gecasmo.errors import SavedModelError
 from gecasmo.models import CATALOGUE
 
 PROGRAMS = [*CATALOGUE.values(), Tired, Mixture, Buyer]
+PLAIN = [m for m in PROGRAMS if not m().automaton.guard_columns(with_own=True)]
 
 
 # -- printing --------------------------------------------------------------------------------------
@@ -234,9 +235,7 @@ def random_values(steps, initial) -> dict:
     return {coin: rng.uniform(0.1, 0.9) for coin in sorted(found, key=str)}
 
 
-@pytest.mark.parametrize(
-    "model", [m for m in PROGRAMS if not m().automaton.guard_columns(with_own=True)]
-)
+@pytest.mark.parametrize("model", [m for m in PLAIN if not m().automaton.observes])
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_rows_and_the_initial_vector_add_up_to_one(model: type[ClickModel], length: int) -> None:
     matrices = model().automaton.matrices(length)

@@ -34,7 +34,7 @@ from gecasmo import (
 from gecasmo.errors import GecasmoError, NotFittedError, SavedModelError
 from gecasmo.logs import ClickLog
 from gecasmo.models import CATALOGUE
-from strategies.zoo import SHAPES, with_columns_of
+from strategies.zoo import SHAPES, densities_of, with_columns_of
 
 SHORT = EM(max_iter=2, tol=0, restarts=1)
 
@@ -43,7 +43,7 @@ def signal_log(model: type[ClickModel], n_pages: int = 8) -> ClickLog:
     """A log that has every column the model asks for, and is possible under it."""
     log = with_columns_of(model(), pages(n_pages, 3))
     coins = dict.fromkeys(model._parameters(), 0.5)
-    return model.with_values(**coins).simulate(log, seed=1)
+    return model.with_values(**coins, **densities_of(model)).simulate(log, seed=1)
 
 
 def assert_same(model: Any, twin: Any, log: ClickLog) -> None:

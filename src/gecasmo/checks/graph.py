@@ -59,7 +59,8 @@ def check_tangle(subject: CheckedModel, tangle: Tangle, looked: Looked, top: int
         )
         return part
     first, second = (list(model.forms).index(coin) for coin in tangle.coins)
-    structure = model.counting_structure.unrecorded(subject.encoded.plan.unrecorded)
+    plan = subject.encoded.plan
+    structure = model.counting_structure.of_log(plan.unrecorded, plan.observed)
     met = meet(subject.encoded, structure.machine("minimal"), first, second)
     if met.n_components == 0:
         return part

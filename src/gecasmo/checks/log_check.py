@@ -28,14 +28,21 @@ from gecasmo.checks.subject import (
     quick_states,
 )
 from gecasmo.checks.traffic import check_cells, check_traffic
+from gecasmo.compiler.symmetry import mixing_coins
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
-from gecasmo.encoding.observations import observe, symbols_of, unrecorded_signals
-from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.encoding.observations import (
+    observe,
+    observed_columns,
+    symbols_of,
+    unrecorded_signals,
+)
+from gecasmo.errors import GecasmoError, ModelError, either
 from gecasmo.estimation.em import DEFAULT_RESTARTS
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
 from gecasmo.model import Model
+from gecasmo.model.click_model import without_numbers
 from gecasmo.model.log_parts import Partitioned, in_memory, is_stored, some_partitions
 from gecasmo.model.page_run import find_impossible
 from gecasmo.model.stories import shown_pages
@@ -159,6 +166,17 @@ def _check_model(
         )
         return [part]
     parts = [part, impossible]
+    numbers = model.traced_automaton.observed_columns()
+    if numbers:
+        part.add(
+            "info",
+            "model",
+            f"{model.name} also sees users through {listed(numbers)}, which is left out of what "
+            "follows: less is open than is said here of clicks alone.",
+        )
+        model = without_numbers(model)
+        encoded = model.encode(log, "e_step")
+        states = {coin: states[coin] for coin in model.forms}
     rest = log if possible.all() else log.take(possible)
     if not rest.n_results or not rest.weight.sum() > 0:
         return parts
@@ -182,6 +200,17 @@ def _check_model(
             "nothing.",
             advice=f"Fits start {DEFAULT_RESTARTS} times at random and keep the best; compare fits "
             "with other seeds, EM(seed=...), before you believe one.",
+        )
+    elif mixing := mixing_coins(model.automaton):
+        part.add(
+            "info",
+            "local optima",
+            f"{model.name} mixes kinds of pages, which {listed(mixing)} "
+            f"{'decides' if len(mixing) == 1 else 'decide'} before the first result: its "
+            "likelihood may have several optima.",
+            advice="A fit starts once, where forms begin; "
+            + either("EM(restarts=5)", "in Python, EM(restarts=5)")
+            + " looks elsewhere, too, and keeps the best.",
         )
     subject = CheckedModel(model, rest, states, model.is_fitted)
     if rest is log:
@@ -308,7 +337,8 @@ def _signal_words(signals: tuple[str, ...], mask: int) -> str:
 def _never_shown(model: Model, log: ClickLog) -> Bools:
     """Which results show something that no edge shows, whatever came before."""
     structure = model.counting_structure
-    structure = structure.unrecorded(unrecorded_signals(log, structure.traced))
+    observed = observed_columns(log, structure.traced)
+    structure = structure.of_log(unrecorded_signals(log, structure.traced), observed)
     machine = structure.machine("minimal")
     return observe(log, structure.traced, machine) >= machine.first_impossible
 

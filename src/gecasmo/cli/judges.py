@@ -33,6 +33,15 @@ class JudgeFlags:
             rich_help_panel=_PANEL,
         ),
     ] = None
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of pairs worth judging, only those that this judge (the name of its file) has "
+            "not graded yet.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
     run: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,7 +96,7 @@ class JudgeFlags:
             judges, apart = found.judges, found.disagreements(WORTH)
             tables |= {"trust": judges.trust, "calibration": judges.calibration}
             tables |= {"confusion": judges.confusion, "disagreements": apart}
-            tables["worth_judging"] = found.worth_judging(WORTH).pairs
+            tables["worth_judging"] = found.worth_judging(WORTH, judge=self.judge).pairs
             data["disagreements"] = apart
             told.append(f"\n{judges}")
             if len(apart):

@@ -232,7 +232,9 @@ def judgments(
         )
         if worth_judging is None and sources is not None:
             worth_judging = WORTH
-        worth = None if worth_judging is None else found.worth_judging(worth_judging)
+        worth = None
+        if worth_judging is not None:
+            worth = found.worth_judging(worth_judging, judge=judges.judge)
         of_judges, in_words = judges.tell(found)
     options: dict[str, Any] = {
         **{"features": frame if is_written else None, "query": query},

@@ -42,6 +42,7 @@ CHOOSER = (
     ("carts and purchases", "what sells", "ShopDBN"),
     ("who asked again", "which pages answer without a click", "Abandonment"),
     ("the mouse", "how far people look", "HoverPBM"),
+    ("how long clicked results are read", "what satisfies, seen from the time", "TACM"),
     ("pictures, news, maps among the results", "relevance of the others", "EBUBM, FCM, VCM"),
     ("results in rows", "how rows are read", "GridDBN"),
     ("a feed that loads page after page", "who goes on", "FeedDBN"),
@@ -88,7 +89,7 @@ def group_of(model: type[ClickModel]) -> str:
     needs = model().needs
     if needs.view:
         return VIEWS
-    if needs.signals:
+    if needs.signals or needs.numbers:
         return SIGNALS
     return FACTS if needs.guards or needs.keys else CLICKS
 
@@ -98,6 +99,7 @@ def needs_in_words(model: type[ClickModel]) -> str:
     needs = model().needs
     kinds = {
         "seen (yes or no)": needs.signals,
+        "seen (a number)": needs.numbers,
         "known (yes or no)": needs.guards,
         "keys": needs.keys,
         "by which the log is read": tuple(" or ".join(names) for names in needs.view),
@@ -158,8 +160,11 @@ def _section(name: str, model: type[ClickModel]) -> Iterator[str]:
 
 
 def _answers(model: ClickModel) -> str:
+    observed = dict(model.traced_automaton.observes)
     keys = [
-        f"{coin} ({', '.join(keys) if keys else 'one for all'})"
+        f"{coin} (how {observed[coin]} is spread)"
+        if coin in observed
+        else f"{coin} ({', '.join(keys) if keys else 'one for all'})"
         for coin, keys in model.keys.items()
     ]
     relevance = f"; relevance is {' times '.join(model.relevance)}" if model.relevance else ""

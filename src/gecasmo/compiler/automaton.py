@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 START = -1  # the source of the edges taken before the first result
 OWN = "\0"  # begins the names of yes/no columns that are made of a log, and that no log has
 LAST_RESULT = OWN + "last result"
+RECORDED = OWN + "recorded: "  # begins the name of the one that says where a column has a number
 
 
 class Literal(NamedTuple):
@@ -47,6 +48,11 @@ class Guard(NamedTuple):
 
     column: str
     value: bool
+
+    @property
+    def is_of_number(self) -> bool:
+        """Whether it says if there is a number to be seen."""
+        return self.column.startswith(RECORDED)
 
     def __str__(self) -> str:
         name = self.column.removeprefix(OWN)
@@ -94,6 +100,8 @@ class Automaton:
     gone : the state of a user who has left, if the model has one
     page_length : the longest page the model is defined for, or None for any
     page_signals : the signals of a whole page, which its last result shows
+    observes : the parameters that are no coins but densities of a number, each with the column of
+        the log that has it; they only ever come up heads, and weigh what the density is there
     """
 
     parameters: tuple[str, ...]
@@ -104,6 +112,7 @@ class Automaton:
     gone: int | None = None
     page_length: int | None = None
     page_signals: tuple[str, ...] = ()
+    observes: tuple[tuple[str, str], ...] = ()
 
     @property
     def n_states(self) -> int:
@@ -120,6 +129,10 @@ class Automaton:
         for edge in self.edges:
             lists[edge.source].append(edge)
         return lists
+
+    def observed_columns(self) -> tuple[str, ...]:
+        """The columns of numbers that users are seen through."""
+        return tuple(dict.fromkeys(column for _, column in self.observes))
 
     def start_parameters(self) -> set[str]:
         """The coins flipped before the first result."""

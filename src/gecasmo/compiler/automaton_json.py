@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 from gecasmo.compiler.automaton import START, AtPosition, Automaton, Edge, Guard, Literal
@@ -27,6 +28,7 @@ def to_data(automaton: Automaton) -> dict[str, Any]:
         "gone": automaton.gone,
         "page_length": automaton.page_length,
         **({"page_signals": list(automaton.page_signals)} if automaton.page_signals else {}),
+        **({"observes": list(map(list, automaton.observes))} if automaton.observes else {}),
     }
 
 
@@ -42,6 +44,7 @@ def from_data(data: dict[str, Any]) -> Automaton:
             gone=None if data["gone"] is None else _whole(data["gone"]),
             page_length=None if data["page_length"] is None else _whole(data["page_length"]),
             page_signals=tuple(map(_text, data.get("page_signals", []))),
+            observes=tuple((_text(p), _text(column)) for p, column in data.get("observes", [])),
         )
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise SavedModelError(f"This is not the description of an automaton ({error!r}).") from None
@@ -123,6 +126,7 @@ def _check(automaton: Automaton) -> None:
         "The automaton has a signal of pages that it does not have": not (
             set(automaton.page_signals) <= set(automaton.signals[1:])
         ),
+        "The automaton observes something that makes no sense": not _observes_soundly(automaton),
         "The automaton has no way in": not automaton.initial,
         "The first signal of an automaton is 'click'": automaton.signals[:1] != ("click",),
         "The automaton has two signals of one name": _repeats(automaton.signals),
@@ -151,9 +155,10 @@ def _check(automaton: Automaton) -> None:
 def check_probabilities(automaton: Automaton) -> None:
     """Refuse an automaton in which what a user does at a result does not add up to 1."""
     check_effort(automaton)
+    densities = {parameter for parameter, _ in automaton.observes}
     for edges in (list(automaton.initial), *automaton.by_source()):
         for _, possible in split_by_guards(edges, automaton.page_length):
-            total = sum(map(_chance, possible))
+            total = sum(_chance(edge, densities) for edge in possible)
             # Of matrices some states are never entered at some positions, and lead nowhere there.
             least = 1 if automaton.page_length is None else 0
             if not least - _ROUNDING <= total <= 1 + _ROUNDING:
@@ -162,10 +167,29 @@ def check_probabilities(automaton: Automaton) -> None:
                 )
 
 
-def _chance(edge: Edge) -> float:
+def _observes_soundly(automaton: Automaton) -> bool:
+    """Whether densities are parameters that come up heads at the result itself, one a column."""
+    column_of = dict(automaton.observes)
+    if len(column_of) < len(automaton.observes) or not column_of.keys() <= {*automaton.parameters}:
+        return False
+    if any(column in (*automaton.signals, "") for column in column_of.values()):
+        return False
+    for edge in (*automaton.initial, *automaton.edges):
+        seen = [literal for literal in edge.literals if literal.parameter in column_of]
+        odd = any(not lit.heads or lit.lag or lit.row is not None for lit in seen)
+        if odd or _repeats(tuple(column_of[lit.parameter] for lit in seen)):
+            return False
+        if seen and edge.source == START:
+            return False
+    return True
+
+
+def _chance(edge: Edge, densities: Collection[str]) -> float:
     """The probability of an edge where every coin has some value of its own."""
     chance = edge.multiplicity
     for literal in edge.literals:
+        if literal.parameter in densities:
+            continue
         digest = hashlib.blake2b(repr(literal.coin).encode(), digest_size=4).digest()
         heads = 0.1 + 0.8 * int.from_bytes(digest, "little") / 2**32
         chance *= heads if literal.heads else 1 - heads

@@ -120,7 +120,13 @@ def split_by_guards(
     edges: list[Edge], page_length: int | None, effort: Effort | None = None
 ) -> list[tuple[Guards, list[Edge]]]:
     """The cases that the guards tell apart, each with the edges that exist in it."""
-    asked = next((guard for edge in edges for guard in edge.guards), None)
+    # Whether there are numbers to be seen is asked last, when all else is known.
+    asked = None
+    for guard in (guard for edge in edges for guard in edge.guards):
+        asked = asked or guard
+        if isinstance(guard, AtPosition) or not guard.is_of_number:
+            asked = guard
+            break
     if asked is None:
         return [((), edges)]
     # By what an edge asks of it, with its place among all; None where it does not matter.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gecasmo.compiler.automaton import LAST_RESULT, START, Automaton, Edge, Guard, Literal
 from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.language.density import Density
 from gecasmo.language.flip import running
 from gecasmo.language.parameter import HISTORY_KEYS, Parameter
 from gecasmo.language.place import Place, callers_place, mistake
@@ -46,6 +47,10 @@ class Program(Protocol):
         """All coins of the program."""
 
     @property
+    def densities_by_name(self) -> dict[str, Density]:
+        """All densities of the program."""
+
+    @property
     def spans_pages(self) -> bool:
         """Whether a walk is a task of several pages."""
 
@@ -71,7 +76,10 @@ class Program(Protocol):
 
 
 class Decision(NamedTuple):
-    """One decision on a path: a coin or a guard, where it stands, and how it went."""
+    """One decision on a path: a coin or a guard, where it stands, and how it went.
+
+    What is observed is written down as well; there is nothing to decide.
+    """
 
     kind: str
     name: str
@@ -90,10 +98,17 @@ class Outcome(NamedTuple):
 class Replay:
     """Repeats a recorded path, then chooses heads for everything new."""
 
-    def __init__(self, path: list[Decision], parameters: dict[str, Parameter]) -> None:
+    def __init__(
+        self,
+        path: list[Decision],
+        parameters: dict[str, Parameter],
+        densities: dict[str, Density],
+        columns: dict[str, str],
+    ) -> None:
         self.path = list(path)
         self._position = 0
         self._parameters = parameters
+        self._densities, self._columns = densities, columns
         self._guards: dict[str, bool] = {}
         self._n_flips = 0
         self.is_finishing = False
@@ -123,6 +138,21 @@ class Replay:
             self._guards[column] = self._choose("guard", column)
         return self._guards[column]
 
+    def observe(self, column: str, density: Density, given: Any) -> None:
+        """Write down that a number is seen."""
+        if not any(known is density for known in self._densities.values()):
+            raise mistake(
+                f"observe() was given {density!r}, which is not a Density of this model: densities "
+                "are attributes of the class."
+            )
+        coin = density.coin(given)
+        if self._columns.setdefault(coin, column) != column:
+            raise mistake(
+                f"'{density.name}' is the density of '{self._columns[coin]}' and cannot be that of "
+                f"'{column}' as well; another column has a Density of its own."
+            )
+        self._choose("observe", coin)
+
     def _choose(self, kind: str, name: str) -> bool:
         place = callers_place()
         if self._position == len(self.path):
@@ -149,6 +179,8 @@ class _Tracer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.parameters = program.parameters_by_name
+        self.densities = program.densities_by_name
+        self.columns: dict[str, str] = {}  # by density and value of the hidden state
         self.states: dict[State, int] = {}
         self.state_list: list[State] = []
         self.initial: list[Edge] = []
@@ -223,7 +255,7 @@ class _Tracer:
                     place = path[-1].place if path else _definition(self.program, source)
                     raise _not_deterministic(place)
             self._record(source, path, outcome)
-            while path and not path[-1].outcome:
+            while path and (path[-1].kind == "observe" or not path[-1].outcome):
                 path.pop()
             if not path:
                 return
@@ -232,7 +264,7 @@ class _Tracer:
     def _run(
         self, run: Callable[[Replay], Outcome], path: list[Decision]
     ) -> tuple[list[Decision], Outcome]:
-        chooser = Replay(path, self.parameters)
+        chooser = Replay(path, self.parameters, self.densities, self.columns)
         token = running.set(chooser)
         try:
             outcome = run(chooser)
@@ -249,7 +281,7 @@ class _Tracer:
             source=source,
             target=self._number(outcome.state, path),
             symbol=tuple(sorted(outcome.signals, key=lambda name: (name != "click", name))),
-            literals=tuple(Literal(c.name, c.outcome) for c in path if c.kind == "flip"),
+            literals=tuple(Literal(c.name, c.outcome) for c in path if c.kind != "guard"),
             guards=tuple(Guard(c.name, c.outcome) for c in path if c.kind == "guard"),
             is_away=outcome.is_away,
         )
@@ -317,6 +349,7 @@ class _Tracer:
                 f"{type(self.program).__name__} never flips {', '.join(never)}.\n"
                 f"  Perhaps: flip(self.{never[0]}) in browse; else remove the Parameter."
             )
+        observes = self._observes()
         emitted = {signal for edge in edges for signal in edge.symbol}
         asked = {guard.column for edge in self.edges for guard in edge.guards}  # type: ignore[union-attr]
         self._check_page_signals()
@@ -326,20 +359,41 @@ class _Tracer:
                 f"{type(self.program).__name__} asks for result.{both[0]}, which is what it has to "
                 "explain: a signal cannot be known before it is emitted."
             )
+        twice = sorted(set(self.columns.values()) & (asked | emitted))
+        if twice:
+            raise ModelError(
+                f"{type(self.program).__name__} observes '{twice[0]}' as a number, and has it as "
+                "yes or no, too."
+            )
         if len(emitted) > MAX_SIGNALS:
             raise ModelError(
                 f"{type(self.program).__name__} emits {len(emitted)} different signals; "
                 f"{MAX_SIGNALS} are allowed."
             )
         return Automaton(
-            parameters=tuple(self.parameters),
+            parameters=(*self.parameters, *(coin for coin, _ in observes)),
             signals=("click", *sorted(emitted - {"click"})),
             states=tuple(map(self._name, self.state_list)),
             initial=tuple(self.initial),
             edges=tuple(self.edges),
             gone=self.states.get(GONE),
             page_signals=tuple(sorted(self.page_signals)),
+            observes=observes,
         )
+
+    def _observes(self) -> tuple[tuple[str, str], ...]:
+        """The densities that were met, by value of the hidden state, each with its column."""
+        found = []
+        for name in self.densities:
+            own = [coin for coin in self.columns if coin.partition("[")[0] == name]
+            if not own:
+                raise ModelError(
+                    f"{type(self.program).__name__} never observes {name}.\n"
+                    f'  Perhaps: user.observe("dwell", self.{name}) in browse; else remove the '
+                    "Density."
+                )
+            found += [(coin, self.columns[coin]) for coin in sorted(own)]
+        return tuple(found)
 
 
 def _check_keys_at_end(name: str, parameter: Parameter) -> None:

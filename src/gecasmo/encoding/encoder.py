@@ -39,6 +39,7 @@ def encode(
     lifted: bool = False,
     missing: NDArray[np.bool_] | None = None,
     wanted: Mapping[str, Wanted] | None = None,
+    observed: tuple[str, ...] | None = None,
 ) -> EncodedLog:
     """Make the arrays of a log.
 
@@ -49,8 +50,10 @@ def encode(
     lifted : leave the click history out of the row numbers; the kernel adds it
     missing : results whose signals are not to be looked at
     wanted : the feature columns that the rows of a coin carry
+    observed : the columns of numbers that the automaton was made for
     """
-    return _Encoder(log, automaton, machine, keys, merge, lifted, missing, wanted or {}).encode()
+    how = (merge, lifted, missing, wanted or {}, observed)
+    return _Encoder(log, automaton, machine, keys, *how).encode()
 
 
 @dataclass
@@ -63,6 +66,7 @@ class _Encoder:
     lifted: bool
     missing: NDArray[np.bool_] | None
     wanted: Mapping[str, Wanted]
+    observed: tuple[str, ...] | None
 
     def __post_init__(self) -> None:
         log, automaton, keys, wanted = self.log, self.automaton, self.keys, self.wanted
@@ -176,7 +180,11 @@ class _Encoder:
     ) -> tuple[Plan, list[Rows], list[RowTable], list[RowTable | None]]:
         """The plan, the rows of each coin, the tables of row numbers, and the one of each coin."""
         plan, arrays = plan_of(
-            self.keys, self.automaton, partial(is_page_constant, self.log), self.lifted
+            self.keys,
+            self.automaton,
+            partial(is_page_constant, self.log),
+            self.lifted,
+            self.observed,
         )
         tables = [make.table(array.coin, array.keys, array.scope) for array in arrays]
         rows: list[Rows] = []

@@ -112,6 +112,14 @@ def usable(column: pl.Series, coin: str, allow_missing: bool, what: str = "resul
     )
 
 
+def is_missing(column: pl.Series) -> NDArray[np.bool_]:
+    """Where a column of numbers has none: null, or not a number."""
+    missing = column.is_null()
+    if column.dtype.is_float():
+        missing |= column.is_nan().fill_null(True)
+    return missing.to_numpy()
+
+
 def looked_up(rows: Rows, coin: str, need: Wanted) -> dict[str, pl.Series]:
     """The features that a separate frame has for these rows."""
     columns = need.from_frame(rows.keys)

@@ -6,9 +6,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.compiler.automaton import LAST_RESULT, Automaton, Guard
+from gecasmo.compiler.automaton import LAST_RESULT, RECORDED, Automaton, Guard
 from gecasmo.compiler.hide import UNRECORDED, UNRECORDED_ON_PAGE
 from gecasmo.encoding.arrays import look_up, narrowest
+from gecasmo.encoding.features import is_missing
 from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype
 from gecasmo.kernels.machine import IMPOSSIBLE, MISSING, Machine
@@ -25,6 +26,33 @@ def unrecorded_signals(log: ClickLog, automaton: Automaton) -> tuple[str, ...]:
     return tuple(name for name in named if log.column(name).null_count())
 
 
+def observed_columns(log: ClickLog, automaton: Automaton) -> tuple[str, ...]:
+    """The columns through which users are seen that have a number somewhere in the log."""
+    named = (name for name in automaton.observed_columns() if name in log.columns)
+    return tuple(name for name in named if not is_missing(log.column(name)).all())
+
+
+def check_observed(log: ClickLog, automaton: Automaton) -> None:
+    """Refuse numbers at results that show nothing with which users are seen through them."""
+    for column in automaton.observed_columns():
+        guard = Guard(RECORDED + column, True)
+        telling = [edge.symbol for edge in automaton.edges if guard in edge.guards]
+        if not telling:
+            continue  # there are none
+        bits = {name: 1 << number for number, name in enumerate(automaton.signals)}
+        allowed = {sum(bits[name] for name in symbol) for symbol in telling}
+        recorded = boolean_column(log, guard.column, "observes")
+        odd = recorded & ~np.isin(symbols_of(log, automaton), list(allowed))
+        if odd.any():
+            row = int(np.argmax(odd))
+            shown = sorted({" and ".join(symbol) or "nothing" for symbol in telling})
+            raise ClickLogError(
+                f"The model observes '{column}' only at results that show {' or '.join(shown)}, "
+                f"but {int(odd.sum()):,} other results have a value (first: row {row} has "
+                f"{log.column(column)[row]}). It is to be null there."
+            )
+
+
 def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
     """A yes/no column of the log, or a clear refusal; a signal that is not recorded is a no."""
     if name == "click":
@@ -38,6 +66,8 @@ def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
     if name.startswith(UNRECORDED_ON_PAGE):
         column = log.column(name.removeprefix(UNRECORDED_ON_PAGE))
         return ~on_page(log, column.is_not_null().to_numpy())
+    if name.startswith(RECORDED):
+        return ~is_missing(log.column(name.removeprefix(RECORDED)))
     if name not in log.columns:
         raise ClickLogError(
             f"The model {why} '{name}', and the log has no such column.\n"
@@ -163,7 +193,8 @@ def observe(
     classes = classes_of(log, machine)
     numbers = table[classes, symbols_of(log, automaton)]
     if missing is not None:
-        numbers = np.where(missing, unseen[classes], numbers)
+        unread = np.array(machine.unread, np.int64)
+        numbers = np.where(missing, unseen[unread[classes]], numbers)
     return numbers.astype(observation_dtype(machine))
 
 

@@ -166,6 +166,9 @@ class Coins:
 
     def _fit(self, tie: Tie, at: Evaluated) -> FormState:
         coin = self.coins[tie[0]]
+        if coin.form.is_joint:
+            own = self.counts_by_coin(tie, at.counts)
+            return coin.form.fit_together(coin.rows, own, at.states[tie[0]])
         tails, heads = self.counts(tie, at)
         return coin.form.fit(coin.rows, heads, tails, at.states[tie[0]])
 
@@ -175,6 +178,21 @@ class Coins:
         total = at.counts.tables[first]
         for number in others:
             total = total + at.counts.tables[number]
+        return total
+
+    def counts_by_coin(self, tie: Tie, counts: Counts) -> dict[str, Floats]:
+        """Expected tails and heads of the rows of each coin that shares a form, by name."""
+        return {self.coins[number].name: counts.tables[number] for number in tie}
+
+    def left_out(self, states: Sequence[FormState], counts: Counts) -> float:
+        """What the weights of forms leave out of the log-likelihood that was found with them."""
+        total = 0.0
+        for tie in self.ties:
+            coin = self.coins[tie[0]]
+            scale = coin.form.log_scale(states[tie[0]], coin.rows) if coin.form.is_joint else None
+            if scale is not None:
+                # Every number that was seen is a head of one of the coins.
+                total += float(scale @ sum(counts.tables[number][1] for number in tie))
         return total
 
     # -- how far forms moved, and where that leads -------------------------------------------------

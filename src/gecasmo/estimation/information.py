@@ -239,9 +239,12 @@ def score_of(
 ) -> Floats:
     """The derivative of the objective by the vector of one form."""
     coin = problem.coins[tie[0]]
-    form = coin.form
+    if coin.form.is_joint:
+        own = problem.counts_by_coin(tie, counts)
+        own = {name: factor * sides for name, sides in own.items()}
+        return coin.form.score_together(states[tie[0]], coin.rows, own)
     tails, heads = factor * np.sum([counts.tables[number] for number in tie], axis=0)
-    score: Floats = form.score(states[tie[0]], coin.rows, heads, tails)
+    score: Floats = coin.form.score(states[tie[0]], coin.rows, heads, tails)
     return score
 
 

@@ -87,9 +87,9 @@ class Part(Coins):
     def evaluate(self, states: Sequence[FormState]) -> Evaluated:
         """Run the E-step at these states of all coins."""
         counts = self.expectation.run(self.weights(states))
-        log_likelihood = counts.log_likelihood + self.constant
-        if counts.n_impossible:
-            log_likelihood = -np.inf
+        log_likelihood = -np.inf
+        if not counts.n_impossible:
+            log_likelihood = counts.log_likelihood + self.constant + self.left_out(states, counts)
         objective = log_likelihood + self.penalty(states)
         return Evaluated(States(list(states)), counts, objective, log_likelihood)
 

@@ -104,6 +104,7 @@ def take_down(part: Part) -> PartArrays:
         "number": part.number,
         "plan": [coin._asdict() for coin in encoded.plan.coins],
         "unrecorded": list(encoded.plan.unrecorded),
+        "observed": encoded.plan.observed and list(encoded.plan.observed),
         "encoded": numbers,
         "n_rows": [len(rows) for rows in encoded.rows],
         "keys": [list(rows.keys) for rows in encoded.rows],
@@ -129,7 +130,12 @@ def set_up(
     who has looked at them before says `is_known`.
     """
     words, arrays = stored.words, stored.arrays
-    plan = Plan(tuple(map(_coin_plan, words["plan"])), _unrecorded(words["unrecorded"]))
+    observed = words.get("observed")
+    plan = Plan(
+        tuple(map(_coin_plan, words["plan"])),
+        _names(words["unrecorded"]),
+        None if observed is None else _names(observed),
+    )
     local = {number: (value, otherwise) for number, value, otherwise in words["begin"]}
     rows = [
         _KeptRows(keys, n, stored.rows, number) if number in local else Rows((), (), n)
@@ -193,9 +199,9 @@ def _coin_plan(words: Mapping[str, Any]) -> CoinPlan:
     return plan
 
 
-def _unrecorded(names: Sequence[Any]) -> tuple[str, ...]:
+def _names(names: Sequence[Any]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
-        raise ValueError("its signals have odd names")
+        raise ValueError("its columns have odd names")
     return tuple(names)
 
 

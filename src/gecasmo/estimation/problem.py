@@ -131,10 +131,13 @@ class Problem(Coins):
         tables = [np.zeros((2, 0))] * len(self.coins)
         for number, own in answer.counts.items():
             tables[number] = own.table
-        log_likelihood = -math.inf if answer.n_impossible else answer.log_likelihood
+        counts = Counts(tables, answer.log_likelihood, answer.n_impossible)
+        log_likelihood = -math.inf
+        if not answer.n_impossible:
+            log_likelihood = answer.log_likelihood + self.left_out(states, counts)
         return Evaluated(
             states,
-            Counts(tables, answer.log_likelihood, answer.n_impossible),
+            counts,
             log_likelihood + (answer.penalty + self.penalty(states)),
             log_likelihood,
             answer,

@@ -88,6 +88,11 @@ class Regularised(Expectation):
     def _check(self, by_coin: dict[int, Constraint]) -> None:
         automaton = self.library.structure.traced
         for number, one in by_coin.items():
+            if one.coin in dict(automaton.observes):
+                raise ModelError(
+                    f"{one!r}: '{one.coin}' is no coin but the density of a number, and has "
+                    "neither heads nor tails."
+                )
             if one.coin in automaton.numbered_rows():
                 raise ModelError(
                     f"{one!r}: the hidden state decides which row of '{one.coin}' is flipped, and "

@@ -74,8 +74,9 @@ def compare(
 
     The click rates by rank (RCTR) and by document (DCTR) always take part. All figures are about
     clicks alone, as those of a page: other signals of a model (`user.emit`) are fitted, but not
-    scored. Of models of the order of clicks it is scored which results are clicked, in whatever
-    order; models that are told where the next click is are left out. Notes say so.
+    scored, nor are numbers (`user.observe`), from which clicks below may be foretold. Of models of
+    the order of clicks it is scored which results are clicked, in whatever order; models that are
+    told where the next click is are left out. Notes say so.
 
     Parameters
     ----------

@@ -202,6 +202,12 @@ def fit_contestant(
     others = other_signals(entry.model)
     if others:
         notes.append(f"{entry.name}: its other signals ({', '.join(others)}) are not scored.")
+    numbers = entry.model.structure.traced.observed_columns()
+    if numbers:
+        notes.append(
+            f"{entry.name}: it foretells clicks also from {', '.join(numbers)} above them, which "
+            "is not scored itself."
+        )
     if entry.is_given:
         entry.seconds = _seconds(report)
         notes.append(

@@ -31,7 +31,7 @@ from gecasmo.model.answers import marginal_array, per_session, told_unseen, unse
 from gecasmo.model.click_sets import click_sets
 from gecasmo.model.log_parts import is_stored, over_parts
 from gecasmo.model.page_run import FLOOR, Filtered, PageRun, Tally, counts_of_source
-from gecasmo.report import Column, TextTable, counted, html_of, wrapped
+from gecasmo.report import Column, TextTable, counted, html_of, listed, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.logs.store import StoredLog
@@ -49,6 +49,8 @@ class Evaluation:
     logarithms. `marginal` perplexity knows no clicks, `conditional` those above each result.
     `calibration` is that of the marginal click probabilities. `unseen` says per coin which share
     of the results has a row that was never fitted: there a model can only answer from its prior.
+    Where numbers are `observed`, log-likelihoods are of clicks and of the density of these numbers;
+    perplexities are always of clicks.
     """
 
     model: str
@@ -62,6 +64,7 @@ class Evaluation:
     conditional: Perplexity
     calibration: Calibration
     unseen: Mapping[str, float] = field(default_factory=dict)
+    observed: tuple[str, ...] = ()
 
     @property
     def brier(self) -> float:
@@ -143,7 +146,9 @@ class Evaluation:
     def _remarks(self) -> list[str]:
         did = "left out" if self.impossible == "drop" else "an observation counted as 1e-8"
         impossible = f"impossible sessions: {self.n_impossible:,} ({did})"
-        return [*filter(None, [impossible * bool(self.n_impossible), told_unseen(self.unseen)])]
+        observed = f"log-likelihoods are of clicks and of the density of {listed(self.observed)}"
+        told = [impossible * bool(self.n_impossible), told_unseen(self.unseen)]
+        return [*filter(None, [*told, observed * bool(self.observed)])]
 
     def _figures(self) -> dict[str, float]:
         return {
@@ -236,6 +241,7 @@ def finished(
         conditional=sums.conditional.finish(),
         calibration=sums.calibration.finish(),
         unseen={coin: weight / results for coin, weight in sums.unseen.items()},
+        observed=sums.observed,
     )
 
 
@@ -256,6 +262,7 @@ class EvaluationSums:
     conditional: PerplexitySums
     calibration: CalibrationSums
     unseen: Mapping[str, float]
+    observed: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, model: Model, log: ClickLog, impossible: Impossible) -> EvaluationSums:
@@ -270,7 +277,7 @@ class EvaluationSums:
             marginal, conditional = (floored(log.click, p, FLOOR) for p in (marginal, conditional))
         marginal, conditional = marginal[kept], conditional[kept]
         click, rank = log.click[kept], log.rank[kept]
-        logs = per_session(log, np.log(filtered.probability))[filtered.kept]
+        logs = per_session(log, filtered.log_density)[filtered.kept]
         weights = log.weight[filtered.kept]
         bad = np.unique(log.page[filtered.is_impossible])
         return cls(
@@ -282,6 +289,7 @@ class EvaluationSums:
             PerplexitySums.of(click, conditional, rank, weight),
             CalibrationSums.of(click, marginal, weight),
             unseen_weights(model, log, filtered.encoded, kept),
+            filtered.encoded.plan.observed or (),
         )
 
     def __add__(self, other: EvaluationSums) -> EvaluationSums:
@@ -295,6 +303,7 @@ class EvaluationSums:
             self.conditional + other.conditional,
             self.calibration + other.calibration,
             {coin: weight + other.unseen[coin] for coin, weight in self.unseen.items()},
+            tuple(dict.fromkeys((*self.observed, *other.observed))),
         )
 
 
@@ -346,7 +355,7 @@ def predictions(model: Model, log: ClickLog, impossible: Impossible = "floor") -
         marginal = np.asarray(marginal_array(model, log, filtered.encoded))
     conditional = floored(log.click, filtered.click, FLOOR)
     seen, bad = filtered.probability, filtered.is_impossible
-    if as_view(model.view).signals:  # these are known, and not scored
+    if as_view(model.view).signals or model.structure.traced.observes:  # known, and not scored
         seen = np.where(log.click, conditional, 1 - conditional)
         bad = np.where(log.click, filtered.click <= 0, filtered.click >= 1)
     return Predictions(

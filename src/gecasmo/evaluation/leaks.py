@@ -106,6 +106,9 @@ def leak_test(
     if most_sessions is not None and log.n_sessions > most_sessions:
         chosen = np.unique(np.linspace(0, log.n_sessions - 1, most_sessions).astype(np.int64))
         log = log.take(chosen)
+    observed = model.structure.traced.observed_columns() if isinstance(model, Model) else ()
+    there = [name for name in observed if name in log.columns]
+    numbers = {name: log.column(name).cast(pl.Float64).to_numpy() for name in there}
     before = _conditional(model, log)
     marginal = _marginal(model, log)
     place = _places(log)
@@ -119,6 +122,9 @@ def leak_test(
         tests.append(("marginal", place >= 0, place >= 0, marginal))
         for kind, changed, looked_at, old in tests:
             other = log.with_signals({name: _changed(log, name, changed, way) for name in signals})
+            if numbers:  # what is seen of users goes with what they do
+                lost = {name: np.where(changed, np.nan, own) for name, own in numbers.items()}
+                other = other.with_numbers(lost)
             new = (
                 _conditional(model, other) if kind == "conditional" else model.predict_clicks(other)
             )

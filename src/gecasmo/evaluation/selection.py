@@ -18,6 +18,7 @@ from gecasmo.errors import ClickLogError, ModelError, option
 from gecasmo.estimation import Method
 from gecasmo.evaluation.compare import compare, groups
 from gecasmo.evaluation.contestants import as_model, clicks_only
+from gecasmo.evaluation.evaluate import predictions
 from gecasmo.logs import ClickLog
 from gecasmo.model.base import Model
 from gecasmo.report import Column, TextTable, counted
@@ -155,7 +156,7 @@ def select_model(
             tell(f"fold {fold + 1} of {folds}")
         fitted = compare(train, models, heldout=test, bootstrap=0, method=method, progress=False)
         for name in models:
-            said = clicks_only(fitted.models[name]).log_likelihood(test, impossible="floor")
+            said = predictions(clicks_only(fitted.models[name]), test).log_likelihood
             scores[name][part == fold] = said
             # As it took part: without queries, say, its keys are others.
             models[name] = fitted.models[name].__sklearn_clone__()

@@ -3,7 +3,9 @@
 A form knows nothing of clicks, only of rows, features and expected heads and tails.
 """
 
+from gecasmo.forms.densities import Densities
 from gecasmo.forms.estimator import Estimator
+from gecasmo.forms.families import Beta, Exponential, Family, Gamma, LogNormal, Normal
 from gecasmo.forms.fixed import Fixed
 from gecasmo.forms.form import Form, FormState, Posterior, form_named
 from gecasmo.forms.logistic import Logistic
@@ -15,13 +17,20 @@ from gecasmo.forms.table_state import TableState, beta_draws
 from gecasmo.forms.torch import Torch
 
 __all__ = [
+    "Beta",
+    "Densities",
     "Empirical",
     "Estimator",
+    "Exponential",
+    "Family",
     "Fixed",
     "Form",
     "FormState",
+    "Gamma",
+    "LogNormal",
     "Logistic",
     "Memory",
+    "Normal",
     "Posterior",
     "Sum",
     "Table",

@@ -77,6 +77,9 @@ class Form(ABC):
         `tuned` finds a better prior of its own once EM has converged.
     link : "logit" or "probit"
         What of the probabilities is linear in the vector, if there is one.
+    is_joint : bool
+        Coins that share it each have a part of its state: `fit_together` and `score_together` get
+        the counts of each, and `probabilities` the coin that is meant.
     """
 
     key: tuple[str, ...] | None = None
@@ -89,6 +92,7 @@ class Form(ABC):
     prior: Empirical | None = None
     learns_prior: bool = False
     link: str = "logit"
+    is_joint: bool = False
     name_in_files: ClassVar[str]
 
     def __init_subclass__(cls, name: str | None = None, **options: Any) -> None:
@@ -169,6 +173,11 @@ class Form(ABC):
             )
         # A copy, which stays as it is whatever the form does with its own.
         return np.array(found, dtype=np.float64)
+
+    def log_scale(self, state: FormState, rows: Rows) -> Floats | None:
+        """Tell by which factor, as a logarithm, the weights of each row are too small for all coins
+        that share the form; None where they are probabilities as they are."""
+        return None
 
     def weights(self, state: FormState, rows: Rows) -> Floats | None:
         """Tell what tails and heads of each row weigh, `[side, row]`, where that does not add up to
@@ -320,6 +329,10 @@ class Form(ABC):
         """Make a state from numbers that the user knows: one for all rows, or by key."""
         raise ModelError(f"The form {self!r} of '{coin}' takes no values.")
 
+    def given_together(self, values: Mapping[str, Any]) -> FormState:
+        """Make a state from what the user knows of each coin; asked of forms that are joint."""
+        raise NotImplementedError
+
     def given_rows(self, rows: Rows) -> Bools:
         """Tell which rows the user has given, so that no fit moves them."""
         return np.zeros(len(rows), bool)
@@ -343,6 +356,25 @@ class Form(ABC):
         """Give the state a better prior, or return the very same one; `information` is that on the
         logit of each row. Asked of forms with `learns_prior`."""
         return state
+
+    def column_of(self, coin: str) -> str | None:
+        """Tell the column of numbers that a coin is the density of; None if it is flipped."""
+        return None
+
+    # -- several coins -------------------------------------------------------------------------
+    def fit_together(
+        self, rows: Rows, counts: Mapping[str, Floats], previous: FormState
+    ) -> FormState:
+        """Make the M-step with expected tails and heads by coin; asked of forms that are joint."""
+        raise NotImplementedError
+
+    def invented(self, generator: np.random.Generator) -> FormState:
+        """Make up a state, to check a model with; asked of forms that are joint."""
+        raise NotImplementedError
+
+    def score_together(self, state: FormState, rows: Rows, counts: Mapping[str, Floats]) -> Floats:
+        """Differentiate the M-step's objective by the vector, likewise."""
+        raise NotImplementedError
 
     # -- a vector ------------------------------------------------------------------------------
     @property

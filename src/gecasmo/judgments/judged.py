@@ -409,7 +409,12 @@ class Judgments:
         """What clicks say of other judges; there are some if `grades_from` named them."""
         from gecasmo.judgments.judges import Judges
 
-        return Judges.of(self._heard(), self.grading, self.level)
+        return Judges.of(self._heard(), self.grading, self.level, self.n_coins)
+
+    @property
+    def n_coins(self) -> int:
+        """How many coins relevance is the product of."""
+        return self.relevance_is.count(" x ") + 1
 
     def disagreements(self, n: int = 20) -> pl.DataFrame:
         """The pairs where clicks and a trusted judge are farthest apart, to be looked at by hand.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gecasmo.compiler import Automaton, Staircase, full, minimal
-from gecasmo.compiler.hide import hide_where_unrecorded
+from gecasmo.compiler.hide import hide_where_unobserved, hide_where_unrecorded
 from gecasmo.compiler.prune import prune
 from gecasmo.errors import ModelError
 from gecasmo.kernels import page
@@ -24,18 +24,31 @@ KERNELS = ("e_step", "e_step_scaled", "filter", "marginal", "smooth", "decode", 
 LIFTED_KERNELS = ("marginal", "sample")
 
 
+# Signals that are not recorded everywhere, and numbers that are there; see `Structure.of_log`.
+LogColumns = tuple[tuple[str, ...], tuple[str, ...] | None]
+
+
 class Structure:
     """An automaton with everything that follows from it alone: staircases and machines."""
 
     def __init__(self, traced: Automaton) -> None:
         self.traced = prune(traced)
-        self._unrecorded: dict[tuple[str, ...], Structure] = {(): self}
+        self._of_logs: dict[LogColumns, Structure] = {((), None): self}
 
-    def unrecorded(self, signals: tuple[str, ...]) -> Structure:
-        """The same for logs that have not recorded these signals everywhere."""
-        if signals not in self._unrecorded:
-            self._unrecorded[signals] = Structure(hide_where_unrecorded(self.traced, signals))
-        return self._unrecorded[signals]
+    def of_log(
+        self, unrecorded: tuple[str, ...], observed: tuple[str, ...] | None = None
+    ) -> Structure:
+        """The same for logs that have not recorded some signals everywhere, and have numbers in
+        these columns of those that users are seen through. None: whatever is drawn from densities
+        is all there, as for simulated users."""
+        if not self.traced.observes:
+            observed = None
+        if (unrecorded, observed) not in self._of_logs:
+            automaton = hide_where_unrecorded(self.traced, unrecorded)
+            if observed is not None:
+                automaton = hide_where_unobserved(automaton, observed)
+            self._of_logs[unrecorded, observed] = Structure(automaton)
+        return self._of_logs[unrecorded, observed]
 
     @cached_property
     def minimal(self) -> Staircase:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from gecasmo.compiler.automaton import Edge, Literal
+from gecasmo.compiler.automaton import AtPosition, Edge, Guard, Literal
 from gecasmo.compiler.close import Staircase
 from gecasmo.compiler.merge import Guards, merge_edges, split_by_guards
 
@@ -80,6 +80,7 @@ class Machine:
     cases: tuple[Guards, ...]
     case_classes: tuple[int, ...]  # which class of like cases each guard case belongs to
     n_classes: int
+    unread: tuple[int, ...]  # by class, the one that such a result has if no number is looked at
     body: Step
     closing: tuple[Step, ...]
     initial: tuple[tuple[MachineEdge, ...], ...]
@@ -131,6 +132,15 @@ class _Tagged(NamedTuple):
     place: int
 
 
+def _known(guards: Guards) -> frozenset[Guard | AtPosition]:
+    """What is known of a result but for whether it has numbers to be seen."""
+    return frozenset(g for g in guards if isinstance(g, AtPosition) or not g.is_of_number)
+
+
+def _has_number(guards: Guards) -> bool:
+    return any(isinstance(guard, Guard) and guard.is_of_number and guard.value for guard in guards)
+
+
 class _Lowering:
     def __init__(self, staircase: Staircase, with_missing: bool) -> None:
         self.staircase = staircase
@@ -139,7 +149,7 @@ class _Lowering:
         self.coins = {name: number for number, name in enumerate(self.automaton.parameters)}
         self.variables: dict[Variable, int] = {}
         self.steps = [*staircase.closing, staircase.step(len(staircase.closing) + 1)]
-        self.cases, self.case_classes, self.classes = self._split_cases()
+        self.cases, self.case_classes, self.classes, self.unread = self._split_cases()
         self.observations, self.n_quiet = self._number_observations()
 
     def machine(self) -> Machine:
@@ -157,14 +167,18 @@ class _Lowering:
             cases=self.cases,
             case_classes=self.case_classes,
             n_classes=len(self.classes),
+            unread=self.unread,
             body=body,
             closing=closing,
             initial=initial,
             n_states=self.automaton.n_states,
         )
 
-    def _split_cases(self) -> tuple[tuple[Guards, ...], tuple[int, ...], list[list[_Tagged]]]:
-        """The guard cases over all steps at once, and the classes of cases with equal edges."""
+    def _split_cases(
+        self,
+    ) -> tuple[tuple[Guards, ...], tuple[int, ...], list[list[_Tagged]], tuple[int, ...]]:
+        """The guard cases over all steps at once, the classes of cases with equal edges, and for
+        each class the one without a look at numbers."""
         tagged = [
             _Tagged(edge, number, index)
             for number, step in enumerate(self.steps)
@@ -173,12 +187,17 @@ class _Lowering:
         # `split_by_guards` keeps the source: let it carry the place of the edge in `tagged`.
         carriers = [replace(item.edge, source=place) for place, item in enumerate(tagged)]
         split = split_by_guards(carriers, self.automaton.page_length)
-        numbers: dict[tuple[int, ...], int] = {}
-        for _, edges in split:
-            numbers.setdefault(tuple(edge.source for edge in edges), len(numbers))
-        classes = tuple(numbers[tuple(edge.source for edge in edges)] for _, edges in split)
-        lists = [[tagged[place] for place in places] for places in numbers]
-        return tuple(guards for guards, _ in split), classes, lists
+        edges_of = {guards: tuple(edge.source for edge in edges) for guards, edges in split}
+        plain = {_known(guards): guards for guards in edges_of if not _has_number(guards)}
+        # Like cases have the same edges, also where no number is looked at.
+        kinds = {g: (own, edges_of[plain[_known(g)]]) for g, own in edges_of.items()}
+        numbers: dict[tuple[tuple[int, ...], tuple[int, ...]], int] = {}
+        for kind in kinds.values():
+            numbers.setdefault(kind, len(numbers))
+        classes = tuple(numbers[kind] for kind in kinds.values())
+        lists = [[tagged[place] for place in places] for places, _ in numbers]
+        unread = tuple(numbers[places, places] for _, places in numbers)
+        return tuple(edges_of), classes, lists, unread
 
     def _number_observations(self) -> tuple[tuple[Observation, ...], int]:
         n_classes = len(self.classes)

@@ -31,10 +31,14 @@ class CoinPlan(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The coins of a model, in the order of its parameters, and what a log has not recorded."""
+    """The coins of a model, in the order of its parameters, and what a log has not recorded.
+
+    `observed` are the columns of numbers that it has; None where nobody looks at any.
+    """
 
     coins: tuple[CoinPlan, ...]
     unrecorded: tuple[str, ...] = ()
+    observed: tuple[str, ...] | None = None
 
     @property
     def n_codes(self) -> int:
@@ -80,10 +84,12 @@ def plan_of(
     automaton: Automaton,
     is_page_constant: Callable[[str], bool],
     lifted: bool = False,
+    observed: tuple[str, ...] | None = None,
 ) -> tuple[Plan, list[CodesPlan]]:
     """Where each coin's rows come from, and the arrays of row numbers that this takes.
 
-    `lifted` leaves the click history out of the row numbers; the kernel adds it.
+    `lifted` leaves the click history out of the row numbers; the kernel adds it. `observed` are the
+    columns of numbers that the automaton was made for.
     """
     starting, numbered = automaton.start_parameters(), automaton.numbered_rows()
     arrays: dict[tuple[Scope, tuple[str, ...]], CodesPlan] = {}
@@ -98,4 +104,4 @@ def plan_of(
         scope: Scope = "page" if is_page else "result"
         arrays.setdefault((scope, used), CodesPlan(scope, used, coin))
         coins.append(CoinPlan(scope, list(arrays).index((scope, used)), history))
-    return Plan(tuple(coins), unrecorded(automaton)), list(arrays.values())
+    return Plan(tuple(coins), unrecorded(automaton), observed), list(arrays.values())

@@ -5,18 +5,23 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Protocol
 
+from gecasmo.language.density import Density
 from gecasmo.language.parameter import Parameter
 from gecasmo.language.place import mistake
 
 
 class Chooser(Protocol):
-    """Whoever runs a program decides here what its flips and its guards are."""
+    """Whoever runs a program decides here what its flips and its guards are, and hears what it
+    observes."""
 
     def flip(self, parameter: Parameter) -> bool:
         """Decide a flip of a coin."""
 
     def guard(self, column: str) -> bool:
         """Decide the value of a yes/no column."""
+
+    def observe(self, column: str, density: Density, given: Any) -> None:
+        """Hear that a number can be seen, and how it is spread."""
 
 
 running: ContextVar[Chooser | None] = ContextVar("running", default=None)

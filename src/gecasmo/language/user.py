@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from gecasmo.language.flip import Chooser, present
+from gecasmo.language.density import Density
+from gecasmo.language.flip import Chooser, present, running
 from gecasmo.language.place import mistake
 
 _ALLOWED = (bool, int, str, type(None))
@@ -22,6 +23,7 @@ class User:
     def __init__(self, state: dict[str, Any], at_start: bool = False, at_end: bool = False) -> None:
         object.__setattr__(self, "_state", dict(state))
         object.__setattr__(self, "_signals", set())
+        object.__setattr__(self, "_observed", set())
         object.__setattr__(self, "_has_left", False)
         object.__setattr__(self, "_has_stopped", False)
         object.__setattr__(self, "_at_start", at_start)
@@ -49,6 +51,44 @@ class User:
                 'tells of the whole page: user.emit("asked_again")'
             )
         self._signals.add(signal)
+
+    def observe(self, column: str, density: Density, given: Any = None) -> None:
+        """Let a number be seen, such as how long a result was read: a column of the log.
+
+        Parameters
+        ----------
+        column : str
+            Where the log has it. Null means that it was not recorded, which tells nothing.
+        density : Density
+            How such numbers are spread; a class attribute, beside the coins.
+        given : bool, int, str or None
+            A hidden state that it depends on: each value has a distribution of its own.
+        """
+        if not isinstance(column, str) or not column:
+            raise mistake(f"A column is named by a text such as 'dwell', not {column!r}.")
+        if column in (*_TAKEN_SIGNALS, "click") or not column.isprintable():
+            raise mistake(f"'{column}' cannot be observed: it has another meaning in every log.")
+        if not isinstance(density, Density):
+            raise mistake(
+                f"observe() takes a Density of the model, not {density!r}.\n"
+                f'  Perhaps: reading = Density(LogNormal()) in the class, then observe("{column}", '
+                "self.reading)"
+            )
+        if not isinstance(given, _ALLOWED):
+            raise mistake(
+                f"observe(given={given!r}): a hidden state is wanted, which is yes or no, a small "
+                "whole number, a text or None."
+            )
+        if self._at_start or self._at_end:
+            raise mistake(
+                "observe() tells of the result that is looked at, so it belongs into browse()."
+            )
+        if column in self._observed:
+            raise mistake(f"'{column}' is observed twice at one result, which has one value of it.")
+        self._observed.add(column)
+        chooser = running.get()
+        assert chooser is not None  # somebody runs the program
+        chooser.observe(column, density, given)
 
     def leave(self) -> None:
         """Leave the page: no result below is examined.

@@ -25,7 +25,7 @@ from gecasmo.logs.pages import (
     shown,
     values_of_pages,
 )
-from gecasmo.logs.selection import as_mask, as_signal, in_test_part
+from gecasmo.logs.selection import FIXED, as_mask, as_signal, in_test_part
 from gecasmo.report import shortened
 
 if TYPE_CHECKING:
@@ -349,13 +349,48 @@ class ClickLog:
         ClickLogError
             When a signal does not fit the results, or would replace what makes the pages.
         """
-        columns = [as_signal(name, values, self.n_results) for name, values in signals.items()]
+        return self._with_columns(
+            [as_signal(name, values, self.n_results) for name, values in signals.items()]
+        )
+
+    def with_numbers(self, numbers: Mapping[str, ArrayLike]) -> ClickLog:
+        """Return the same pages with columns of numbers replaced or added.
+
+        Parameters
+        ----------
+        numbers
+            A number for each result, by name; NaN becomes null.
+
+        Returns
+        -------
+        ClickLog
+
+        Raises
+        ------
+        ClickLogError
+            When there are not as many numbers as results.
+        """
+        columns = [
+            pl.Series(name, np.asarray(values, np.float64), nan_to_null=True)
+            for name, values in numbers.items()
+        ]
+        taken = (*FIXED, "click")
+        wrong = [own for own in columns if len(own) != self.n_results or own.name in taken]
+        if wrong:
+            raise ClickLogError(
+                f"with_numbers: {wrong[0].name!r} has {len(wrong[0]):,} values for "
+                f"{self.n_results:,} results, or is what makes the pages."
+            )
+        return self._with_columns(columns)
+
+    def _with_columns(self, columns: list[pl.Series]) -> ClickLog:
+        names = [column.name for column in columns]
         return ClickLog(
             self._frame.with_columns(columns),
             self._known_page,
             self.sessions,
             self.weight,
-            pages=None if self._pages is None else self._pages.drop(signals, strict=False),
+            pages=None if self._pages is None else self._pages.drop(names, strict=False),
             order=self.__dict__.get("order", self._known_order),
             starts=self._known_starts,
             notes=self.notes,

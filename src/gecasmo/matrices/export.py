@@ -77,6 +77,8 @@ def _check(model: Model) -> None:
         why = "it was read from such a definition"
     elif others:
         why = f"it shows more than clicks: {', '.join(others)}"
+    elif automaton.observes:
+        why = f"it sees users through numbers: {', '.join(automaton.observed_columns())}"
     elif automaton.guard_columns():
         why = f"it asks for yes/no columns of the log: {', '.join(automaton.guard_columns())}"
     elif twice:

@@ -21,7 +21,7 @@ from gecasmo.encoding.columns import coded
 from gecasmo.encoding.features import looked_up, usable
 from gecasmo.errors import GecasmoError, ModelError, option
 from gecasmo.estimation import Expectation
-from gecasmo.estimation.coins import as_weights
+from gecasmo.estimation.coins import Coin, Coins
 from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
@@ -47,6 +47,7 @@ from gecasmo.model.page_run import (
     n_source_results,
     refuse,
     result_frame,
+    result_rows,
 )
 from gecasmo.model.stories import without_clicks
 from gecasmo.report import listed, percent, wrapped
@@ -231,7 +232,7 @@ def mean_log_likelihood(model: Model, log: ClickLog | Partitioned, impossible: I
 
 
 def _log_likelihood(model: Model, log: ClickLog, filtered: Filtered) -> Floats:
-    return per_session(log, np.log(filtered.probability))[filtered.kept]
+    return per_session(log, filtered.log_density)[filtered.kept]
 
 
 def _filtered(
@@ -318,7 +319,6 @@ def unseen_coins(
     """
     states = model.states(whole=False)
     encoded = encoded or model.encode(log, "filter")
-    viewed = model.viewed(log)
     unseen = {}
     for (coin, form), rows, plan in zip(
         model.forms.items(), encoded.rows, encoded.plan.coins, strict=True
@@ -326,12 +326,8 @@ def unseen_coins(
         is_new = ~form.known(states[coin], rows)
         if plan.scope == "global" or not is_new.any():
             unseen[coin] = np.full(log.n_results, bool(is_new.all()) and len(is_new) > 0)
-        elif plan.scope == "page":
-            pages = encoded.page_of_session[viewed.page]
-            found = is_new[encoded.page_rows(plan.codes)[pages]]
-            unseen[coin] = brought_back(log, encoded, found)
         else:
-            used = encoded.result_rows(plan.codes, bool(plan.history))
+            used = result_rows(encoded, plan)
             unseen[coin] = brought_back(log, encoded, is_new[used[encoded.result_places()]])
     return unseen
 
@@ -399,13 +395,13 @@ def expected_counts(
     states = model.states(whole=False)
     encoded = model.encode(log, "e_step", augmentation)
     expectation = Expectation(encoded, model.library(encoded.plan, counting=True), augmentation)
-    weights = [
-        as_weights(form.probabilities(states[coin], rows, coin))
-        for (coin, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
-    ]
-    counts = expectation.run(weights)
+    named = zip(model.forms.items(), encoded.rows, strict=True)
+    coins = Coins([Coin(name, form, rows) for (name, form), rows in named])
+    by_coin = [states[coin] for coin in model.forms]
+    counts = expectation.run(coins.weights(by_coin))
     if counts.n_impossible:
         refuse(model, log, states, None)
+    counts.log_likelihood += coins.left_out(by_coin, counts)
     return encoded.rows, counts
 
 

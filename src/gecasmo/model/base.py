@@ -193,7 +193,8 @@ class Model(StructuredModel):
     ) -> Floats:
         """The natural logarithm of the probability of each session's signals.
 
-        Of a stored log a number for each stored page, in the order of its partitions.
+        Where a model observes numbers (`user.observe`), times their density, as far as they are
+        recorded. Of a stored log a number for each stored page, in the order of its partitions.
         """
         return answers.session_log_likelihood(self, log, impossible)
 

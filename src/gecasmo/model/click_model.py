@@ -12,14 +12,16 @@ import linecache
 import textwrap
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import polars as pl
 
 from gecasmo.compiler import Automaton, trace
+from gecasmo.compiler.hide import without_numbers as bare_automaton
 from gecasmo.errors import ModelError
-from gecasmo.forms import Form, Table
-from gecasmo.language import Choice, Parameter, Result, User
+from gecasmo.forms import Densities, Family, Form, Table
+from gecasmo.language import Choice, Density, Parameter, Result, User
 from gecasmo.logs.views import as_view
 from gecasmo.model.base import Model
 from gecasmo.model.structured import given_states, split_forms
@@ -31,6 +33,8 @@ _RESULT_COLUMNS = ("session", "query", "doc", "rank", "click", "reached")
 _BEGINS, _ENDS = ("", "start_"), ("", "_flipped", "_heads")
 # Lists of lists of coins have an end.
 _DEEPEST = 4
+# What programs observe, by class.
+_observed: WeakKeyDictionary[type, tuple[tuple[str, str], ...]] = WeakKeyDictionary()
 
 
 class ClickModel(Model):
@@ -55,8 +59,6 @@ class ClickModel(Model):
     def __init__(self, **forms: Form | float) -> None:
         cls = type(self)
         keys = {name: parameter.keys for name, parameter in cls._parameters().items()}
-        usual = {name: p.form for name, p in cls._parameters().items() if p.form is not None}
-        forms = {**usual, **cls._by_coin(forms)}
         if cls.browse is ClickModel.browse:
             raise ModelError(
                 f"{cls.__name__} has no browse(self, user, result): what does a user do?"
@@ -66,7 +68,12 @@ class ClickModel(Model):
                 f"{cls.__name__} has a next_page(self, user), and reads page by page. To follow "
                 'users from page to page: view = "tasks"'
             )
-        super().__init__(cls.__name__, keys, forms, _program_text(cls))
+        observes = dict(cls._observes())
+        keys |= {coin: (column,) for coin, column in observes.items()}
+        coins = {name: form for name, form in forms.items() if name not in cls._densities()}
+        usual = {name: p.form for name, p in cls._parameters().items() if p.form is not None}
+        made = usual | cls._by_coin(coins) | cls._density_forms(observes, forms)
+        super().__init__(cls.__name__, keys, made, _program_text(cls))
         taken = [
             name
             for name in keys
@@ -143,6 +150,51 @@ class ClickModel(Model):
         for name, parameter in found.items():
             parameter.name = parameter.name or name
         return found
+
+    @classmethod
+    def _densities(cls) -> dict[str, Density]:
+        """The densities, in the order they are written, those of base classes first."""
+        found: dict[str, Density] = {}
+        for owner in reversed(cls.__mro__):
+            for name, value in vars(owner).items():
+                found.pop(name, None)
+                if isinstance(value, Density):
+                    found[name] = value
+        return found
+
+    @classmethod
+    def _observes(cls) -> tuple[tuple[str, str], ...]:
+        """The densities by value of the hidden state, each with its column: only the program knows
+        which values there are."""
+        if not cls._densities():
+            return ()
+        if cls not in _observed:
+            _observed[cls] = trace(cls.__new__(cls)).observes
+        return _observed[cls]
+
+    @classmethod
+    def _density_forms(
+        cls, observes: Mapping[str, str], given: Mapping[str, Any]
+    ) -> dict[str, Form]:
+        """A form for all densities of a column; `given` may have other kinds of distributions."""
+        kinds: dict[str, dict[str, Family]] = {}
+        for coin, column in observes.items():
+            name = coin.partition("[")[0]
+            kind = given.get(name, cls._densities()[name].family)
+            if not isinstance(kind, Family) or any(v is not None for v in kind.numbers().values()):
+                raise ModelError(
+                    f"{cls.__name__}: '{name}' is {kind!r}; a kind of distribution is wanted that "
+                    "is to be learned, such as LogNormal(). Known numbers are given by "
+                    f"{cls.__name__}.with_values(...)."
+                )
+            kinds.setdefault(column, {})[coin] = kind
+        forms = {column: Densities(column, own) for column, own in kinds.items()}
+        return {coin: forms[column] for coin, column in observes.items()}
+
+    @property
+    def densities_by_name(self) -> dict[str, Density]:
+        """The densities of the class by name."""
+        return self._densities()
 
     @classmethod
     def _by_coin(cls, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -231,12 +283,40 @@ class ClickModel(Model):
         Each coin gets a number, a dictionary by key (`{("q1", "d7"): 0.3}`; for a single key
         both `"q1"` and `("q1",)` name a row), a data frame with the key columns and
         `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`. A number
-        serves all rows, so a log need not have the key's columns.
+        serves all rows, so a log need not have the key's columns. A density gets a distribution,
+        or a dictionary of these by value of the hidden state that it depends on.
         """
-        forms, plain = split_forms(cls.__name__, cls._by_coin(values), cls._parameters())
-        model = cls(**{coin: forms.get(coin, Table()) for coin in plain})
+        seen = {*cls._densities(), *dict(cls._observes())}
+        coins = {name: value for name, value in values.items() if name not in seen}
+        forms, plain = split_forms(cls.__name__, cls._by_coin(coins), cls._parameters())
+        known = cls._known_densities(values)
+        kinds: Any = {
+            coin.partition("[")[0]: type(given)()
+            for coin, given in known.items()
+            if isinstance(given, Family)
+        }
+        model = cls(**{coin: forms.get(coin, Table()) for coin in plain}, **kinds)
+        plain |= known
         model.states_ = given_states(model.forms, model.declared_keys, plain)
         return model
+
+    @classmethod
+    def _known_densities(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The distributions that are given, by density and value of the hidden state."""
+        found = {}
+        for coin, _ in cls._observes():
+            name = coin.partition("[")[0]
+            given = values.get(coin, values.get(name))
+            if isinstance(given, Mapping):
+                by_coin = {cls._densities()[name].coin(value): own for value, own in given.items()}
+                given = by_coin.get(coin)
+            if given is None:
+                raise ModelError(
+                    f"{cls.__name__}.with_values lacks {coin}. Distributions are given by value of "
+                    f"the hidden state: {name}={{True: LogNormal(4.5, 0.8), False: ...}}."
+                )
+            found[coin] = given
+        return found
 
 
 def _program_text(cls: type[ClickModel]) -> str:
@@ -272,6 +352,27 @@ def _chosen(
     )
 
 
+def without_numbers(model: Model) -> Model:
+    """The model of the same users, through no number of whom anybody looks; itself if nobody does.
+
+    With the same probabilities of its coins, if it has some.
+    """
+    observed = dict(model.traced_automaton.observes)
+    if not observed:
+        return model
+    coins = [coin for coin in model.forms if coin not in observed]
+    keys = {coin: model.declared_keys[coin] for coin in coins}
+    forms = {coin: model.forms[coin] for coin in coins}
+    automaton = bare_automaton(model.traced_automaton)
+    twin = AutomatonModel(automaton, keys, forms, name=model.name, program=model.program)
+    twin.relevance, twin.view = model.relevance, model.view
+    twin.features_ = {coin: own for coin, own in model.features_.items() if coin in keys}
+    twin.report_, twin.pairs_ = model.report_, model.pairs_
+    if model.states_ is not None:
+        twin.states_ = {coin: model.states_[coin] for coin in coins}
+    return twin
+
+
 class AutomatonModel(Model):
     """A model without a program.
 
@@ -294,6 +395,14 @@ class AutomatonModel(Model):
         ordered = {parameter: tuple(keys[parameter]) for parameter in automaton.parameters}
         super().__init__(name, ordered, forms or {}, program)
         self._given = automaton
+        observed = dict(automaton.observes)
+        for coin, form in self.forms.items():
+            column = form.column_of(coin)
+            if column != observed.get(coin):
+                raise ModelError(
+                    f"{name}: '{coin}' is {'a density' if coin in observed else 'a coin'}, for "
+                    f"which {form!r} is no form."
+                )
 
     def _trace(self) -> Automaton:
         return self._given

@@ -30,6 +30,7 @@ from gecasmo.errors import (
 from gecasmo.estimation.coins import as_weights
 from gecasmo.forms import Form, FormState
 from gecasmo.kernels.library import LIFTED_KERNELS, Structure
+from gecasmo.kernels.plan import CoinPlan
 from gecasmo.kernels.threads import default_threads, run_jobs
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views.view import ViewedLog, Visits
@@ -121,6 +122,23 @@ class PageRun:
             return viewed.back_from_walks(found)
         return found
 
+    def log_scales(self) -> Floats:
+        """By which factor the weights of each encoded result are too small, as a logarithm: numbers
+        that users are seen through weigh as much as they do in comparison."""
+        found = np.zeros(self.encoded.n_results)
+        forms = list(self.model.forms.items())
+        told = set()
+        for (coin, form), rows, plan in zip(
+            forms, self.encoded.rows, self.encoded.plan.coins, strict=True
+        ):
+            if not form.is_joint or id(form) in told or plan.codes < 0:
+                continue
+            told.add(id(form))
+            scale = form.log_scale(self.states[coin], rows)
+            if scale is not None:
+                found += scale[result_rows(self.encoded, plan)]
+        return found
+
     def _ranges(self) -> list[tuple[int, int]]:
         starts = self.encoded.obs_start
         pieces = 1 if self.encoded.n_results < 20_000 else 2 * self.threads
@@ -161,6 +179,13 @@ class PageRun:
         for place, part in lift(rows, keys, sizes):
             weights[:, place] = as_weights(self._predict(coin, form, part))
         return weights
+
+
+def result_rows(encoded: EncodedLog, plan: CoinPlan) -> NDArray[np.uint32]:
+    """The row of a coin at every encoded result."""
+    if plan.scope == "page":
+        return np.repeat(encoded.page_rows(plan.codes), encoded.lengths)
+    return encoded.result_rows(plan.codes, bool(plan.history))
 
 
 def brought_back(
@@ -237,7 +262,8 @@ class Filtered:
     """What the filter says of each result, with impossible observations dealt with.
 
     `probability` is that of what was shown, `click` that of a click, both given the signals
-    above. `kept` says which sessions are left.
+    above. `kept` says which sessions are left. Where numbers are observed as well, `log_scale` is
+    what has to be added to the logarithm of `probability` for their density.
     """
 
     def __init__(
@@ -258,6 +284,9 @@ class Filtered:
         run.run(probability, click)
         self.encoded = run.encoded
         self.probability = run.results(probability, "all")
+        self.log_scale: Floats = np.zeros(log.n_results)
+        if run.encoded.plan.observed:
+            self.log_scale = np.log(run.results(np.exp(run.log_scales()), "all"))
         self.click = np.clip(run.results(click), 0.0, 1.0)
         self.is_impossible: Bools = self.probability <= 0
         self.kept = np.ones(log.n_sessions, bool)
@@ -270,11 +299,18 @@ class Filtered:
         if warn:
             self.tally.tell(model.name)
         self.probability = np.where(self.is_impossible, FLOOR, self.probability)
+        self.log_scale = np.where(self.is_impossible, 0.0, self.log_scale)
 
     def _with_impossible(self) -> Bools:
         sessions = np.zeros(self.log.n_sessions, bool)
         sessions[self.log.page[self.is_impossible]] = True
         return sessions
+
+    @property
+    def log_density(self) -> Floats:
+        """The logarithm of the probability, or of the density, of what was seen at each result."""
+        found: Floats = np.log(self.probability) + self.log_scale
+        return found
 
     @property
     def tally(self) -> Tally:

@@ -53,6 +53,7 @@ def posterior_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     columns = [pl.Series("reached", run.results(reached))]
     automaton = run.structure.full.body
     browsing = {lit.parameter for edge in automaton.edges for lit in edge.literals}
+    browsing -= dict(automaton.observes).keys()  # nothing is flipped there
     for number, coin in enumerate(model.forms):
         if coin in browsing:
             columns.append(pl.Series(f"{coin}_flipped", run.results(flipped[:, number])))
@@ -101,7 +102,28 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     for signal in automaton.page_signals:  # of a page, so at all of its results
         signals[signal] = on_page(log, signals[signal])
     simulated = log.with_signals(signals)
+    numbers = _numbers(model, automaton, edge, seed)
+    if numbers:
+        simulated = simulated.with_numbers(numbers)
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
+
+
+def _numbers(
+    model: Model, automaton: Automaton, edge: NDArray[np.int64], seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """What is seen of simulated users beside signals, by column; NaN where nothing is."""
+    generator = np.random.default_rng([seed, _STREAM, 1])
+    found: dict[str, NDArray[np.float64]] = {}
+    for column in automaton.observed_columns():
+        share, values = generator.random(len(edge)), np.full(len(edge), np.nan)
+        for coin, name in automaton.observes:
+            if name == column:
+                takes = [any(lit.parameter == coin for lit in e.literals) for e in automaton.edges]
+                drawn = np.array(takes, bool)[edge]
+                form: Any = model.forms[coin]
+                values[drawn] = form.drawn_values(model.states()[coin], coin, share[drawn])
+        found[column] = values
+    return found
 
 
 def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> ClickLog:
@@ -113,7 +135,7 @@ def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> Clic
             f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
             "truth=True."
         )
-    if model.structure.traced.signals != ("click",):
+    if model.structure.traced.signals != ("click",) or model.structure.traced.observes:
         raise ModelError(
             f"{model.name} has other signals than clicks, which walks do not simulate."
         )
@@ -207,6 +229,8 @@ def _falls(
     edges = automaton.initial if prefix else automaton.edges
     columns = []
     for coin in model.forms:
+        if coin in dict(automaton.observes):
+            continue
         words = [
             " ".join(
                 "heads" if lit.heads else "tails" for lit in e.literals if lit.parameter == coin

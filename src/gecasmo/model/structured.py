@@ -15,12 +15,17 @@ from gecasmo.compiler import Automaton
 from gecasmo.compiler.hide import hide
 from gecasmo.compiler.symmetry import is_exchangeable
 from gecasmo.encoding import EncodedLog, Wanted, encode
-from gecasmo.encoding.observations import LAST_CLICK, unrecorded_signals
-from gecasmo.errors import ModelError, NotFittedError, extra
+from gecasmo.encoding.observations import (
+    LAST_CLICK,
+    check_observed,
+    observed_columns,
+    unrecorded_signals,
+)
+from gecasmo.errors import ClickLogError, ModelError, NotFittedError, extra
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
-from gecasmo.kernels.library import Library, Structure
+from gecasmo.kernels.library import LIFTED_KERNELS, Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.language import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
@@ -39,13 +44,15 @@ _COMMON_COLUMNS = ("session", "query", "doc", LAST_CLICK, "click", *POSITION_KEY
 class Needs(NamedTuple):
     """The columns that a model needs of a log beyond sessions, queries, documents, ranks and
     clicks: what it explains (yes or no, null where not recorded), what it asks (yes or no), and
-    what its coins are keyed by. What its view makes of a log is not needed; what it is made of is:
+    what its coins are keyed by; and the numbers that users are seen through (null where not
+    recorded). What its view makes of a log is not needed; what it is made of is:
     of several columns in a tuple, one."""
 
     signals: tuple[str, ...]
     guards: tuple[str, ...]
     keys: tuple[str, ...]
     view: tuple[tuple[str, ...], ...] = ()
+    numbers: tuple[str, ...] = ()
 
 
 class StructuredModel:
@@ -142,12 +149,13 @@ class StructuredModel:
         """The columns that this model needs of a log, beyond those that every log has."""
         traced = self.traced_automaton
         numbered = traced.numbered_rows()
-        by_key = (key for coin in self.forms if coin not in numbered for key in self.keys[coin])
+        coins = [coin for coin in self.forms if coin not in {*numbered, *dict(traced.observes)}]
+        by_key = (key for coin in coins for key in self.keys[coin])
         wanted = (traced.signals, traced.guard_columns(), dict.fromkeys(by_key))
         view = as_view(self.view)
         there = (*_COMMON_COLUMNS, *view.guards, *view.keys, *view.signals)
         found = [tuple(name for name in names if name not in there) for names in wanted]
-        return Needs(found[0], found[1], found[2], view.needs)
+        return Needs(found[0], found[1], found[2], view.needs, traced.observed_columns())
 
     @property
     def is_exchangeable(self) -> bool:
@@ -213,7 +221,7 @@ class StructuredModel:
         structure = self.counting_structure if counting else self.structure
         key = (plan, structure is self.structure)
         if key not in self._libraries:
-            self._libraries[key] = Library(structure.unrecorded(plan.unrecorded), plan)
+            self._libraries[key] = Library(structure.of_log(plan.unrecorded, plan.observed), plan)
         return self._libraries[key]
 
     @property
@@ -248,10 +256,38 @@ class StructuredModel:
         structure = self.counting_structure if counting else self.structure
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
-        structure = structure.unrecorded(unrecorded_signals(log, structure.traced))
+        is_e_step = kernel.startswith("e_step")
+        observed = self._observed(log, kernel)
+        structure = structure.of_log(unrecorded_signals(log, structure.traced), observed)
         machine = structure.machine(augmentation, with_missing)
-        keys = self.keys if kernel.startswith("e_step") else self.answer_keys(log.columns)
-        return encode(log, structure.traced, machine, keys, wanted=self.wanted(), **options)
+        keys = self.keys if is_e_step else self.answer_keys(log.columns)
+        wanted = self.wanted()
+        for coin, column in structure.traced.observes:
+            if column not in (observed or ()):
+                # Nobody looks at it: one row will do, and weighs 1.
+                keys[coin] = ()
+                wanted.pop(coin)
+        if observed:
+            check_observed(log, structure.traced)
+        options |= {"wanted": wanted, "observed": observed}
+        return encode(log, structure.traced, machine, keys, **options)
+
+    def _observed(self, log: ClickLog, kernel: str) -> tuple[str, ...] | None:
+        """The numbers that a kernel looks at in a log; None if the model has none, or where
+        nothing at all is looked at."""
+        automaton = self.counting_structure.traced
+        if not automaton.observes or kernel in LIFTED_KERNELS:
+            return None
+        for coin, column in automaton.observes:
+            if column in log.columns:
+                form: Any = self.forms[coin]
+                form.check(log.column(column))
+            elif kernel.startswith("e_step"):
+                raise ClickLogError(
+                    f"The model observes '{column}', and the log has no such column.\n"
+                    f"  It has: {', '.join(log.columns)}."
+                )
+        return observed_columns(log, automaton)
 
     # -- states ----------------------------------------------------------------------------------
     @property
@@ -396,5 +432,12 @@ def split_forms(
 def given_states(
     forms: Mapping[str, Form], keys: Mapping[str, tuple[str, ...]], values: Mapping[str, Any]
 ) -> dict[str, FormState]:
-    """The states of tables that hold these values."""
-    return {coin: form.given(values[coin], keys[coin], coin) for coin, form in forms.items()}
+    """The states of forms that hold these values."""
+    states: dict[str, FormState] = {}
+    for coin, form in forms.items():
+        if not form.is_joint:
+            states[coin] = form.given(values[coin], keys[coin], coin)
+        elif coin not in states:
+            own = [other for other in forms if forms[other] is form]
+            states |= dict.fromkeys(own, form.given_together({one: values[one] for one in own}))
+    return {coin: states[coin] for coin in forms}

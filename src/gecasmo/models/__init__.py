@@ -33,6 +33,7 @@ from gecasmo.models.intents import Intents as Intents
 from gecasmo.models.shop_dbn import ShopDBN as ShopDBN
 from gecasmo.models.abandonment import Abandonment as Abandonment
 from gecasmo.models.hover_pbm import HoverPBM as HoverPBM
+from gecasmo.models.tacm import TACM as TACM
 from gecasmo.models.eb_ubm import EBUBM as EBUBM
 from gecasmo.models.fcm import FCM as FCM
 from gecasmo.models.vcm import VCM as VCM

@@ -87,9 +87,18 @@ def choose_behaviour(
     """Decide what each coin of the model is worth; `values` come first, then the usual ones."""
     if not (isinstance(model, type) and issubclass(model, ClickModel)):
         raise ModelError(f"model={model!r}: a class of click models is wanted, such as DBN.")
-    keys = model().declared_keys
+    made = model()
     values, user_spread = dict(values or {}), dict(user_spread or {})
-    _check_coins(model.__name__, list(keys), values, user_spread)
+    observed = dict(made.traced_automaton.observes)
+    seen = {*observed, *made.densities_by_name} & values.keys()
+    keys = {coin: own for coin, own in made.declared_keys.items() if coin not in observed}
+    _check_coins(model.__name__, [*keys, *seen], values, user_spread)
+    for coin, column in observed.items():
+        if not {coin, coin.partition("[")[0]} & seen:
+            raise ModelError(
+                f"The simulation does not know how '{column}' is spread in {model.__name__}.\n"
+                f'  Perhaps: values={{"{coin}": LogNormal(3, 1), ...}}'
+            )
     # The only coins that are known by name: users read on as often at every result.
     reading_on = {
         "continuation": continuation,
@@ -122,7 +131,9 @@ def choose_behaviour(
         if coin in user_spread
     }
     for coin, value in values.items():
-        if not isinstance(value, tuple):  # the pages have no queries, so no row is named by one
+        if coin in keys and not isinstance(
+            value, tuple
+        ):  # the pages have no queries, so no row is named by one
             values[coin] = Table(key=tuple(key for key in keys[coin] if key != "query")), value
     return Behaviour(model, market, by_pair, values, offsets)
 
@@ -178,6 +189,8 @@ def true_probabilities(oracle: ClickModel, log: ClickLog) -> pl.DataFrame:
     columns = []
     states = oracle.states()
     for coin, form in oracle.forms.items():
+        if form.is_joint:
+            continue  # nothing is flipped there
         keys = oracle.keys[coin]
         parts = [coded(log, key, coin) for key in keys]
         rows = Rows(keys, [part.values.gather(part.codes) for part in parts], log.n_results)

@@ -150,9 +150,11 @@ class _ModelCheck(Subject):
         log, worst = self.possible, 0.0
         with plain_python():
             found = self.model.log_likelihood(log)
-        for staircase in (self.model.structure.minimal, self.model.structure.full):
+        structure = self.model.structure.of_log((), self.observed())
+        for staircase in (structure.minimal, structure.full):
             for session in range(log.n_sessions):
-                expected = reference.e_step(staircase, self.page(log, session)).log_likelihood
+                page, left_out = self.page(log, session)
+                expected = reference.e_step(staircase, page).log_likelihood + left_out
                 worst = worse(worst, abs(expected - found[session]))
         return worst, TOLERANCE
 
@@ -178,7 +180,8 @@ class _ModelCheck(Subject):
                 for kind in ("minimal", "full")
             )
         worst = 0.0
-        for coin in self.model.forms:
+        observed = dict(self.model.traced_automaton.observes)
+        for coin in (coin for coin in self.model.forms if coin not in observed):
             theta = self.values(coin, minimal[coin])
             scores = [
                 f["heads"].to_numpy() * (1 - theta) - f["tails"].to_numpy() * theta
@@ -197,6 +200,12 @@ class _ModelCheck(Subject):
                 below = np.isin(self.row_places(self.possible), range(place, self.longest))
                 flipped[below] = ~flipped[below]
                 changed = self.possible.with_signals({"click": flipped})
+                changed = changed.with_numbers(
+                    {
+                        name: np.where(below, np.nan, changed.column(name).cast(float).to_numpy())
+                        for name in self.observed()
+                    }
+                )
                 after = self.model.predict_conditional_clicks(changed, impossible="floor")
                 worst = worse(worst, float(np.abs(after[rows] - before[rows]).max(initial=0)))
         return worst, 0.0
@@ -274,6 +283,7 @@ class _ModelCheck(Subject):
                 total = sum(way.probability for way in ways)
                 for way in ways:
                     falls = [outcome for name, _, outcome in way.flips if name == coin]
+                    falls += [True for name, _ in self.recorded(way, session) if name == coin]
                     heads += way.probability / total * sum(falls)
                     tails += way.probability / total * (len(falls) - sum(falls))
             worst = worse(worst, abs(float(found[coin]["heads"].sum()) - heads))

@@ -17,9 +17,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import reference
+from gecasmo.compiler.automaton import RECORDED
 from gecasmo.encoding import Rows
-from gecasmo.encoding.observations import signal_column
+from gecasmo.encoding.observations import observed_columns, signal_column
 from gecasmo.kernels.library import compiling
+from gecasmo.language.density import Density
 from gecasmo.language.flip import running
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS, POSITION_KEYS, Parameter
 from gecasmo.language.user import Result, User
@@ -69,6 +71,7 @@ def random_log(
         if coin not in automaton.numbered_rows()
         for key in keys
         if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page, *view.keys)
+        and coin not in dict(automaton.observes)
     }
     for page, length in enumerate(lengths):
         columns["session"] += [f"s{page}"] * length
@@ -88,6 +91,8 @@ def random_log(
         columns[guard] = (rng.random(n_results) < 0.5).tolist()
     for signal in model.structure.traced.signals:
         columns[signal] = (rng.random(n_results) < click_rate).tolist()
+    for name in automaton.observed_columns():  # what is seen depends on what is shown
+        columns[name] = [None] * n_results
     return read_log(pl.DataFrame(columns))
 
 
@@ -95,7 +100,8 @@ def _add_features(
     model: Model, columns: dict[str, list[Any]], n_results: int, rng: np.random.Generator
 ) -> None:
     """Numbers for the columns that forms read, the same wherever a key is the same."""
-    wanted = model.wanted()
+    observed = dict(model.traced_automaton.observes)
+    wanted = {coin: need for coin, need in model.wanted().items() if coin not in observed}
     for name in dict.fromkeys(column for need in wanted.values() for column in need.columns):
         if name in (*HISTORY_KEYS, *POSITION_KEYS, "rank", "doc", "query", "session"):
             continue
@@ -132,6 +138,7 @@ def every_pattern(model: Model, page: ClickLog) -> ClickLog:
             frame.with_columns(
                 pl.lit(f"pattern {number}").alias("session"),
                 *(pl.Series(name, row) for name, row in zip(signals, shown, strict=True)),
+                *(pl.lit(None).alias(name) for name in model.traced_automaton.observed_columns()),
             )
         )
     return read_log(pl.concat(copies))
@@ -146,6 +153,11 @@ def with_random_values(model: Model, log: ClickLog, seed: int) -> Model:
     encoded = model.encode(log, "filter", merge=False)
     twin.states_, twin.report_ = {}, None
     for coin, rows in zip(model.forms, encoded.rows, strict=True):
+        form = model.forms[coin]
+        if form.is_joint:
+            shared = [other for other in twin.states_ if model.forms[other] is form]
+            twin.states_[coin] = twin.states_[shared[0]] if shared else form.invented(rng)
+            continue
         twin.forms[coin] = Table(key=model.keys[coin])
         values = rng.uniform(0.05, 0.95, len(rows))
         # Rows met only under clicks that this log does not have get a probability as well.
@@ -164,6 +176,7 @@ class Way(NamedTuple):
     signals: tuple[frozenset[str], ...]
     reached: tuple[bool, ...]
     flips: tuple[tuple[str, int | None, bool], ...]
+    seen: tuple[tuple[str, int, str], ...] = ()  # numbers: column, position and density
 
 
 class _Chooser:
@@ -179,6 +192,10 @@ class _Chooser:
         self.clicks: list[bool] = []
         self.guards: Mapping[str, bool] = {}
         self.flips: list[tuple[str, int | None, bool]] = []
+        self.seen: list[tuple[str, int, str]] = []
+
+    def observe(self, column: str, density: Density, given: Any) -> None:
+        self.seen.append((column, self.position or 0, density.coin(given)))
 
     def flip(self, parameter: Parameter) -> bool:
         if self.used == len(self.outcomes):
@@ -206,7 +223,8 @@ def every_way(model: ClickModel, guards: Sequence[Mapping[str, bool]], chance: C
             signals, reached = _play(model, guards, chooser)
         finally:
             running.reset(token)
-        ways.append(Way(chooser.probability, signals, reached, tuple(chooser.flips)))
+        falls, seen = tuple(chooser.flips), tuple(chooser.seen)
+        ways.append(Way(chooser.probability, signals, reached, falls, seen))
         while outcomes and not outcomes[-1]:
             outcomes.pop()
         if not outcomes:
@@ -353,20 +371,52 @@ class Subject:
             frozenset(s for s, column in columns.items() if column[row])
             for row in self.rows(log, session)
         ]
-        return [
-            way
-            for way in self.ways(session)
-            if [signals & columns.keys() for signals in way.signals] == shown
-        ]
+        found = []
+        for way in self.ways(session):
+            if [signals & columns.keys() for signals in way.signals] == shown:
+                density = self.density(way, session)
+                if density > 0:
+                    found.append(way._replace(probability=way.probability * density))
+        return found
 
-    def page(self, log: ClickLog, session: int) -> reference.ReferencePage:
-        """Prepare a session for the reference implementation."""
+    def density(self, way: Way, session: int) -> float:
+        """The density of the numbers on a page if it went this way; 0 if it cannot have them."""
+        found, seen = 1.0, self.recorded(way, session)
+        for coin, value in seen:
+            family = self.model.states()[coin].families[coin]
+            found *= float(np.exp(family.log_density(np.array([value]))[0]))
+        log, columns = self.possible, self.model.traced_automaton.observed_columns()
+        rows = self.rows(log, session)
+        n_values = sum(log.column(c)[int(r)] is not None for c in columns for r in rows)
+        return found if len(seen) == n_values else 0.0
+
+    def recorded(self, way: Way, session: int) -> list[tuple[str, float]]:
+        """The numbers that the log has of what is seen on a way, each with its density."""
+        rows = self.rows(self.possible, session)
+        seen = [(coin, self.possible.column(c)[int(rows[at])]) for c, at, coin in way.seen]
+        return [(coin, value) for coin, value in seen if value is not None]
+
+    def observed(self) -> tuple[str, ...]:
+        """The columns of numbers that the pages have."""
+        return observed_columns(self.possible, self.model.traced_automaton)
+
+    def page(self, log: ClickLog, session: int) -> tuple[reference.ReferencePage, float]:
+        """A page as the reference wants it, and what its weights leave out of its likelihood."""
         automaton = self.model.structure.traced
         numbered = automaton.numbered_rows()
         rows = self.rows(log, session)
         values = {}
-        for coin in self.model.forms:
-            if coin not in numbered:
+        observed = {c: column for c, column in automaton.observes if column in self.observed()}
+        scales = np.zeros(len(rows))
+        for coin, form in self.model.forms.items():
+            if coin in observed:
+                own = Rows((observed[coin],), [log.column(observed[coin])[rows]], len(rows))
+                state = self.model.states()[coin]
+                values[coin] = form.probabilities(state, own, coin)
+                scale = form.log_scale(state, own)
+                if coin == next(c for c in observed if observed[c] == observed[coin]):
+                    scales += np.zeros(len(rows)) if scale is None else scale
+            elif coin not in numbered and coin not in dict(automaton.observes):
                 values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
         signals = {s: signal_column(log, automaton, s) for s in automaton.signals}
         return reference.ReferencePage(
@@ -374,8 +424,12 @@ class Subject:
             values=values,
             guards=[
                 {c: bool(log.column(c)[int(row)]) for c in automaton.guard_columns()}
+                | {
+                    RECORDED + c: log.column(c)[int(row)] is not None
+                    for c in automaton.observed_columns()
+                }
                 for row in rows
             ],
             start={coin: float(v[0]) for coin, v in values.items()},
             rows={coin: self.model.states()[coin].probability for coin in numbered},
-        )
+        ), float(scales.sum())

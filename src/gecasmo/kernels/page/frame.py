@@ -39,7 +39,9 @@ class PageKernel:
         text("import numpy as np", "")
         for table in tables:
             text(*table.constants())
-        text(array("CLASS", [o.case for o in self.machine.observations]), "", "")
+        # Whoever does not look at a result does not look at its numbers either.
+        unread = self.machine.unread
+        text(array("CLASS", [unread[o.case] for o in self.machine.observations]), "", "")
         self.header = (
             f"def {name}({', '.join([*page_arguments(self.plan, self.lifted), *outputs])}):"
         )

@@ -319,13 +319,19 @@ class ViewedLog(ClickLog):
 
     def with_signals(self, signals: Mapping[str, ArrayLike]) -> ClickLog:
         """Return the same walks with boolean columns replaced or added."""
+        return self.seen_as.apply(self.source.with_signals(self._of_source(signals)))
+
+    def with_numbers(self, numbers: Mapping[str, ArrayLike]) -> ClickLog:
+        """Return the same walks with columns of numbers replaced or added."""
+        return self.seen_as.apply(self.source.with_numbers(self._of_source(numbers)))
+
+    def _of_source(self, columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
         if not self.is_plain:
             raise ClickLogError(
                 f"Users come by a result several times under the view '{self.seen_as.name}', so "
                 "signals belong to the log itself: log.with_signals(...)."
             )
-        back = {name: self.back(np.asarray(values)) for name, values in signals.items()}
-        return self.seen_as.apply(self.source.with_signals(back))
+        return {name: self.back(np.asarray(values)) for name, values in columns.items()}
 
 
 def made(columns: Mapping[str, ArrayLike]) -> dict[str, Callable[[], pl.Series]]:
