@@ -124,6 +124,7 @@ class EffectBelief:
 
     @property
     def is_dense(self) -> bool:
+        """Whether all covariances are known."""
         return len(self.covariance) == len(self.mean)
 
     def variance_of(self, design: DesignMatrix) -> Floats:

@@ -64,6 +64,7 @@ class Effects:
 
     @property
     def keys(self) -> Keys:
+        """The columns that tell levels apart."""
         return tuple(self.levels.columns)
 
 
@@ -91,6 +92,7 @@ class SumState:
 
     @property
     def has_own(self) -> bool:
+        """Whether each row has an effect of its own."""
         return self.tables[-1].is_own
 
     @property
