@@ -31,8 +31,11 @@ def zoo_log(name: str, n_pages: int) -> ClickLog:
     pages = random_log(model, [LENGTH] * n_pages, seed=1, n_docs=N_DOCS)
     if model.foreseen:
         return pages
-    fair: dict[str, Any] = dict.fromkeys(model.forms, 0.5)
-    simulated: ClickLog = CATALOGUE[name].with_values(**fair).simulate(pages, seed=2)
+    values: dict[str, Any] = dict.fromkeys(model.forms, 0.5)
+    for coin, _ in model.automaton.observes:
+        family = type(model._densities()[coin.partition("[")[0]].family)
+        values[coin] = family(2.0, 1.0)
+    simulated: ClickLog = CATALOGUE[name].with_values(**values).simulate(pages, seed=2)
     return simulated
 
 

@@ -18,7 +18,7 @@ def test_a_fit_is_watched_and_timed():
 
 def test_every_model_of_the_zoo_has_a_log_to_be_timed_on():
     with plain_python():
-        found = [measure_zoo(name, 8, 1) for name in ("TrustPBM", "TCM", "PSCM")]
+        found = [measure_zoo(name, 8, 1) for name in ("TACM", "TCM", "PSCM")]
     assert [one.view for one in found] == ["pages", "tasks", "walks"]
     assert all(one.seconds > 0 for one in found)
     assert "| TCM | tasks |" in "\n".join(zoo_lines(found))

@@ -69,7 +69,7 @@ def test_what_cannot_be(folder, fit_file, grades):
     assert "--grades 11: between 2 and 10" in fail(*said, *["--grades", "3", "--grades", "11"])
     assert "there is no file of grades" in fail(*said, "--grades-columns", "doc=x", code=2)
     wrong = ("--grades", "llm.csv", "--grades-columns", "document=x")
-    assert "write such as query=q,doc=sku,grade=stars" in fail(*said, *wrong, code=2)
+    assert "write, for example, query=q,doc=sku,grade=stars" in fail(*said, *wrong, code=2)
     assert "--run no.csv: there is no such file" in fail(*said, "--run", "no.csv")
     assert "--report llm.csv: that is a file" in fail(*said, "--report", "llm.csv")
     lost = fail(*said, "--grades", "humans.csv")

@@ -404,7 +404,7 @@ def test_pairs_of_a_run_that_nobody_has_seen_have_the_prior():
     ("run", "said"),
     [
         ({"query": ["q00"], "doc": ["d000"]}, "no column of ranks or scores. It has: query, doc"),
-        ({"query": ["q00"] * 2, "doc": ["d000"] * 2, "rank": [1, 2]}, "stands twice"),
+        ({"query": ["q00"] * 2, "doc": ["d000"] * 2, "rank": [1, 2]}, "is there twice"),
         ({"query": ["q00"], "doc": ["d000"], "rank": ["first"]}, "a number in 'rank'"),
         ({"query": ["q99"], "doc": ["d000"], "rank": [1]}, "No page shows a pair of the 1 queries"),
         ({"doc": ["d000"], "rank": [1]}, "no column for query. It has: doc, rank. Rename one."),
@@ -417,7 +417,7 @@ def test_runs_that_cannot_be_used(run, said):
 
 def test_without_judges_there_is_nothing_to_say_of_them():
     found = by_clicks(world())
-    with pytest.raises(GecasmoError, match="No judges were heard: name them by grades_from"):
+    with pytest.raises(GecasmoError, match="There are no judges: name them with grades_from"):
         found.disagreements()
 
 
@@ -449,7 +449,7 @@ def test_nulls_and_grades_that_differ_are_counted():
     found = judge(one.model, grades_from={"llm": pl.concat([grades, again, again[1:], empty])})
     notes = " ".join(found.judges.notes["llm"])
     assert "2 rows without query, doc or grade left out" in notes
-    assert "7 rows of pairs that were there before" in notes
+    assert "7 rows of pairs that occurred before" in notes
     assert "3 pairs with grades that differ: the median counts" in notes
 
 

@@ -286,7 +286,7 @@ class Regularised(Expectation):
             if not is_open.any():
                 break
             if is_open.mean() < 0.5:
-                # Go on with those pages alone that have not ended.
+                # Continue with those pages alone that have not ended.
                 self.pairs.dual[here.which] = here.dual
                 pages, longest = pages[is_open], longest[is_open]
                 here = _Looked(self, pages, weights)

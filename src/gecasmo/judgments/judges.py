@@ -28,8 +28,9 @@ _MOST_PAIRS = 4_000  # that tables are worked out from
 _SHAPE = 0.03  # a share may be off by this because curves of a judge have another shape
 _SHOWN = 10  # lines of a table in a terminal
 _LEGEND = (
-    "agreement: correlation of a judge with relevance by clicks, the noise of clicks taken out; 0 "
-    "is noise, 1 perfect, below 0 inverted. By grade: the mean relevance of the pairs that a judge "
+    "agreement: correlation of a judge with relevance by clicks, corrected for the noise of "
+    "clicks; 0 is noise, 1 perfect, below 0 inverted. By grade: the mean relevance of the pairs "
+    "that a judge "
     "graded so, and the shares of them by grade of ours; with intervals."
 )
 
@@ -130,7 +131,7 @@ class Judges:
                 for share, ends in zip(some["share"], _intervals(some), strict=True)
             ]
             columns.append(Column(f"grade {grade}", cells))
-        return TextTable(columns, f"what {judge} said, and what clicks say of these pairs")
+        return TextTable(columns, f"what {judge} said, and what clicks say about these pairs")
 
 
 def _number(value: float | None) -> str:
