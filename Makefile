@@ -6,7 +6,7 @@ CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale judges lowest release-check clean
+.PHONY: help demo paper test lint style types suite coverage format soak bench priors judged rivals features scale views judges lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -63,7 +63,7 @@ priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchm
 judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .clax)
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judged
 
-judges: $(VENV)/dev ## clicks with other judges, from noise to perfect; writes benchmarks/results/judges.md
+judges: $(VENV)/dev ## clicks with other judges, from noise to perfect, and their intervals; writes benchmarks/results/judges*.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judges
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
@@ -74,6 +74,9 @@ features: $(VENV)/dev ## logistic forms against CLAX; writes benchmarks/results/
 
 scale: $(VENV)/dev ## logs of 1M to 100M pages, out of core; writes benchmarks/results/scale.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.scale
+
+views: $(VENV)/dev ## logs under views, in memory and stored; writes benchmarks/results/views.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.views
 
 # The core with the lowest versions that pyproject.toml allows; tests of heavy extras are left out.
 lowest: ## the core's tests with the lowest versions of all dependencies, in .lowest

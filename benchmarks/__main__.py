@@ -17,18 +17,20 @@ from benchmarks.logs import KINDS, SimulatedLog, simulate_log
 from benchmarks.machine import describe_machine, load_average
 from benchmarks.report import RESULTS, Figures, write_report
 from benchmarks.whole_fit import measure_fits
+from benchmarks.zoo import measure_zoo
 from gecasmo import ClickLog
 
-PARTS = ("e_step", "fit", "compile", "memory")
+PARTS = ("e_step", "fit", "compile", "memory", "zoo")
 FITTED = (gecasmo.DBN, gecasmo.UBM)
 QUICK_PAGES, QUICK_ROUNDS = 20_000, 3
+ZOO_PAGES = 100_000
 _BEGAN = time.perf_counter()
 
 
 def main() -> None:
     options = _parse()
     figures = Figures(describe_machine(), options.pages, options.rounds, load_before=load_average())
-    for kind in KINDS:
+    for kind in KINDS if set(options.parts) - {"zoo", "compile"} else ():
         _say(f"{kind}: simulate and read {options.pages:,} pages")
         simulated = simulate_log(kind, options.pages)
         log = _read(simulated, figures)
@@ -41,6 +43,8 @@ def main() -> None:
             _measure_memory(simulated, figures)
     if "compile" in options.parts:
         _measure_first_fits(figures)
+    if "zoo" in options.parts:
+        _measure_zoo(figures)
     figures.load_after = load_average()
     page = write_report(figures, options.folder)
     _say(f"written to {options.folder}/latest.md and history.jsonl")
@@ -104,6 +108,13 @@ def _measure_first_fits(figures: Figures) -> None:
     for model in FITTED:
         _say(f"first fit of {model.__name__} in new processes")
         figures.first_fits[model.__name__] = measure_first_fit(model.__name__)
+
+
+def _measure_zoo(figures: Figures) -> None:
+    for name in gecasmo.CATALOGUE:
+        one = measure_zoo(name, min(figures.n_pages, ZOO_PAGES), figures.rounds)
+        figures.zoo.append(one)
+        _say(f"E-step of {name}: {one.n_pages / one.seconds / 1e6:.1f} M pages/s")
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.e_step import EStepResult
 from benchmarks.logs import KINDS
 from benchmarks.whole_fit import TOLERANCE, DefaultFitResult, FitResult
+from benchmarks.zoo import ZooResult
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -28,12 +29,14 @@ class Figures:
     fits: list[FitResult] = field(default_factory=list)
     first_fits: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     memory: dict[str, dict[str, float]] = field(default_factory=dict)
+    zoo: list[ZooResult] = field(default_factory=list)
     load_before: float = 0.0
     load_after: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         listed = ("e_steps", "default_fits", "fits")
-        return vars(self) | {name: [one.as_dict() for one in vars(self)[name]] for name in listed}
+        told = {name: [one.as_dict() for one in vars(self)[name]] for name in listed}
+        return vars(self) | told | {"zoo": [one._asdict() for one in self.zoo]}
 
 
 def write_report(figures: Figures, folder: Path = RESULTS) -> str:
@@ -63,6 +66,7 @@ def as_markdown(figures: Figures) -> str:
         *_fit_lines(figures),
         *_first_fit_lines(figures),
         *_memory_lines(figures),
+        *zoo_lines(figures.zoo),
     ]
     return "\n".join(parts) + "\n"
 
@@ -213,3 +217,26 @@ def _memory_lines(figures: Figures) -> list[str]:
     header = ["model, log", "after import, MB", "after read_log", "after fit", "read, s", "fit, s"]
     note = "Peak resident memory of a process that reads the log from a Parquet file and fits it."
     return ["## Peak memory", "", note, "", *_table(header, rows)]
+
+
+def zoo_lines(results: Sequence[ZooResult]) -> list[str]:
+    """The section about every model of the zoo."""
+    if not results:
+        return []
+    rows = [
+        [
+            one.model,
+            one.view,
+            f"{one.n_states}",
+            f"{one.n_edges}",
+            f"{one.n_pages / one.seconds / 1e6:.2f}",
+        ]
+        for one in results
+    ]
+    header = ["model", "view", "states", "edges", "E-step, M pages/s"]
+    note = (
+        f"{results[0].n_pages:,} random pages of 10 results that have the columns a model needs, "
+        "with its own clicks; one thread, nothing folded, best of all rounds. Edges are those of "
+        "all observations."
+    )
+    return ["## E-step of every model of the zoo", "", note, "", *_table(header, rows)]

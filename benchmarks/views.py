@@ -1,6 +1,6 @@
 """Views of a log, in memory and stored: processor seconds of each step, for one model a view.
 
-python -m benchmarks.views [--pages 1000000] [--fits 200000] writes results/views.md
+python -m benchmarks.views [--pages 1000000] [--fits 1000000] writes results/views.md
 
 Views are made of `--pages` pages with ten results; fits (ten iterations, in memory and from disk)
 are of `--fits` pages. That both fits agree is checked before anything is written.
@@ -94,7 +94,7 @@ def main() -> None:
     """Measure all views, and write the table."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--pages", type=int, default=1_000_000)
-    asked.add_argument("--fits", type=int, default=200_000)
+    asked.add_argument("--fits", type=int, default=1_000_000)
     given = asked.parse_args()
     blank = pages_for(given.pages)
     lines = [

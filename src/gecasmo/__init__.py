@@ -5,7 +5,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from gecasmo import errors, matrices
-from gecasmo.estimation import EM, VB, AtMost, Gradient, Prefer
+from gecasmo.estimation import EM, VB, AtMost, Gibbs, Gradient, Prefer
 from gecasmo.forms import (
     Beta,
     Empirical,
@@ -76,6 +76,7 @@ __all__ = [
     "Fixed",
     "Form",
     "Gamma",
+    "Gibbs",
     "Gradient",
     "LogNormal",
     "Logistic",

@@ -33,6 +33,14 @@ def mix(values: NDArray[np.integer]) -> Hashes:
     return x
 
 
+def mixed(*numbers: int) -> int:
+    """One integer of 64 bits from several, such as a seed and the numbers of a chain and a step."""
+    found = np.zeros(1, np.uint64)
+    for number in numbers:
+        found = mix(found ^ np.array([number % 2**64], np.uint64))
+    return int(found[0])
+
+
 def hash_values(values: pl.Series) -> Hashes:
     """Hash distinct ids: integers by value, everything else by the bytes of its text."""
     if values.dtype.is_integer() and values.dtype not in WIDE:

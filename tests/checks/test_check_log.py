@@ -242,7 +242,7 @@ def test_searches_read_without_queries_are_told() -> None:
     others = columns | {"search_id": list("xxy"), "search_time": ["a", "a", "b"]}
     for log in (read, read_log(columns), read_log(others)):
         assert not [f for f in check(log).findings if f.topic == "queries"]
-    with pytest.raises(ClickLogError, match="to be read with query='typed_phrase'; else all"):
+    with pytest.raises(ClickLogError, match="should be read with query='typed_phrase'; else all"):
         gecasmo.DBN().fit(read_log(columns | typed))
 
 

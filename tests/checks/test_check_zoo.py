@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from checked_logs import pages_log, random_clicks
 
-from gecasmo import BSS, DBN, ClickLog, Intents, Table, TrustPBM, TwoRate
+from gecasmo import BSS, DBN, ClickLog, Intents, Picky, Table, TrustPBM, TwoRate
 from gecasmo.checks import check
 
 
@@ -53,5 +53,9 @@ def test_mixtures_have_local_optima_and_others_have_none(log: ClickLog) -> None:
     assert said.severity == "warning"
     assert "which part is called what means nothing" in said.message
     assert "start 5 times at random" in said.advice
+    (said,) = found(log, by_doc(Picky), "local optima")
+    assert said.severity == "info"
+    assert "which pickiness decides before the first result" in said.message
+    assert "EM(restarts=5)" in said.advice
     for model in (by_doc(TwoRate), by_doc(DBN, satisfaction=Table(key="doc"))):
         assert not found(log, model, "local optima")

@@ -63,7 +63,7 @@ def test_counts(folder: Path) -> None:
     assert facts["reading"]["format"] == "counts"
     found = invoke("check", COUNTS, "--counts", "--model", "CM")
     assert found.exit_code == 3
-    assert "CM cannot be told from this log" in found.stdout
+    assert "CM cannot be estimated from this log" in found.stdout
     frame = pl.read_csv(COUNTS)
     renamed = {"rank": "place", "impressions": "seen", "clicks": "hit"}
     frame.rename(renamed).write_csv("other.csv", separator=";")
@@ -99,12 +99,12 @@ def _fit(log: str) -> str:
     [
         (("--events", "--session", "sid"), "--session: with --events use --page instead"),
         (("--events", "--rank", "pos"), "--rank: with --events use --position instead"),
-        (("--events", "--counts"), "--events and --counts: a log is one of them"),
-        (("--page", "sid"), "--page goes with --events"),
-        (("--events", "--clicks", "x"), "--clicks goes with --counts"),
+        (("--events", "--counts"), "--events and --counts: choose one of them"),
+        (("--page", "sid"), "--page needs --events"),
+        (("--events", "--clicks", "x"), "--clicks needs --counts"),
         (("--counts", "--session", "sid"), "--session: counts have none"),
         (("--events", "--signal", "cart"), "--signal cart: a column and the event that makes it"),
-        (("--events", "--impression", "shown"), "--impression shown: no event is called so"),
+        (("--events", "--impression", "shown"), "--impression shown: no event has that name"),
         (("--events", "--event-time", "device"), "--event-time none does without"),
         (("--events", "--page", "type", "--event", "type"), "--page type,q, or --gap"),
         ((), "Is a row an event, such as an impression or a click? --events reads it"),

@@ -176,7 +176,7 @@ def test_errors_name_flags(folder: Path, log_file: Path, fit_file: Path) -> None
     told = fail("judgments", fit_file, "-o", "j.csv", "--grades", "11")
     assert told.startswith("JudgmentsError: --grades 11: between 2 and 10 grades are possible")
     told = fail("judgments", fit_file, "-o", "j.csv", "--ids", "encode")
-    assert "'csv' files have no use for --ids." in told
+    assert "'csv' files do not use --ids." in told
     assert "--level 2.0: a level lies between" in fail("compare", log_file, "PBM", "--level", "2")
 
 

@@ -131,7 +131,7 @@ def test_a_fit_that_does_not_converge_ends_with_4(
     found = invoke("fit", "DBN", log_file, "-o", "dbn.fit", "--max-iter", "2")
     assert found.exit_code == 4
     assert found.stderr.startswith("Warning: EM stopped after --max-iter 2;")
-    assert "Go on with --start FIT, or raise --max-iter." in found.stderr
+    assert "Continue with --start FIT, or raise --max-iter." in found.stderr
     assert all(line.startswith("Warning: ") for line in found.stderr.splitlines())
     assert "not converged" in found.stdout
     few = gecasmo.load("dbn.fit").parameters["continuation"]["probability"][0]
@@ -222,6 +222,24 @@ def test_em_of_the_command_line_is_em() -> None:
     plain = EM()
     watched = WatchedEM()
     assert {name: getattr(watched, name) for name in vars(plain)} == vars(plain)
+
+
+def test_a_method_is_one_argument(folder: Path, log_file: Path) -> None:
+    judged = {}
+    for method, more in (("em", []), ("vb", []), ("gibbs", ["--draws", "40", "--warmup", "20"])):
+        found = invoke("fit", "dbn", log_file, "-o", f"{method}.fit", "--method", method, *more)
+        assert found.exit_code in (0, 4), found.output  # so few draws may not agree
+        succeed("judgments", f"{method}.fit", "-o", f"{method}.csv")
+        judged[method] = pl.read_csv(f"{method}.csv").columns
+    assert judged["em"] == judged["vb"] == judged["gibbs"]
+    spread = gecasmo.load("gibbs.fit").estimates("attraction")["spread"]
+    assert (spread > 0).all()
+    assert "--draws is for --method gibbs" in fail(
+        "fit", "dbn", log_file, "-o", "x.fit", "--draws", "3"
+    )
+    assert "--draws 0: at least 1 is needed" in fail(
+        "fit", "dbn", log_file, "-o", "x.fit", "--draws", "0", "--method", "gibbs"
+    )
 
 
 def test_constraints_are_flags_and_are_told(folder: Path, log_file: Path) -> None:

@@ -52,6 +52,15 @@ def test_several_judges_and_names_of_columns(folder, fit_file, grades):
     assert {row["said"] for row in data["judges"]["calibration"]} <= {"bad", "fair", "good", "best"}
     assert "disagreements" in data
     assert data["grades"] == 4
+    assert len(data["worth_judging"]["pairs"]) == 20
+    said = ("judgments", fit_file, "-o", "again.csv", "--grades-from", "humans.csv", *columns)
+    others = succeed_with_json(*said, "--judge", "humans")["worth_judging"]["pairs"]
+    graded = set(pl.read_csv("humans.csv").select(pl.col("query", "sku").cast(pl.String)).rows())
+    assert others
+    assert not graded & {(str(row["query"]), str(row["doc"])) for row in others}
+    assert "--judge nobody: there is no such judge, only: humans" in fail(
+        *said, "--judge", "nobody"
+    )
 
 
 def test_what_cannot_be(folder, fit_file, grades):
@@ -60,7 +69,7 @@ def test_what_cannot_be(folder, fit_file, grades):
     assert "--grades 11: between 2 and 10" in fail(*said, *["--grades", "3", "--grades", "11"])
     assert "there is no file of grades" in fail(*said, "--grades-columns", "doc=x", code=2)
     wrong = ("--grades", "llm.csv", "--grades-columns", "document=x")
-    assert "write such as query=q,doc=sku,grade=stars" in fail(*said, *wrong, code=2)
+    assert "write, for example, query=q,doc=sku,grade=stars" in fail(*said, *wrong, code=2)
     assert "--run no.csv: there is no such file" in fail(*said, "--run", "no.csv")
     assert "--report llm.csv: that is a file" in fail(*said, "--report", "llm.csv")
     lost = fail(*said, "--grades", "humans.csv")

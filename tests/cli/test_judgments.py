@@ -218,7 +218,7 @@ def test_worth_judging(folder: Path, fit_file: Path) -> None:
         (("--features", "torn.csv", "--format", "ranklib"), 1, "torn.csv cannot be read"),
         (("--max-width", "0", "--format", "qrels"), 1, "--max-width (now 0)"),
         (("--min-probability", "2"), 1, "--min-probability 2.0: a probability from 0 to 1"),
-        (("--ratings", "float"), 1, "'csv' files have no use for --ratings"),
+        (("--ratings", "float"), 1, "'csv' files do not use --ratings"),
         (("--ratings", "real"), 2, "--ratings"),
         (("--include", "all"), 2, "--include"),
         (("--worth-output", "a.xlsx"), 1, "--worth-output a.xlsx: the name has to end in"),

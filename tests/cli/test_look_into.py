@@ -133,7 +133,7 @@ def test_pipes_in_both_directions(fit_file: Path, log_file: Path, log: gecasmo.C
 
 def test_one_output_for_two_results(fit_file: Path, log_file: Path) -> None:
     said = fail("simulate", fit_file, log_file, "-o", "-", "--json", code=2)
-    assert "both want standard output" in said
+    assert "both write to standard output" in said
 
 
 def test_nothing_half_written(folder: Path, fit_file: Path, log_file: Path) -> None:

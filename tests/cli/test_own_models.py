@@ -81,7 +81,7 @@ def test_a_model_with_forms_of_its_own(own: Path, log_file: Path) -> None:
     [
         ("gone.py:Patient", "gone.py: there is no such file."),
         ("mine.py:Impatient", "mine.py has no 'Impatient'. Its models are: Patient, by_doc."),
-        ("mine.py:number", "mine.py: 'number' is no ClickModel, but int."),
+        ("mine.py:number", "mine.py: 'number' is not a ClickModel, but int."),
         ("mine.py:ClickModel", "has no browse(self, user, result)"),
     ],
 )

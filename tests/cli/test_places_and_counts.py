@@ -281,7 +281,7 @@ def test_an_interrupted_ingest_says_how_to_go_on(
     with monkeypatch.context() as patch:
         patch.setattr(PartitionWriter, "_write_all", interrupt)
         text = fail("ingest", repeating, "-o", "x.gclog", code=130)
-    assert "Interrupted. The same command goes on where it was" in text
+    assert "Interrupted. The same command continues the work" in text
     assert "x.gclog.part" in text
     succeed("ingest", repeating, "-o", "x.gclog", "--memory", "200MB")
     assert gecasmo.open_log(folder / "x.gclog").n_sessions == 600
@@ -336,7 +336,7 @@ def test_a_fit_that_is_interrupted_late_goes_on_by_its_checkpoint(
     assert kept.exit_code == lost.exit_code == 130
     assert "The same command resumes the fit from ck" in kept.stderr
     assert "--start" not in kept.stderr
-    assert "go on with --start FIT" in lost.stderr
+    assert "continue with --start FIT" in lost.stderr
 
 
 def test_a_check_counts_pages_as_they_were_shown(repeating: Path, folded: Path) -> None:

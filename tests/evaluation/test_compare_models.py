@@ -56,7 +56,7 @@ def test_baselines_always_take_part_and_only_once() -> None:
     found = named(["GCTR"])
     assert isinstance(found.models["RCTR"], RCTR)
     assert isinstance(found.models["DCTR"], DCTR)
-    assert "RCTR and DCTR always take part, as the plainest rivals." in found.notes
+    assert "RCTR and DCTR always take part, as the simplest baselines." in found.notes
     found = named(["RCTR", "DCTR"])
     assert set(found.models) == {"RCTR", "DCTR"}
     assert not any("always take part" in note for note in found.notes)

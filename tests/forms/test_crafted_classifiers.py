@@ -249,8 +249,8 @@ def with_line(text: str, name: str, change: Callable[[str], str]) -> str:
     [
         # What the first word of a field is replaced by.
         ("split_feature", "99999", "asks for a feature that is not there"),
-        ("left_child", "99999", "leads out of itself or round in circles"),
-        ("left_child", "0", "leads out of itself or round in circles"),
+        ("left_child", "99999", "leads out of itself or in circles"),
+        ("left_child", "0", "leads out of itself or in circles"),
         ("right_child", "-99999", "leads to a leaf that is not there"),
         ("threshold", "x", "cannot be read"),
         ("leaf_value", "", "another number of leaves than it says"),
@@ -261,7 +261,7 @@ def with_line(text: str, name: str, change: Callable[[str], str]) -> str:
         ("cat_boundaries", "5", "categories that do not fit their table"),
         ("decision_type", "13", "decides in a way that is not known"),
         ("max_feature_idx", "5", "feature_names does not fit 6 features"),
-        ("num_class", "2", "no classifier of two classes"),
+        ("num_class", "2", "not a classifier with two classes"),
         ("objective", "multiclass", "objective is 'multiclass"),
         ("is_linear", "1", "linear trees"),
         ("Tree", "7", "where tree 0 should be there is 'Tree=7'"),

@@ -53,7 +53,7 @@ def test_a_sum_that_is_not_converged_warns_once(log: ClickLog) -> None:
 
 
 def test_gradient_leaves_the_spread_and_says_so(log: ClickLog) -> None:
-    with pytest.warns(GecasmoWarning, match="The spread of attraction was left as it began"):
+    with pytest.warns(GecasmoWarning, match="The spread of attraction was not learned"):
         model = sum_dbn().fit(log, Gradient(epochs=2))
     assert model.states()["attraction"].spread == 1.0
     assert model.history["iteration"][-1] == 2

@@ -733,7 +733,7 @@ def test_a_sum_with_a_network_is_saved(tmp_path: Path) -> None:
     ("modules", "message"),
     [
         ({"nothing": Shifted()}, "nothing"),
-        ({"attraction": Shifted(), "satisfaction": Shifted()}, "'satisfaction' is no network"),
+        ({"attraction": Shifted(), "satisfaction": Shifted()}, "'satisfaction' is not a network"),
         ({"attraction": nn.Linear(2, 1)}, "weight"),
         ({"attraction": Shifted().double()}, "float64"),
         ({"attraction": "net"}, "Module"),

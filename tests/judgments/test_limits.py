@@ -94,7 +94,7 @@ def test_a_switch_grades_every_pair_and_says_how_sure_each_is(rule, tmp_path):
     assert rule in FIXED_CUTS or found.frame["grade_probability"].min() < 0.5
     assert found.to_dict()["every_pair"] is True
     said = " ".join(str(found).split())
-    assert "every pair is graded, however little is known of it" in said
+    assert "every pair is graded, however little is known about it" in said
     assert "no grade:" not in said
     assert found.write(tmp_path / "a.qrels").judgments == len(found)
     # Where limits give a grade, it is the same.

@@ -236,7 +236,7 @@ def test_comparisons_keep_tasks_together_and_say_so() -> None:
     assert set(found.table["model"]) == {"InTask", "InGrid", "OnWalk", "RCTR", "DCTR"}
     told = " ".join(found.notes)
     assert "Split by task, not by session, since InTask reads the log by tasks." in told
-    assert "InTask reads the log by tasks: what it says of a page rests on the pages before" in told
+    assert "InTask reads the log by tasks: what it says about a page depends on the pages" in told
     assert "OnWalk is of the order of clicks, which is not scored: only which results" in told
     assert "Foresees is left out: given where the next click is" in told
     assert found.setting.n_test_sessions % 2 == 0

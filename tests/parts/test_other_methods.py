@@ -108,7 +108,7 @@ def test_gradient_descent_streams_the_pages(both: Any) -> None:
 
 def test_a_share_for_validation_is_refused(both: Any) -> None:
     _, stored = both
-    with pytest.raises(ModelError, match="give the pages to be judged by"):
+    with pytest.raises(ModelError, match="give the validation pages"):
         PBM().fit(stored, Gradient(validation=0.2))
 
 

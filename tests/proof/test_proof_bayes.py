@@ -9,11 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gecasmo import VB, Table
+from gecasmo import DBN, VB, Empirical, Gibbs, Table, read_log
+from gecasmo.encoding.encoded import take_apart
+from gecasmo.estimation import Expectation, Problem
+from gecasmo.estimation.coins import as_weights
+from gecasmo.estimation.draws import effective_draws
+from gecasmo.estimation.gibbs import _Chains
+from gecasmo.model.part_builder import Builder, Settings
 from oracle.beliefs import Page, Row, elbo_and_counts, exact_posterior, told
-from strategies.cases import Case, cases, make_plain
+from oracle.brute_force import Oracle
+from proof.test_proof_sampling import PAGE, PROGRAMS
+from strategies.cases import Case, Values, cases, make_plain
 from strategies.checks import close_to, many
-from strategies.trees import as_model
+from strategies.trees import as_model, as_story
 
 PRIORS = [(1.0, 1.0), (0.5, 2.0), (3.0, 1.5)]
 
@@ -100,3 +108,134 @@ def test_the_elbo_climbs_below_the_evidence_and_the_minimal_one_is_tighter(
         assert model.report_.objective <= exact.log_evidence + 1e-7
     # At the same beliefs: flips that were integrated out cannot loosen the bound any more.
     assert begins["minimal"] >= begins["full"] - 1e-9
+
+
+# -- Gibbs -----------------------------------------------------------------------------------------
+N_COPIES = 600
+
+
+@pytest.mark.parametrize("shape", ["fast", "scaled"])
+@pytest.mark.parametrize("augmentation", ["minimal", "full"])
+@many(12)
+@given(case=cases(extremes=False, max_pages=2, max_results=3))
+def test_paths_are_drawn_as_often_as_the_e_step_expects(
+    augmentation: str, shape: str, case: Case
+) -> None:
+    """Many copies of each page: how coins fell on them, against expected heads and tails."""
+    case.weights = [float(N_COPIES)] * len(case.weights)
+    model = make_plain(as_model(case.program)())
+    encoded = model.encode(case.log, "e_step", augmentation)
+    library = model.library(encoded.plan, counting=True)
+    expectation = Expectation(encoded, library, augmentation, threads=1)
+    expectation.is_small &= shape == "fast"
+    coins = zip(model.forms, encoded.rows, strict=True)
+    weights = [
+        as_weights(np.array([case.values(coin, row) for row in rows.frame.iter_rows()] or [0.4]))
+        if rows.keys
+        else as_weights(np.full(len(rows), case.values(coin, ())))
+        for coin, rows in coins
+    ]
+    expected, drawn = expectation.run(weights), expectation.draw(weights, 7)
+    close_to(drawn.log_likelihood, expected.log_likelihood, 1e-9)
+    assert drawn.n_impossible == expected.n_impossible == 0
+    n_flips = max(1, max(len(t.falls) for oracle in case.oracles for t in oracle.stories))
+    for found, wanted in zip(drawn.tables, expected.tables, strict=True):
+        assert (found == np.round(found)).all()
+        # A page flips a row at most so often, so its counts deviate by at most half of that.
+        error = n_flips / 2 * np.sqrt(N_COPIES * len(case.pages))
+        assert (np.abs(found - wanted) < 5 * error).all()
+        assert (found[wanted == 0] == 0).all()
+
+
+@pytest.mark.filterwarnings("ignore:The chains of Gibbs")  # which are short
+@pytest.mark.parametrize(
+    ("name", "augmentation"), [*((name, "minimal") for name in PROGRAMS), ("cascade", "full")]
+)
+def test_gibbs_has_the_moments_of_the_exact_posterior(name: str, augmentation: str) -> None:
+    program, prior = PROGRAMS[name], (1.5, 1.0)
+    patterns = sorted(
+        Oracle(as_story(program, PAGE), Values(4)).patterns, key=lambda s: [sorted(x) for x in s]
+    )
+    shown = [patterns[0], patterns[len(patterns) // 2], patterns[-1]]
+    case = Case(program, Values(4), [PAGE] * 3, shown, [2.0, 1.0, 1.0], 5)
+    exact = exact_posterior(pages_of(case), prior)
+    method = Gibbs(draws=300, warmup=30, chains=2, seed=3, augmentation=augmentation)
+    model = fitted(case, prior, method)
+    known, checked = moments(model), 0
+    for coin in model.forms:
+        draws = model.draws(coin)
+        rows = model.parameters[coin].select(model.keys[coin]).rows() or [()]
+        for place, row in enumerate(rows):
+            if (coin, row) not in exact.mean:
+                continue
+            mean, variance = exact.mean[coin, row], exact.variance[coin, row]
+            effective = effective_draws(draws[:, :, place])
+            error = np.sqrt(variance / effective)
+            assert abs(draws[:, :, place].mean() - mean) < 4.5 * error
+            # What is reported averages the means of the Betas, which deviate less.
+            assert abs(known[coin, row][0] - mean) < 4.5 * error
+            # The variance of a Beta's squared deviations is at most about twice its square.
+            assert abs(known[coin, row][1] ** 2 / variance - 1) < 4.5 * np.sqrt(2 / effective)
+            checked += 1
+    assert checked >= 3
+
+
+def test_geweke_joint_distribution() -> None:
+    """Draw rows and priors, then clicks; or go on from rows to clicks to rows and so on by sweeps:
+    both ways are draws from the same joint distribution, if sweeps are right (Geweke 2004).
+
+    All click patterns of a page are pages of their own, with weights that say how often each was
+    seen, so that new clicks need no new log.
+    """
+    n_users, n_rounds = 5, 2500
+    patterns = [[int(x) for x in f"{number:03b}"] for number in range(8)]
+    columns = {
+        "session": np.repeat(np.arange(8), 3),
+        "query": np.ones(24, int),
+        "doc": np.tile([1, 2, 3], 8),
+        "rank": np.tile([1, 2, 3], 8),
+        "click": np.ravel(patterns),
+    }
+    forms = {coin: Table(prior=Empirical(by=())) for coin in ("attraction", "satisfaction")}
+    model = DBN(**forms, continuation=Table(pseudo_counts=(4, 2)))
+    method = Gibbs(warmup=0, chains=1, seed=5)
+    part = Builder(model, read_log(columns), Settings(method), 1).part()
+    chains = _Chains(method, Problem.of(part, False), None)
+    encoded, expectation = part.expectation.encoded, part.expectation
+    apart = take_apart(encoded, np.arange(8))
+    rng = np.random.default_rng(8)
+    for proposals in chains.chains[0].proposals.values():
+        proposals.log_step = 0.0  # nothing is learned here
+
+    def clicks_of(weights: list[Any]) -> Any:
+        _, logs = expectation.run_apart(apart, expectation.weights_apart(apart, weights))
+        chance = np.exp(logs)
+        assert abs(chance.sum() - 1) < 1e-9
+        return rng.multinomial(n_users, chance / chance.sum()).astype(float)
+
+    def seen(hyper: list[Any], p: list[Any], clicks: Any) -> list[float]:
+        values = [*hyper[0], *hyper[1], *p[0], *p[1], *p[2]]
+        return [*values, *np.square(values), *clicks[:4], p[0][0] * clicks[1], p[2][0] * p[0][1]]
+
+    independent, successive = [], []
+    for _ in range(n_rounds):
+        hyper = [rows.priors.drawn(rng) for rows in chains.rows[:2]]
+        p = [
+            rng.beta(*rows.priors.moved(moved))
+            for rows, moved in zip(chains.rows, [*hyper, np.zeros(2)], strict=True)
+        ]
+        p = [np.clip(own, 1e-12, 1 - 1e-12) for own in p]
+        independent.append(seen(hyper, p, clicks_of([as_weights(own) for own in p])))
+    own = chains.chains[0]
+    for number in range(n_rounds):
+        weights = [own.weights[n] for n in range(3)]
+        encoded.weight[:] = clicks_of(weights)
+        hyper = [own.rows[n].hyper for n in range(2)]
+        successive.append(seen(hyper, [w[1] for w in weights], encoded.weight))
+        chains._sweep(0, number)
+        own = chains.chains[0]
+    a, b = np.array(independent), np.array(successive)[200:]
+    effective = np.array([effective_draws(column[None]) for column in b.T])
+    z = (a.mean(0) - b.mean(0)) / np.sqrt(a.var(0) / len(a) + b.var(0) / effective)
+    assert effective.min() > 60
+    assert np.abs(z).max() < 4

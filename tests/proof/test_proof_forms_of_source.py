@@ -50,7 +50,7 @@ def test_loops_over_edges_give_what_spelt_out_edges_give(case: Case) -> None:
     wanted = answers(case.model, case.log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "MAX_UNROLLED_EDGES", 0)
-        patch.setattr(e_step, "MAX_UNROLLED_EDGES", 0)
+        patch.setattr(e_step.text, "MAX_UNROLLED_EDGES", 0)
         case.model._libraries.clear()
         found = answers(case.model, case.log)
     for one, other in zip(found, wanted, strict=True):

@@ -236,7 +236,7 @@ def numbers(cls: Any, values: Values) -> dict[str, Any]:
     return found
 
 
-@many(20)
+@many(12)
 @given(walking(both_ways=False))
 def test_a_walk_of_top_down_clicks_is_a_page_whatever_the_program(drawn: Any) -> None:
     along, on_page, seed = drawn
@@ -349,9 +349,9 @@ def test_what_walks_cannot_answer_is_said() -> None:
         model.decode(log)
     assert len(model.decode(log.view("walks"))) == log.view("walks").n_results
     given = PSCM.with_values(examination=0.5, attraction=0.5)
-    with pytest.raises(ModelError, match=r"PSCM cannot foretell clicks: .* key 'to_rank'"):
+    with pytest.raises(ModelError, match=r"PSCM cannot predict clicks: .* key 'to_rank'"):
         given.simulate(log)
-    with pytest.raises(ModelError, match=r"PSCM cannot foretell clicks: .* key 'to_rank'"):
+    with pytest.raises(ModelError, match=r"PSCM cannot predict clicks: .* key 'to_rank'"):
         given.predict_clicks(log)
 
 

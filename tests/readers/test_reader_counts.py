@@ -87,7 +87,9 @@ def test_check_says_what_sums_cannot_tell() -> None:
         assert not check_alone(getattr(gecasmo, name)(), a_log(9)).findings
     assert {"GCTR", "RCTR", "DCTR", "DRCTR", "PBM"}.isdisjoint(told)
     assert {"UBM", "CM", "DCM", "SDBN", "DBN", "CCM"} <= set(told)
-    assert told["DBN"].startswith("DBN cannot be told from this log: every page has one result")
+    assert told["DBN"].startswith(
+        "DBN cannot be estimated from this log: every page has one result"
+    )
     assert "needs 'last_click'" in told["UBM"]
 
 
@@ -149,7 +151,7 @@ def test_clicks_alone_are_refused() -> None:
     ):
         read_counts(only)
     with pytest.raises(
-        ClickLogError, match=r"Are these sums of impressions and clicks\? read_counts"
+        ClickLogError, match=r"Are these counts of impressions and clicks\? read_counts"
     ):
         gecasmo.read_log(ROW)
 

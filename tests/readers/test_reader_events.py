@@ -273,15 +273,15 @@ CLICKS = stream(("p", "click", "a", 1), ("p", "click", "b", 2), ("r", "purchase"
         (
             CLICKS,
             {"impression": "shown"},
-            r"\(impression='shown'\): no event is called so.*'click'",
+            r"\(impression='shown'\): no event has that name.*'click'",
         ),
         (
             CLICKS,
             {"signals": {"cart": "atc"}},
-            r"signals=\{'cart': 'atc'\}\): no event is called so",
+            r"signals=\{'cart': 'atc'\}\): no event has that name",
         ),
         (CLICKS, {"impression": "click", "click": "click"}, r"'click' is 'impression' already"),
-        (CLICKS, {"signals": {"doc": "click"}}, "'doc' is not free to be a column"),
+        (CLICKS, {"signals": {"doc": "click"}}, "'doc' cannot be the name of a new column"),
         (CLICKS, {"doc": "sku"}, r"lacks the column 'sku'.*It has: page, event, doc"),
         (CLICKS, {"page": None}, r"\(page=None\): events need one"),
         (CLICKS, {"doc": ["a", "b"]}, "doc is one column; only page can be several"),
@@ -329,7 +329,7 @@ def test_columns_that_cannot_be_kept_are_named() -> None:
     assert "device" in log.columns
     told = [str(note) for note in log.notes if note.kind == "columns left out"]
     assert told == [
-        "the column 'rank' was left out: it is called like a column of logs.",
+        "the column 'rank' was left out: it has the name of a column of logs.",
         "the column 'tags' was left out: it has lists or objects.",
     ]
 

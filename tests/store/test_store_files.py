@@ -144,7 +144,7 @@ def test_a_log_is_not_overwritten_unless_asked(stored: StoredLog, frame: pl.Data
 
 def test_other_folders_and_files_are_left_alone(frame: pl.DataFrame, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
-    with pytest.raises(ClickLogError, match="no stored log; name another place"):
+    with pytest.raises(ClickLogError, match="not a stored log; name another place"):
         ClickLog.ingest(frame, tmp_path / "mine", overwrite=True)
     with pytest.raises(ClickLogError, match="there is no folder"):
         ClickLog.ingest(frame, tmp_path / "no" / "log")

@@ -124,10 +124,10 @@ def test_a_damaged_part_is_not_copied(split, tmp_path):
 def test_other_folders_are_left_alone(model, tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "one.jpg").write_bytes(b"")
-    with pytest.raises(SavedModelError, match="is no folder of a saved model"):
+    with pytest.raises(SavedModelError, match="is not the folder of a saved model"):
         model.save(tmp_path / "photos", folder=True)
     (tmp_path / "file").write_text("")
-    with pytest.raises(SavedModelError, match="is no folder of a saved model"):
+    with pytest.raises(SavedModelError, match="is not the folder of a saved model"):
         model.save(tmp_path / "file", folder=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import gecasmo
@@ -14,6 +15,7 @@ from gecasmo import (
     DBN,
     EM,
     PBM,
+    TACM,
     TCM,
     AtMost,
     Gradient,
@@ -64,6 +66,7 @@ def test_constraints_that_cannot_be(make: Any, told: str) -> None:
     [
         (DBN(), [Prefer("atraction")], "no coin 'atraction'. The coins are: attraction"),
         (DBN(), ["attraction"], r"takes Prefer\(...\) and AtMost\(...\), not 'attraction'"),
+        (TACM(), [AtMost("reading[True]", 0.1)], "is no coin but the density of a number"),
         (DBN(), [Prefer("continuation")], "'continuation' has the same row for all results"),
         (Intents(), [Prefer("intent_is_0")], "flipped once a page, before the first result"),
     ],
@@ -72,8 +75,10 @@ def test_constraints_of_coins_that_cannot_keep_them(model: Any, asked: Any, told
     if "intent" in told or isinstance(model, Intents):
         name = next(iter(model.automaton.start_parameters()))
         asked = [Prefer(name)]
+    dwell = pl.when(pl.col("click") == 1).then(1.5)
+    log = read_log(clicks().to_frame().with_columns(dwell=dwell))
     with pytest.raises(ModelError, match=told):
-        model.fit(clicks(), FEW, constraints=asked)
+        model.fit(log, FEW, constraints=asked)
 
 
 def test_only_em_keeps_them() -> None:

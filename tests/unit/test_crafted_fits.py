@@ -212,7 +212,7 @@ def test_a_folder_with_a_description_that_fills_memory(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_is_no_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(SavedModelError, match="is no regular file"):
+    with pytest.raises(SavedModelError, match="is not a regular file"):
         load(tmp_path / "pipe")
 
 

@@ -288,7 +288,7 @@ def test_ctrl_c_leaves_the_best_so_far(monkeypatch, log: ClickLog, n_calls: int)
     with pytest.warns(ConvergenceWarning) as caught:
         model = DBN().fit(log, EM(accelerate=False, tol=0))
     assert f"EM was interrupted after {n_calls - 1} iterations." in str(caught[0].message)
-    assert "best parameters so far; go on with fit(log, start=model)" in str(caught[0].message)
+    assert "best parameters so far; continue with fit(log, start=model)" in str(caught[0].message)
     monkeypatch.undo()
     assert model.report_ is not None
     assert model.report_.interrupted

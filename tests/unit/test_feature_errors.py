@@ -409,9 +409,17 @@ def test_probability_of_a_coin_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("coin", "rows", "says"),
     [
-        ("attraction", {"rank": [1]}, "The frame lacks x, by which 'attraction' has its rows; it"),
-        ("satisfaction", {"doc": [1]}, "The frame lacks query, by which 'satisfaction' has its"),
-        ("satisfaction", {"x": [1]}, "The frame lacks query, doc, by which .* it has: x."),
+        (
+            "attraction",
+            {"rank": [1]},
+            "The frame lacks x, which are in the key of 'attraction'; it",
+        ),
+        (
+            "satisfaction",
+            {"doc": [1]},
+            "The frame lacks query, which are in the key of 'satisfaction'",
+        ),
+        ("satisfaction", {"x": [1]}, "The frame lacks query, doc, which are .* it has: x."),
         ("attraction", [1.0], "A data frame is wanted for 'attraction' .* not list"),
         ("attraction", {"x": ["text"]}, "'x' was numeric in the fit and now holds texts"),
     ],
@@ -437,7 +445,7 @@ def test_probability_of_a_sum_wants_key_and_features() -> None:
         ({"size": [0.5]}, "query, doc"),
     ):
         message = complaint(lambda rows=rows: model.probability("attraction", rows), ModelError)
-        assert message.startswith(f"The frame lacks {lost}, by which 'attraction' has its rows")
+        assert message.startswith(f"The frame lacks {lost}, which are in the key of 'attraction'")
 
 
 def test_probability_of_rows_with_holes() -> None:

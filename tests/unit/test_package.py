@@ -46,6 +46,7 @@ UPWARD = {
     ("model/base.py", "judgments"): "model.judgments()",
     ("model/base.py", "plots"): "model.plot",
     ("evaluation/comparison.py", "plots"): "comparison.plot",
+    ("evaluation/fit_check.py", "plots"): "check.plot()",
 }
 APART = [("language", "logs"), ("errors", "language"), ("kernels", "logs"), ("forms", "logs")]
 

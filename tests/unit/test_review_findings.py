@@ -258,7 +258,7 @@ def test_pandas_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_source_that_is_shown_is_the_source_that_runs(name: str) -> None:
     from pathlib import Path
 
-    from gecasmo.kernels.library import KERNELS, LIFTED_KERNELS
+    from gecasmo.kernels.library import COUNTING_KERNELS, KERNELS, LIFTED_KERNELS
 
     file = Path(__file__).parents[1] / "matrices" / "matrices.json"
     zoo = gecasmo.models.CATALOGUE
@@ -266,7 +266,7 @@ def test_the_source_that_is_shown_is_the_source_that_runs(name: str) -> None:
     log = with_columns_of(model, small_log())
     for kernel in KERNELS:
         encoded = model.encode(log, kernel, lifted=kernel in LIFTED_KERNELS)
-        library = model.library(encoded.plan, counting=kernel.startswith("e_step"))
+        library = model.library(encoded.plan, counting=kernel in COUNTING_KERNELS)
         assert model.source(kernel).endswith("\n\n" + library.source(kernel))
 
 

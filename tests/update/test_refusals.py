@@ -49,7 +49,7 @@ def test_other_methods(fitted):
         def solve(self, problem, progress=None):
             raise AssertionError
 
-    with pytest.raises(ModelError, match="climbs with EM"):
+    with pytest.raises(ModelError, match="uses EM"):
         fitted.update(LOG, method=Own())
     with pytest.raises(ModelError, match="impossible='no'"):
         fitted.update(LOG, impossible="no")

@@ -45,7 +45,7 @@ def check_counts(log: ClickLog, few: int) -> Findings:
     part.add(
         "info",
         "counts",
-        f"These are sums: {shown:,.0f} impressions and {clicked:,.0f} clicks "
+        f"These are counts: {shown:,.0f} impressions and {clicked:,.0f} clicks "
         f"({percent(clicked, shown)}) of {counted(pairs.height, 'pair')} of query and document at "
         f"{counted(rates.height, 'rank')}. {enough:,} were shown at least {few} times, {moving:,} "
         "at more than one rank.",
@@ -83,9 +83,10 @@ def check_alone(model: Model, log: ClickLog) -> Findings:
         part.add(
             "error",
             "model",
-            f"{model.name} cannot be told from this log: every page has one result, at ranks up to "
-            f"{log.rank.max():,}, and the model needs {listed(needs)}. It would take each result "
-            "for the first that people saw.",
+            f"{model.name} cannot be estimated from this log: every page has one result, at "
+            f"ranks up to "
+            f"{log.rank.max():,}, and the model needs {listed(needs)}. It would treat each "
+            f"result as the first that people saw.",
             advice="Use PBM or a click rate, or bring the pages as they were shown, with every "
             "result of each.",
         )

@@ -164,7 +164,7 @@ class LogCheck:
         """
         if not isinstance(log, ClickLog) or log.n_sessions != self.facts.get("pages"):
             raise ClickLogError(
-                f"What was found suspicious are pages of the log that was checked, in memory, with "
+                f"The suspicious pages are pages of the log that was checked, in memory, with "
                 f"{counted(self.facts.get('pages', 0), 'page')}; this is another one."
             )
         kept = np.ones(log.n_sessions, bool)

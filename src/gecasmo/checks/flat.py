@@ -98,7 +98,7 @@ def check_flatness(
         )
         return part
     if not new:
-        besides = ", beside the product told above" if flat else ""
+        besides = ", beside the product named above" if flat else ""
         part.add(
             "info",
             "flat directions",

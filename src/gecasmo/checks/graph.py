@@ -134,7 +134,7 @@ def _tell_anchor(
         f"In {model.name}, {what}: all {tangle.coins[0]} can go up and all {tangle.coins[1]} down "
         "without changing any click probability, and nothing is given that fixes the scale.",
         count=n_open,
-        advice="Predictions and orderings are right all the same; levels are those of the prior. "
+        advice="Predictions and orderings are still right; levels are those of the prior. "
         f"Give one row{' of each component' if n_open > 1 else ''}"
         f": {in_model_file(f'{model.name}({coin}={_anchor(subject, met, side)})')}.",
     )

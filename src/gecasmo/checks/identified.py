@@ -165,7 +165,7 @@ def check_identified(
             f"or giving some of them with Table(fixed=...){either('', ' in Python')} would help.",
         )
     elif not local:
-        besides = ", beside the products told above" if looked.space.blocks else ""
+        besides = ", beside the products named above" if looked.space.blocks else ""
         part.add(
             "info",
             "identified",

@@ -266,8 +266,8 @@ def _why_hardly(subject: CheckedModel, known: Information) -> str:
             "logs like this one"
         )
     if _moves(subject):
-        return "results move enough already, or order is not what is missing"
-    return "results hardly ever change their place now, but order is not what is missing"
+        return "results already change their rank enough, or order is not what is missing"
+    return "results hardly ever change their rank now, but order is not what is missing"
 
 
 def _moves(subject: CheckedModel) -> bool:

@@ -28,6 +28,7 @@ from gecasmo.checks.subject import (
     quick_states,
 )
 from gecasmo.checks.traffic import check_cells, check_traffic
+from gecasmo.compiler.symmetry import mixing_coins
 from gecasmo.encoding import EncodedLog
 from gecasmo.encoding.columns import history
 from gecasmo.encoding.observations import (
@@ -36,7 +37,7 @@ from gecasmo.encoding.observations import (
     symbols_of,
     unrecorded_signals,
 )
-from gecasmo.errors import GecasmoError, ModelError
+from gecasmo.errors import GecasmoError, ModelError, either
 from gecasmo.estimation.em import DEFAULT_RESTARTS
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
@@ -199,6 +200,17 @@ def _check_model(
             "nothing.",
             advice=f"Fits start {DEFAULT_RESTARTS} times at random and keep the best; compare fits "
             "with other seeds, EM(seed=...), before you believe one.",
+        )
+    elif mixing := mixing_coins(model.automaton):
+        part.add(
+            "info",
+            "local optima",
+            f"{model.name} mixes kinds of pages, which {listed(mixing)} "
+            f"{'decides' if len(mixing) == 1 else 'decide'} before the first result: its "
+            "likelihood may have several optima.",
+            advice="A fit starts once, where forms begin; "
+            + either("EM(restarts=5)", "in Python, EM(restarts=5)")
+            + " looks elsewhere, too, and keeps the best.",
         )
     subject = CheckedModel(model, rest, states, model.is_fitted)
     if rest is log:

@@ -132,8 +132,8 @@ def _check_ranks(part: Findings, log: ClickLog, top: int) -> None:
             examples=[
                 f"{session_text(log, s)} begins at rank {rank[log.starts[s]]}" for s in late[:top]
             ],
-            advice="Second pages are fine for models by rank. Cascade models take the first result "
-            "they see for the first one people read.",
+            advice="Second pages are fine for models by rank. Cascade models assume that the "
+            "first result in the log is the first one people read.",
         )
     gaps = filled[last - first + 1 > log.lengths[filled]]
     if len(gaps):
@@ -231,8 +231,8 @@ def check_clicks(log: ClickLog, top: int) -> Findings:
         part.add(
             "warning",
             "clicks",
-            f"There {'is' if n_clicks == 1 else 'are'} only {counted(n_clicks, 'click')}; whatever "
-            "is estimated from so few rests on the prior.",
+            f"There {'is' if n_clicks == 1 else 'are'} only {counted(n_clicks, 'click')}; "
+            f"whatever is estimated from so few depends on the prior.",
             count=n_clicks,
         )
     _check_left_out(part, log, quiet, several, n_filled)
@@ -269,7 +269,7 @@ def _check_left_out(part: Findings, log: ClickLog, quiet: int, several: int, n_p
             "clicks",
             "Every page has a click: pages without clicks seem to have been left out.",
             advice="Pages that nobody clicked say most about bad results and about people who "
-            "leave. Without them all attractions come out too high.",
+            "leave. Without them all attractions are estimated too high.",
         )
     if several == 0:
         part.add(
@@ -364,7 +364,7 @@ def _check_rates(part: Findings, rates: pl.DataFrame) -> None:
             + ".",
             count=len(rises),
             advice="People click less further down. Perhaps ranks run backwards, count from the "
-            "top of another page, or the layout draws the eye there (ads, pictures, a fold); a "
+            "top of another page, or the layout draws attention there (ads, pictures, a fold); a "
             "key for the layout then helps.",
         )
     unclicked = np.flatnonzero((ctr == 0) & (shown >= 100))

@@ -154,8 +154,8 @@ def _check_concentration(part: Findings, log: ClickLog, top: int) -> None:
                     f"{counted(n_pages[code], 'page')}"
                     for code in order[:top]
                 ],
-                advice="A robot, a default query, or a test; it decides what global parameters "
-                "become.",
+                advice="Perhaps a robot, a default query, or a test; it dominates the global "
+                "parameters.",
             )
             if name != "query":  # people do ask the same query, and each of them once
                 part.suspicious.append(np.flatnonzero(filled)[codes == order[0]])
@@ -235,7 +235,7 @@ def _flips(number: float) -> str:
 
 
 def _advice(coin: str, has_key: bool) -> str:
-    few = "So little is hardly more than the prior."
+    few = "With so little data the estimate is hardly more than the prior."
     if not has_key:
         return f"{few} A longer log is needed."
     return (

@@ -53,15 +53,16 @@ def every_command(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="Flags that are said once; by default gecasmo.toml of this folder, if there is "
-            "one. 'none' does without.",
+            help="A file with flags for all commands; by default gecasmo.toml in this folder, if "
+            "there is one. 'none' ignores it.",
         ),
     ] = None,
     debug: Annotated[
-        bool, typer.Option("--debug", help="Show tracebacks, and Python's own warnings.")
+        bool, typer.Option("--debug", help="Show tracebacks and Python warnings.")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="The version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Click models: from a log of what was shown and clicked to judgments of what is relevant.

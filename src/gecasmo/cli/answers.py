@@ -51,8 +51,8 @@ def evaluate(
 
     [cyan]gecasmo evaluate dbn.fit next_week.parquet[/cyan]
 
-    Scores on the log that the model was fitted to flatter it; to choose a model, use
-    [cyan]gecasmo compare[/cyan], which keeps pages apart.
+    A model looks too good on the log that it was fitted to. To choose a model, use
+    [cyan]gecasmo compare[/cyan], which scores models on pages that they have not seen.
     """
     from gecasmo.cli.lookup import load_fit
 
@@ -89,8 +89,8 @@ def explain(
 
     [cyan]gecasmo explain dbn.fit clicks.parquet --session 4711[/cyan]
 
-    P(click) is what the model expected before anything was known, and given what happened above.
-    The columns after it are probabilities given everything seen on the page: that the user reached
+    P(click) is the probability of a click: without any click known, and given the clicks above.
+    The columns after it are probabilities given all clicks of the page: that the user reached
     the result, and that each coin came up heads there.
     """
     from gecasmo.cli.lookup import load_fit
@@ -222,7 +222,8 @@ def predict(
     target: Annotated[
         str,
         output_flag(
-            "Where to: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). Names of "
+            "The file to write: .parquet, .csv, .tsv or .jsonl (text also with .gz or .zst). "
+            "Names of "
             "other tables, such as .xlsx, are refused; a name without an ending becomes a "
             "folder, with a Parquet file for each partition of a stored log. What predict wrote "
             "before is replaced. - is standard output, as CSV."
@@ -232,7 +233,7 @@ def predict(
     output: Output,
     kind: Annotated[
         Kind,
-        typer.Option(help="Given the clicks above a result, or when no click is known (marginal)."),
+        typer.Option(help="Given the clicks above each result, or without any click (marginal)."),
     ] = Kind.conditional,
     impossible: ImpossibleFlag = Impossible.refuse,
 ) -> None:
@@ -244,7 +245,7 @@ def predict(
 
     [cyan]gecasmo predict dbn.fit big.gclog -o predicted --kind marginal[/cyan]
 
-    Of a stored log whose equal pages are stored once, there is a row for each stored result, and
+    If a stored log has equal pages only once, the output has one row per stored result, and
     [cyan]weight[/cyan] says how often its page occurred.
     """
     from gecasmo.cli.lookup import load_fit
@@ -275,15 +276,15 @@ def simulate(
         str,
         typer.Argument(
             metavar="PAGES",
-            help="A log whose pages are shown again; clicks in it play no part. - is standard "
-            "input; a stored log such as big.gclog is taken, too.",
+            help="A log whose pages are shown again; its clicks are ignored. - is standard input; "
+            "it can also be a stored log such as big.gclog.",
         ),
     ],
     target: Annotated[
         str,
         output_flag(
-            "Where to; the name tells the format: .parquet, .csv, .tsv, .jsonl. Of a stored "
-            "log, any other name becomes a stored log. - is standard output, as CSV."
+            "The file to write; the name gives the format: .parquet, .csv, .tsv, .jsonl. For a "
+            "stored log, any other name becomes a stored log. - is standard output, as CSV."
         ),
     ],
     reading: LogFlags,

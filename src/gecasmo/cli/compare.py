@@ -40,13 +40,14 @@ def compare(
         float, typer.Option(help="The share of sessions that models are tested on.")
     ] = 0.2,
     by: Annotated[
-        str, typer.Option(metavar="COLUMN", help="What stays together: session, query, a user.")
+        str,
+        typer.Option(metavar="COLUMN", help="Never split this: session, query, or a user column."),
     ] = "session",
     time: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Test on the latest pages by this column; dates as in day:%d/%m/%Y.",
+            help="Test on the latest pages by this column; for a date format write day:%d/%m/%Y.",
         ),
     ] = None,
     heldout: Annotated[
@@ -54,7 +55,7 @@ def compare(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and the bootstrap.")] = 0,
     bootstrap: Annotated[
-        int, typer.Option(min=0, help="Samples behind the intervals; 0 for none.")
+        int, typer.Option(min=0, help="Bootstrap samples for the intervals; 0 for none.")
     ] = 200,
     over: Annotated[
         str, typer.Option(metavar="COLUMN", help="What the bootstrap draws: query, session.")
@@ -70,7 +71,7 @@ def compare(
     max_iter: MaxIterFlag = 500,
     tol: TolFlag = 1e-6,
     impossible: ImpossibleFlag = Impossible.floor,
-    per_rank: Annotated[bool, typer.Option("--per-rank", help="Also the figures by rank.")] = False,
+    per_rank: Annotated[bool, typer.Option("--per-rank", help="Also show scores by rank.")] = False,
     target: Annotated[
         str | None,
         output_flag(
@@ -88,7 +89,7 @@ def compare(
     [cyan]gecasmo compare clicks.csv DBN my_models.py:Patient --time day --per-rank[/cyan]
 
     The click rates by rank and by document are always in the table. A model is only called better
-    where the interval of the difference says so.
+    if the interval of the difference says so.
     """
     from gecasmo.cli.lookup import find_model
     from gecasmo.cli.progress import WatchedEM, comparing_bar

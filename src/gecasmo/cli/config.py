@@ -109,11 +109,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     except OSError as problem:
         raise GecasmoError(f"--config {path} cannot be read: {problem.strerror}.") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
-        raise GecasmoError(f"{path} is no TOML: {problem}.") from None
+        raise GecasmoError(f"{path} is not valid TOML: {problem}.") from None
     for name, table in said.items():
         if not isinstance(table, dict):
             raise GecasmoError(
-                f"{path}: '{name}' stands outside of a table. Write it below [log], which says how "
+                f"{path}: '{name}' is outside of a table. Write it below [log], which says how "
                 "logs are read, or below the name of a command, such as [fit]."
             )
     return said

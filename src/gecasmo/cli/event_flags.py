@@ -29,13 +29,13 @@ def _flag(name: str, help: str, metavar: str = "COLUMN") -> Any:
 
 @dataclass(frozen=True)
 class EventFlags:
-    """What plays which part in a stream of events, or in a table of counts."""
+    """The role of each column in a stream of events, or in a table of counts."""
 
     events: Annotated[
         bool,
         typer.Option(
             "--events",
-            help="A row an impression, a click, a cart, in any order.",
+            help="One row per impression, click or cart event, in any order.",
             rich_help_panel=_PANEL,
         ),
     ] = False
@@ -43,7 +43,7 @@ class EventFlags:
         bool,
         typer.Option(
             "--counts",
-            help="A row a query, document and rank, with numbers of impressions and clicks.",
+            help="One row per query, document and rank, with counts of impressions and clicks.",
             rich_help_panel=_PANEL,
         ),
     ] = False
@@ -52,21 +52,22 @@ class EventFlags:
     ] = None
     event: Annotated[str | None, _flag("event", "The name of the event.")] = None
     position: Annotated[
-        str | None, _flag("position", "Where a result stood; 'none' takes the order.")
+        str | None, _flag("position", "The position of a result; 'none' takes the order.")
     ] = None
     event_time: Annotated[
-        str | None, _flag("event-time", "When it happened; 'none' does without.")
+        str | None, _flag("event-time", "The time of the event; 'none' if there is none.")
     ] = None
     impression: Annotated[
-        str | None, _flag("impression", "Events that say what was shown; several as a,b.", "NAME")
+        str | None,
+        _flag("impression", "The event for a result that was shown; several as a,b.", "NAME"),
     ] = None
     signal: Annotated[
         list[str] | None,
-        _flag("signal", "A column that events make: cart=add_to_cart.", "COLUMN=NAME"),
+        _flag("signal", "Make a column from other events: cart=add_to_cart.", "COLUMN=NAME"),
     ] = None
     gap: Annotated[
         str | None,
-        _flag("gap", "So much time, or another query, begins another page: 30m.", "TIME"),
+        _flag("gap", "A new page begins with another query, or after this time: 30m.", "TIME"),
     ] = None
     impressions: Annotated[
         str | None, _flag("impressions", "With --counts: how often it was shown.")
@@ -82,13 +83,13 @@ class EventFlags:
         """
         chosen = [name for name in ("events", "counts") if getattr(self, name)]
         if len(chosen) > 1:
-            raise GecasmoError("--events and --counts: a log is one of them.")
+            raise GecasmoError("--events and --counts: choose one of them.")
         kind = chosen[0] if chosen else None
         for of_kind, flags in (("events", OF_EVENTS), ("counts", OF_COUNTS)):
             for name in flags:
                 is_said = getattr(self, name) and name not in from_config()
                 if is_said and kind != of_kind:
-                    raise GecasmoError(f"--{name.replace('_', '-')} goes with --{of_kind}.")
+                    raise GecasmoError(f"--{name.replace('_', '-')} needs --{of_kind}.")
         # A file speaks for many logs, among them such as gecasmo writes.
         if kind in from_config() and {"session", "doc", "rank", "click"} <= set(columns):
             return None

@@ -7,6 +7,7 @@ new log into a fit, such as yesterday's.
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +32,7 @@ from gecasmo.cli.flags import (
 )
 from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED, resumable
 from gecasmo.cli.output import Output, place_name
+from gecasmo.errors import ModelError
 from gecasmo.report import TextTable
 
 if TYPE_CHECKING:
@@ -41,6 +43,14 @@ if TYPE_CHECKING:
 
 
 AUTO = "auto"
+
+
+class Estimation(StrEnum):
+    """How to estimate."""
+
+    em = "em"
+    vb = "vb"
+    gibbs = "gibbs"
 
 
 def _select(log: Any, seed: int, tell: Any) -> Selection:
@@ -56,7 +66,7 @@ def _select(log: Any, seed: int, tell: Any) -> Selection:
 def fit(
     model: ModelArgument,
     log: AnyLogArgument,
-    target: Annotated[str, output_flag("Where to keep the fitted model; - is standard output.")],
+    target: Annotated[str, output_flag("The file for the fitted model; - is standard output.")],
     reading: LogFlags,
     output: Output,
     plotting: Plotting,
@@ -64,9 +74,9 @@ def fit(
     tol: TolFlag = 1e-6,
     threads: ThreadsFlag = None,
     impossible: ImpossibleFlag = Impossible.refuse,
-    seed: Annotated[int, typer.Option(help="Seed of random starts, where a model needs them.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of random starts, if the model needs any.")] = 0,
     start: Annotated[
-        str | None, typer.Option(metavar="FIT", help="Go on from this fit, as far as it knows.")
+        str | None, typer.Option(metavar="FIT", help="Start from the probabilities of this fit.")
     ] = None,
     fixed: Annotated[
         list[str] | None,
@@ -82,10 +92,20 @@ def fit(
         list[str] | None,
         typer.Option(
             metavar="COIN=PRIOR",
-            help="What a coin is believed to be before it is flipped: 'empirical' (learned from "
-            "the log), or heads and tails such as 1,1.",
+            help="The prior of a coin: 'empirical' (learned from the log), or pseudo-counts of "
+            "heads and tails such as 1,1.",
         ),
     ] = None,
+    method: Annotated[
+        Estimation, typer.Option(help="How to estimate: EM, variational Bayes, or Gibbs sampling.")
+    ] = Estimation.em,
+    draws: Annotated[
+        int | None, typer.Option(help="Draws of each chain of Gibbs sampling (1000).")
+    ] = None,
+    warmup: Annotated[
+        int | None, typer.Option(help="Sweeps before them that do not count (500).")
+    ] = None,
+    chains: Annotated[int | None, typer.Option(help="Chains of Gibbs sampling (4).")] = None,
     prefer: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,7 +130,7 @@ def fit(
         typer.Option(
             metavar="FOLDER",
             help="For a stored log: where the fit keeps its progress, so that the same command "
-            "goes on after a kill. Not needed any more when the fit is written.",
+            "continues after a kill. You can remove it once the fit is written.",
         ),
     ] = None,
 ) -> None:
@@ -124,22 +144,28 @@ def fit(
 
     [cyan]gecasmo fit auto clicks.parquet -o best.fit[/cyan]
 
+    [cyan]gecasmo fit DBN clicks.parquet -o dbn.fit --method gibbs --draws 500[/cyan]
+
     [cyan]gecasmo fit BSS clicks.parquet -o bss.fit --at-most noise=0.1 --prefer attraction[/cyan]
 
     [cyan]gecasmo fit DBN big.gclog -o dbn.fit --checkpoint dbn.fitting[/cyan]
 
     [cyan]zcat clicks.csv.gz | gecasmo fit my_models.py:Patient - -o patient.fit --json[/cyan]
 
-    With auto, a few models are cross-validated; it says which one is taken, and why.
+    With auto, a few models are cross-validated; the command says which one it takes, and why.
 
-    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
-    was best until there.
+    Ends with code 4 if EM did not converge or chains do not agree, and with 130 if it was
+    interrupted. The best fit so far is written in both cases.
     """
     from gecasmo.cli.lookup import constraints_of, find_model, load_fit, with_forms
-    from gecasmo.cli.progress import WatchedEM, fit_bar
+    from gecasmo.cli.progress import WatchedEM, WatchedGibbs, WatchedVB, fit_bar
     from gecasmo.plots import fit_charts
 
     plotting.check()
+    sampled = {"draws": draws, "warmup": warmup, "chains": chains}
+    sampling: dict[str, Any] = {name: value for name, value in sampled.items() if value is not None}
+    if sampling and method is not Estimation.gibbs:
+        raise ModelError(f"--{next(iter(sampling))} is for --method gibbs.")
     place = output.place(target, model, log, is_text=False)
     given = (fixed or (), key or (), prior or ())
     constraints = constraints_of(prefer or (), at_most or (), strength)
@@ -157,16 +183,15 @@ def fit(
         "written, or remove it to give up."
     )
     with resumable(checkpoint, how), fit_bar(output, chosen.name, tol) as bar:
-        method = WatchedEM(
-            max_iter=max_iter,
-            tol=tol,
-            seed=seed,
-            show=bar.show if bar else None,
-            is_kept=checkpoint is not None,
-        )
+        show, is_kept = bar.show if bar else None, checkpoint is not None
+        estimator: Any = WatchedEM(max_iter, tol, seed=seed, show=show, is_kept=is_kept)
+        if method is Estimation.vb:
+            estimator = WatchedVB(max_iter, tol, seed=seed, show=show)
+        if method is Estimation.gibbs:
+            estimator = WatchedGibbs(**sampling, seed=seed, show=show)
         chosen.fit(
             read.log,
-            method,
+            estimator,
             start=begun,
             threads=threads,
             progress=False,
@@ -281,11 +306,11 @@ def _end(facts: dict[str, Any], tol: float) -> None:
 def update(
     fit: FitArgument,
     log: LogArgument,
-    target: Annotated[str, output_flag("Where to keep the updated model.")],
+    target: Annotated[str, output_flag("The file for the updated model.")],
     reading: LogFlags,
     output: Output,
     decay: Annotated[
-        float, typer.Option(help="What the past counts now: above 0, at most 1.")
+        float, typer.Option(help="The weight of the past from now on: above 0, at most 1.")
     ] = 0.98,
     max_iter: MaxIterFlag = 500,
     tol: TolFlag = 1e-6,
@@ -300,8 +325,8 @@ def update(
 
     [cyan]gecasmo update dbn.fit day2.csv.gz --decay 1 -o dbn2.fit[/cyan]
 
-    Ends with code 4 if EM did not converge, and 130 if it was interrupted; the file has then what
-    was best until there.
+    Ends with code 4 if EM did not converge, and with 130 if it was interrupted. The best fit so far
+    is written in both cases.
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.cli.progress import WatchedEM, fit_bar

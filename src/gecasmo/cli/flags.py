@@ -86,8 +86,8 @@ AnyLogArgument = Annotated[
     str,
     typer.Argument(
         metavar="LOG",
-        help="A file, a pattern such as 'logs/*.parquet', - for standard input, or a stored log "
-        "such as big.gclog.",
+        help="A file, a pattern such as 'logs/*.parquet', an address such as "
+        "s3://bucket/log.parquet, - for standard input, or a stored log such as big.gclog.",
     ),
 ]
 FitArgument = Annotated[
@@ -107,20 +107,25 @@ ImpossibleFlag = Annotated[
     Impossible,
     typer.Option(
         "--impossible",
-        help="Pages that cannot happen under the model: an error, left out, or counted as 1e-8.",
+        help="What to do with pages that cannot happen under the model: raise an error, drop them, "
+        "or count the impossible click as 1e-8 (floor).",
     ),
 ]
 
 
-MaxIterFlag = Annotated[int, typer.Option("--max-iter", min=1, help="The most iterations of EM.")]
+MaxIterFlag = Annotated[
+    int, typer.Option("--max-iter", min=1, help="At most so many iterations of EM.")
+]
 TolFlag = Annotated[
-    float, typer.Option("--tol", min=0.0, help="Stop when an iteration gains less, per page.")
+    float,
+    typer.Option("--tol", min=0.0, help="Stop when an iteration gains less than this per page."),
 ]
 ThreadsFlag = Annotated[
-    int | None, typer.Option("--threads", min=1, help="By default all processors.")
+    int | None,
+    typer.Option("--threads", min=1, help="How many threads to use; by default all processors."),
 ]
 LevelFlag = Annotated[
-    float, typer.Option("--level", help="How probable it is that an interval holds the truth.")
+    float, typer.Option("--level", help="The probability that an interval contains the truth.")
 ]
 
 
@@ -140,7 +145,7 @@ class Plotting:
         Path | None, typer.Option(metavar="FOLDER", help="Draw charts into this folder.")
     ] = None
     plots_format: Annotated[
-        ChartFormat, typer.Option(help="Pictures, or pages that can be looked around in.")
+        ChartFormat, typer.Option(help="Pictures (png, svg), or interactive pages (html).")
     ] = ChartFormat.png
 
     def check(self) -> None:
@@ -190,19 +195,23 @@ class LogFlags(EventFlags):
     session: Annotated[
         str | None, _column("Which page a result is on; several as a,b.", "--session")
     ] = None
-    query: Annotated[str | None, _column("The query of the page, or none.", "--query")] = None
+    query: Annotated[
+        str | None, _column("The query of the page; 'none' if there is none.", "--query")
+    ] = None
     doc: Annotated[str | None, _column("The document; several as a,b.", "--doc")] = None
     rank: Annotated[
         str | None, _column("The rank on the page; 'none' takes the order of the rows.", "--rank")
     ] = None
-    click: Annotated[str | None, _column("Whether it was clicked, or none.", "--click")] = None
+    click: Annotated[
+        str | None, _column("Whether it was clicked; 'none' if unknown.", "--click")
+    ] = None
     weight: Annotated[
-        str | None, _column("How often the page counts; 'none' counts each once.", "--weight")
+        str | None, _column("How often the page counts; 'none' if each counts once.", "--weight")
     ] = None
     format: Annotated[
         str | None,
         typer.Option(
-            help="The format of the log; by default told from its name and beginning.",
+            help="The format of the log; by default recognised from its name and first lines.",
             autocompletion=_complete_format,
             rich_help_panel=_PANEL,
         ),
@@ -211,8 +220,8 @@ class LogFlags(EventFlags):
         str | None,
         typer.Option(
             metavar="CHARACTER",
-            help="What stands between the fields of a text file, such as ';' or tab; by default "
-            "told from its first line.",
+            help="What separates the fields of a text file, such as ';' or tab; by default "
+            "recognised from its first line.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -339,6 +348,10 @@ class LogFlags(EventFlags):
             raise GecasmoError(
                 f"--{named[0]}: {source} is a stored log, whose columns were named by ingest."
             )
+        for name in ("format", "separator", "max_line"):
+            if getattr(self, name) is not None and name not in from_config():
+                flag = name.replace("_", "-")
+                raise GecasmoError(f"--{flag}: {source} is a stored log, which ingest has read.")
         log = open_log(Path(source).expanduser())
         return Read(log, {"format": "stored log", "guessed": {}, "notes": log.notes})
 

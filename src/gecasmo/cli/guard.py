@@ -38,8 +38,8 @@ MEANINGS = {
     2: "unknown flags or commands, missing arguments, values of a wrong kind",
     FAULTY_LOG: "`check` found errors in the log (with --strict: or warnings)",
     NOT_CONVERGED: "the fit did not converge; its file is written all the same",
-    INTERRUPTED: "interrupted; a fit that had begun is written as far as it came",
-    PIPE_CLOSED: "whoever read the output on a pipe has gone",
+    INTERRUPTED: "interrupted; a fit that had begun is written in its current state",
+    PIPE_CLOSED: "the program that read the output from a pipe has ended",
 }
 
 EPILOG = "[b]Exit codes[/b]\n" + "\n".join(
@@ -139,7 +139,7 @@ def _told(is_debugging: bool) -> Iterator[None]:
 
 @contextmanager
 def resumable(folder: str | Path | None, how: str) -> Iterator[None]:
-    """Say how to go on with what an interrupted command leaves in a folder, if it leaves one."""
+    """Say how to continue with what an interrupted command leaves in a folder, if it leaves one."""
     try:
         yield
     except KeyboardInterrupt:
@@ -167,7 +167,7 @@ def _message(error: Exception) -> str:
     if isinstance(error, GecasmoError):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, MemoryError):
-        return "There is not enough memory for this. Perhaps fewer pages, or a part of the log."
+        return "There is not enough memory for this. Try fewer pages, or a part of the log."
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}."
     if _is_of_standard_output(error):

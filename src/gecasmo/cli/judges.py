@@ -28,8 +28,17 @@ class JudgeFlags:
         str | None,
         typer.Option(
             metavar="ROLE=COLUMN,...",
-            help="Columns of files of grades, such as query=q,doc=sku,grade=stars; by default "
-            "guessed.",
+            help="The columns of files with grades, such as query=q,doc=sku,grade=stars; by "
+            "default they are guessed.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of pairs worth judging, only those that this judge (the name of its file) has "
+            "not graded yet.",
             rich_help_panel=_PANEL,
         ),
     ] = None
@@ -37,14 +46,14 @@ class JudgeFlags:
         list[str] | None,
         typer.Option(
             metavar="FILE",
-            help="A ranker's run (query, doc, rank or score; or TREC): tell its nDCG by clicks and "
-            "judges. May be given several times.",
+            help="A ranker's run (query, doc, rank or score; or TREC): show its nDCG by clicks and "
+            "judges. Can be repeated.",
             rich_help_panel=_PANEL,
         ),
     ] = None
     ndcg_at: Annotated[
         int,
-        typer.Option(min=1, help="How many places of runs count.", rich_help_panel=_PANEL),
+        typer.Option(min=1, help="How many ranks of a run count.", rich_help_panel=_PANEL),
     ] = 10
     report: Annotated[
         Path | None,
@@ -87,7 +96,7 @@ class JudgeFlags:
             judges, apart = found.judges, found.disagreements(WORTH)
             tables |= {"trust": judges.trust, "calibration": judges.calibration}
             tables |= {"confusion": judges.confusion, "disagreements": apart}
-            tables["worth_judging"] = found.worth_judging(WORTH).pairs
+            tables["worth_judging"] = found.worth_judging(WORTH, judge=self.judge).pairs
             data["disagreements"] = apart
             told.append(f"\n{judges}")
             if len(apart):
@@ -112,8 +121,8 @@ class JudgeFlags:
             role, _, column = word.partition("=")
             if word and (role not in _ROLES or not column):
                 raise typer.BadParameter(
-                    f"--grades-columns {self.grades_columns}: write such as "
-                    "query=q,doc=sku,grade=stars."
+                    f"--grades-columns {self.grades_columns}: write, for example, "
+                    f"query=q,doc=sku,grade=stars."
                 )
             if word:
                 found[role] = column

@@ -68,7 +68,7 @@ def _complete_format(incomplete: str) -> list[tuple[str, str]]:
 @bundled
 def judgments(
     fit: FitArgument,
-    target: Annotated[str, output_flag("Where to; - is standard output.")],
+    target: Annotated[str, output_flag("The file to write; - is standard output.")],
     judges: JudgeFlags,
     output: Output,
     format: Annotated[
@@ -76,7 +76,7 @@ def judgments(
         typer.Option(
             help="quepid, quepid-book, opensearch, elasticsearch, ranklib, lightgbm, xgboost, "
             "qrels, csv or parquet, or a tool that reads one of these (ranx, trec, sklearn, ...); "
-            "by default the file's name tells.",
+            "by default recognised from the file's name.",
             autocompletion=_complete_format,
         ),
     ] = None,
@@ -87,8 +87,8 @@ def judgments(
             "--grades-from",
             metavar="N or FILE",
             help="A number: how many grades; 4, the default, means 0, 1, 2 and 3. A file: grades "
-            "of another judge (query, doc, grade), to be believed as far as clicks bear them out. "
-            "May be given several times.",
+            "of another judge (query, doc, grade), trusted as far as clicks support them. "
+            "Can be repeated.",
         ),
     ] = None,
     rule: Annotated[Rule, typer.Option(help="How relevance becomes a grade.")] = Rule.informative,
@@ -103,28 +103,28 @@ def judgments(
         str,
         typer.Option(
             metavar="NUMBER",
-            help="A pair with a wider interval, or an unknown one, has not enough data; 'none' for "
+            help="Give no grade to a pair with a wider interval, or without one; 'none' for "
             "classifiers and networks, which have no intervals.",
         ),
     ] = "0.4",
     min_examinations: Annotated[
-        float, typer.Option(help="A pair with fewer expected examinations has not enough data.")
+        float, typer.Option(help="Give no grade to a pair with fewer expected examinations.")
     ] = 10.0,
     min_probability: Annotated[
-        float, typer.Option(help="A pair gets no grade that is right with a smaller probability.")
+        float, typer.Option(help="Give no grade that is right with a smaller probability.")
     ] = 0.5,
     min_order: Annotated[
         float,
         typer.Option(
             help="A pair without a grade is 'ordered' if its order within the query is right with "
-            "this probability on average."
+            "at least this probability, on average."
         ),
     ] = 0.8,
     every_pair: Annotated[
         bool,
         typer.Option(
             "--every-pair",
-            help="Grade every pair, however little is known of it; csv and parquet say how sure "
+            help="Grade every pair, however little is known about it; csv and parquet say how sure "
             "each grade is.",
         ),
     ] = False,
@@ -132,7 +132,7 @@ def judgments(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Judge these pairs, also ones never shown: CSV or Parquet with query and doc.",
+            help="Judge these pairs, also if never shown: CSV or Parquet with query and doc.",
         ),
     ] = None,
     features: Annotated[
@@ -144,7 +144,7 @@ def judgments(
         ),
     ] = None,
     query: Annotated[
-        str | None, typer.Option(help="What to write as query if the model knows none.")
+        str | None, typer.Option(help="What to write as the query if the model has no queries.")
     ] = None,
     ids: Annotated[
         Ids,
@@ -159,7 +159,7 @@ def judgments(
     ratings: Annotated[
         Ratings,
         typer.Option(
-            help="For Quepid and OpenSearch: whole grades, or floats, the grade to be expected."
+            help="For Quepid and OpenSearch: whole grades, or floats (the expected grade)."
         ),
     ] = Ratings.grades,
     include: Annotated[
@@ -174,10 +174,10 @@ def judgments(
     ] = None,
     worth_output: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write those pairs here: .csv, .json, .parquet."),
+        typer.Option(metavar="FILE", help="Write these pairs here: .csv, .json, .parquet."),
     ] = None,
 ) -> None:
-    """Grade every query and document of a fit, where the data suffice.
+    """Grade every pair of query and document of a fit, if the data suffice.
 
     [bold]Examples[/bold]
 
@@ -232,7 +232,9 @@ def judgments(
         )
         if worth_judging is None and sources is not None:
             worth_judging = WORTH
-        worth = None if worth_judging is None else found.worth_judging(worth_judging)
+        worth = None
+        if worth_judging is not None:
+            worth = found.worth_judging(worth_judging, judge=judges.judge)
         of_judges, in_words = judges.tell(found)
     options: dict[str, Any] = {
         **{"features": frame if is_written else None, "query": query},

@@ -68,14 +68,14 @@ def check(
 
     [cyan]gecasmo check clicks.parquet --drop-suspicious -o clean.parquet[/cyan]
 
-    Ends with code 3 if something is wrong that has to be mended first.
+    Ends with code 3 if the log has errors that must be fixed first.
     """
     from gecasmo.checks import check as look_over
     from gecasmo.cli.lookup import find_model
     from gecasmo.plots import log_charts
 
     if drop_suspicious != (target is not None):
-        raise typer.BadParameter("--drop-suspicious and --output belong together: say both.")
+        raise typer.BadParameter("--drop-suspicious and --output belong together: give both.")
     if target is not None and is_stored_log(log):
         raise GecasmoError(
             f"{log} is a stored log, of which some pages are looked at: check the file that it was "
@@ -117,14 +117,16 @@ def ingest(
     output: Output,
     memory: Annotated[
         str,
-        typer.Option(metavar="AMOUNT", help="About the most memory, beside 100 MB; 64MB at least."),
+        typer.Option(
+            metavar="AMOUNT", help="About how much memory to use, beside 100 MB; at least 64MB."
+        ),
     ] = "4GB",
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN",
-            help="Keep this column, too; several as a,b. 'session' keeps the ids of pages, 'all' "
-            "everything.",
+            help="Also keep this column; several as a,b. 'session' keeps the ids of pages, 'all' "
+            "keeps everything.",
         ),
     ] = None,
     view: Annotated[
@@ -139,17 +141,17 @@ def ingest(
         bool | None,
         typer.Option(
             "--fold/--no-fold",
-            help="Store pages that are the same once, with a weight; by default where that "
-            "halves them.",
+            help="Store equal pages only once, with a weight; by default if that at least halves "
+            "the number of pages.",
         ),
     ] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="A power of two; by default what memory needs.")
+        int | None, typer.Option(min=1, help="A power of two; by default chosen to fit the memory.")
     ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume/--no-resume", help="Resume an ingest that was interrupted, or start anew."
+            "--resume/--no-resume", help="Resume an ingest that was interrupted, or start again."
         ),
     ] = True,
     force: Annotated[
@@ -166,8 +168,8 @@ def ingest(
 
     [cyan]gecasmo ingest visits.parquet -o tasks.gclog --view tasks[/cyan]
 
-    Interrupted, or killed? The same command goes on where it was; --memory may be another one, but
-    partitions stay as many as the first planned.
+    If it is interrupted or killed, the same command continues the work. You may change --memory;
+    the number of partitions stays the same.
     """
     from gecasmo.cli.progress import ingest_bar
     from gecasmo.logs.store.ingest import ingest as store
@@ -194,7 +196,7 @@ def ingest(
     began = time.perf_counter()
     begun = place.with_name(f"{place.name}.part")
     how = (
-        f"The same command{'' if resume else ' without --no-resume'} goes on where it was; what is "
+        f"The same command{'' if resume else ' without --no-resume'} continues the work; what is "
         f"done so far is in {begun}. To give up, remove that folder."
     )
     with (

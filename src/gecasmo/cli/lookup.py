@@ -123,7 +123,7 @@ def _made(found: Any, path: Path, name: str) -> Model:
         twin.name = name or twin.name  # several may be made of one class
         return twin
     if not (isinstance(found, type) and issubclass(found, ClickModel)):
-        raise ModelError(f"{path}: '{name}' is no ClickModel, but {type(found).__name__}.")
+        raise ModelError(f"{path}: '{name}' is not a ClickModel, but {type(found).__name__}.")
     try:
         return found()
     except GecasmoError:

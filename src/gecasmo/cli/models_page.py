@@ -27,26 +27,26 @@ _MOST_ARROWS = 14
 # Who has what and wants what; every model but the click rates is somewhere in it.
 CHOOSER = (
     ("clicks, and no idea of how people read", "a model that fits", "`gecasmo fit auto`"),
-    ("clicks", "judgments with position and tiredness taken out", "DBN"),
+    ("clicks", "judgments, corrected for position and tiredness", "DBN"),
     ("clicks of people who read to the end", "the same, with fewer coins", "SDBN, DCM"),
-    ("one click a page at most", "the attraction of results", "CM, TwoRate"),
+    ("at most one click per page", "the attraction of results", "CM, TwoRate"),
     ("clicks", "propensities for an unbiased learner", "PBM"),
     ("clicks all over the page, some far below others", "good predictions", "UBM"),
     ("clicks, several on a page", "the best predictions of which clicks go together", "Picky, CCM"),
     ("millions of pages and no time", "counts, in one pass", "CountingSDBN, CountingDCM"),
-    ("a rank that is known to be seen, and one that nobody trusts", "trust bias", "TrustPBM"),
+    ("a rank that is always seen, and one that nobody trusts", "trust bias", "TrustPBM"),
     ("features of results", "relevance behind noise clicks", "BSS"),
-    ("queries that mean two things", "what each of them likes", "Intents"),
+    ("queries that mean two things", "what is good for each meaning", "Intents"),
     ("carts and purchases", "what sells", "ShopDBN"),
-    ("who asked again", "which pages answer without a click", "Abandonment"),
-    ("the mouse", "how far people look", "HoverPBM"),
-    ("how long clicked results are read", "what satisfies, seen from the time", "TACM"),
+    ("whether users asked again", "which pages answer without a click", "Abandonment"),
+    ("movements of the mouse", "how far people look", "HoverPBM"),
+    ("how long clicked results are read", "what satisfies, judged by that time", "TACM"),
     ("pictures, news, maps among the results", "relevance of the others", "EBUBM, FCM, VCM"),
     ("results in rows", "how rows are read", "GridDBN"),
-    ("a feed that loads page after page", "who goes on", "FeedDBN"),
+    ("a feed that loads page after page", "who loads more", "FeedDBN"),
     (
-        "tasks: pages after pages of one user",
-        "what satisfies, seen from the next query",
+        "tasks: all pages of a user's search",
+        "what satisfies, judged by whether another query follows",
         "SessionDBN",
     ),
     ("tasks", "which queries match, and what is stale", "TCM"),
@@ -116,8 +116,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "<!-- Made by `gecasmo models --markdown > docs/models.md`; do not edit. -->"
     yield ""
-    yield "Each model is one file of the zoo: coins, a program, and nothing else. All of them are"
-    yield "held against enumeration, and predict, simulate and explain by the same engine."
+    yield "Each included model is one file: coins, a program, and nothing else. All of them are"
+    yield "tested against enumeration, and use the same engine to predict, simulate and explain."
     yield "`gecasmo describe NAME` shows the program."
     yield ""
     yield "## Which one?"
@@ -137,7 +137,7 @@ def _lines() -> Iterator[str]:
 
 def _section(name: str, model: type[ClickModel]) -> Iterator[str]:
     told, made = described(model), model()
-    yield f"### {name}: {told.title[0].lower() + told.title[1:]}"
+    yield f"### {name}: {told.title}"
     yield ""
     yield (model.__doc__ or "").strip()
     yield ""
@@ -150,8 +150,8 @@ def _section(name: str, model: type[ClickModel]) -> Iterator[str]:
     if told.notes:
         yield told.notes
         yield ""
-    yield f"- Needs of a log: {needs_in_words(model)}."
-    yield f"- Answers: {_answers(made)}."
+    yield f"- The log must have: {needs_in_words(model)}."
+    yield f"- Estimates: {_answers(made)}."
     if told.not_for:
         yield f"- {' '.join(told.not_for.split())}"
     yield f"- Reference: {told.reference or 'none'}."

@@ -153,10 +153,10 @@ class Output:
         if path in (PIPE, str(STANDARD_OUTPUT)):
             if self.json:
                 raise typer.BadParameter(
-                    f"{flag} - and --json both want standard output; choose one of them."
+                    f"{flag} - and --json both write to standard output; choose one of them."
                 )
             if not is_text and sys.stdout.isatty():
-                raise GecasmoError(f"{flag} -: that is no text for a terminal; name a file.")
+                raise GecasmoError(f"{flag} -: that is not text for a terminal; name a file.")
             target = STANDARD_OUTPUT
         else:
             target = Path(os.path.expanduser(path))

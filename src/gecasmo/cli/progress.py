@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gecasmo.cli.output import error_console
-from gecasmo.estimation import EM, Solution
+from gecasmo.estimation import EM, VB, Gibbs, Solution
 from gecasmo.estimation.em import Progress
 
 if TYPE_CHECKING:
@@ -111,6 +111,32 @@ class WatchedEM(EM):
             super().report(solution, problem)
 
 
+@dataclass(frozen=True)
+class WatchedVB(VB):
+    """Variational Bayes that tells `show` how it goes."""
+
+    told_as: ClassVar[str] = "VB"
+
+    show: Progress | None = field(default=None, repr=False, compare=False)
+
+    def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        """Maximise the ELBO of a problem."""
+        return super().solve(problem, self.show or progress)
+
+
+@dataclass(frozen=True)
+class WatchedGibbs(Gibbs):
+    """Gibbs sampling that tells `show` how it goes."""
+
+    told_as: ClassVar[str] = "Gibbs"
+
+    show: Progress | None = field(default=None, repr=False, compare=False)
+
+    def solve(self, problem: Problem, progress: Progress | None = None) -> Solution:
+        """Draw from the posterior of a problem."""
+        return super().solve(problem, self.show or progress)
+
+
 class FitBar:
     """One line that follows fits, of one model or of several."""
 
@@ -125,13 +151,15 @@ class FitBar:
         self.began = time.perf_counter()
         self.bars.reset(self.task, total=None, description=words, state="")
 
-    def show(self, iteration: int, most: int, objective: float) -> None:
+    def show(self, iteration: int, most: int, objective: float, words: str = "") -> None:
         """Called by the method after each step."""
         self.pace.note(iteration, objective, time.perf_counter() - self.began)
         left = self.pace.iterations_left()
         total = most if left is None else min(iteration + left, most)
         state = f"iteration {iteration}: objective {objective:.5f}"
         seconds = self.pace.seconds_left(most)
+        if words:
+            state += f", {words}"
         if seconds is not None:
             state += f", {left_words(*seconds)}"
         if self.pace.n_climbs > 1:

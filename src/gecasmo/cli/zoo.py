@@ -48,7 +48,7 @@ def demo(
     if is_telling:
         result_console().print(
             f"Simulating {pages:,} pages of 10 results. Users read downwards, click what\n"
-            "attracts them, leave when satisfied, and else go on with probability 0.9.\n"
+            "attracts them, leave when satisfied, and else continue with probability 0.9.\n"
         )
     with output.working("Simulating"):
         log, truth = demo_log(pages, seed)
@@ -103,10 +103,10 @@ def _table(rows: list[Row], n_sessions: int) -> TextTable:
 def models(
     output: Output,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="The whole page about them, docs/models.md.")
+        bool, typer.Option("--markdown", help="Print the whole page about them, docs/models.md.")
     ] = False,
 ) -> None:
-    """List the models of the zoo, by what they need of a log.
+    """List all included models, by what they need in a log.
 
     [bold]Examples[/bold]
 
@@ -191,7 +191,7 @@ def paper(
         typer.Option(help="Draw the bars into this file (PNG, SVG, HTML, JSON)."),
     ] = None,
 ) -> None:
-    """Reproduce the experiment of the GCM paper, and beat it; works in a checkout.
+    """Reproduce the experiment of the GCM paper, and improve on it; works in a checkout.
 
     Simulates its log, fits CZM and UBM through the position of items, through a network, with a
     table of items and with both, and scores them on users never seen.

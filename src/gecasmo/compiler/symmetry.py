@@ -44,6 +44,13 @@ def has_exchangeable_coins(automaton: Automaton, kinds: Mapping[str, Hashable]) 
     return not told <= _coins_that_matter(_renamed(automaton, names))
 
 
+def mixing_coins(automaton: Automaton) -> list[str]:
+    """Coins flipped before the first result that clicks can tell something of: kinds of pages."""
+    merged = merge(minimise(automaton))
+    started = {literal.parameter for edge in merged.initial for literal in edge.literals}
+    return [coin for coin in automaton.parameters if coin in started]
+
+
 def _renamed(automaton: Automaton, names: Mapping[str, str]) -> Automaton:
     def rename(edge: Edge) -> Edge:
         literals = (x._replace(parameter=names[x.parameter]) for x in edge.literals)

@@ -128,7 +128,7 @@ class Replay:
         if self._n_flips > MAX_FLIPS:
             raise mistake(
                 f"One path through the program has more than {MAX_FLIPS} flips. A result is "
-                "looked at once; what goes on to the next one belongs into user attributes."
+                f"looked at once; what the next result needs to know belongs in user attributes."
             )
         return self._choose("flip", name)
 
@@ -401,7 +401,7 @@ def _check_keys_at_end(name: str, parameter: Parameter) -> None:
     if wrong:
         raise mistake(
             f"finish() runs after the last result, and '{name}' has the key '{wrong[0]}', of which "
-            "every result has its own. What it depends on there belongs into user attributes."
+            "every result has its own. What it depends on there belongs in user attributes."
         )
 
 

@@ -76,8 +76,8 @@ class _Averages:
         example, is_one = self._examples(codes.codes)
         if not is_one:
             raise ModelError(
-                f"The prior of '{coin}' depends on '{name}', which is no number and has several "
-                "values for the same row."
+                f"The prior of '{coin}' depends on '{name}', which is not a number and has "
+                f"several values for the same row."
             )
         return codes.values.gather(pl.Series(example)).alias(name)
 

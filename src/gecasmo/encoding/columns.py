@@ -97,7 +97,7 @@ def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
         queries = search_column(log.to_frame().schema)
         if name == "query" and queries is not None:
             such = option("query", queries)
-            named = f"  Perhaps it is to be read with {such}; else all queries share a row.\n"
+            named = f"  Perhaps the log should be read with {such}; else all queries share a row.\n"
         raise ClickLogError(
             f"{subject} a row per '{name}', and the log has no such column.\n"
             f"  It has: {', '.join(log.columns)}.\n{named}"

@@ -65,8 +65,8 @@ def check_features(
                     f"column.\n  It has: {', '.join(log.columns)}.\n"
                     + either(
                         f'  Perhaps a table of features: fit(log, features={{"{coin}": frame}})',
-                        "  Perhaps another log, which has it; features of their own are taken in "
-                        "Python only.",
+                        "  Perhaps another log, which has it; a separate table of features can "
+                        "only be given in Python.",
                     )
                 )
         for key in keys[coin]:

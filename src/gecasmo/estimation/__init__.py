@@ -4,6 +4,7 @@ from gecasmo.estimation.coins import Coin
 from gecasmo.estimation.constraints import AtMost, Prefer
 from gecasmo.estimation.em import EM, Method, Record, Solution
 from gecasmo.estimation.expectation import Counts, Expectation
+from gecasmo.estimation.gibbs import Gibbs
 from gecasmo.estimation.gradient import Gradient
 from gecasmo.estimation.problem import Problem
 from gecasmo.estimation.variational import VB
@@ -15,6 +16,7 @@ __all__ = [
     "Coin",
     "Counts",
     "Expectation",
+    "Gibbs",
     "Gradient",
     "Method",
     "Prefer",

@@ -173,7 +173,8 @@ class Journal:
             asked, answer = read_kept(self._path(number))
         if asked != digest(task) or not isinstance(answer, Answer):
             raise CheckpointError(
-                f"{self.folder.parent} holds a fit that went another way at pass {number}: another "
+                f"{self.folder.parent} holds a fit that took another course at pass {number}: "
+                f"another "
                 "version of gecasmo or of a library may have made it. Remove it, and fit again."
             )
         return answer

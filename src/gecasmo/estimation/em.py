@@ -12,6 +12,7 @@ import numpy as np
 
 from gecasmo.errors import ConvergenceWarning, ModelError, either, option, tell
 from gecasmo.estimation.coins import Evaluated, Lengths
+from gecasmo.estimation.draws import Draws
 from gecasmo.estimation.problem import Problem
 
 DEFAULT_RESTARTS = 5
@@ -39,9 +40,11 @@ class Solution:
     interrupted: bool = False
     stalled: bool = False  # no form could improve any more
     n_evaluations: int = 0
+    draws: Draws | None = None  # from the posterior
 
 
-Progress = Callable[[int, int, float], None]  # iteration, at most, objective per page
+# Iteration, at most, objective per page; and in words what else there is to say.
+Progress = Callable[..., None]
 
 
 class Method(Protocol):
@@ -142,7 +145,8 @@ class EM:
             done = solution.history[-1].iteration
             tell(
                 f"{self.title} was interrupted after {done} iterations. The model has the best "
-                f"parameters so far; go on with {either('fit(log, start=model)', '--start FIT')}.",
+                "parameters so far; "
+                f"continue with {either('fit(log, start=model)', '--start FIT')}.",
                 ConvergenceWarning,
             )
         elif not (solution.converged or solution.stalled) and self.tol > 0:
@@ -154,7 +158,7 @@ class EM:
                 f"{self.title} stopped after {option('max_iter', self.max_iter)}; the last step "
                 f"still gained {gain:.2g} in objective per page "
                 f"({option('tol', self.tol, shown=f'{self.tol:g}')}). "
-                f"{either('Continue with fit(log, start=model)', 'Go on with --start FIT')}, "
+                f"{either('Continue with fit(log, start=model)', 'Continue with --start FIT')}, "
                 f"or raise {either('max_iter', '--max-iter')}.",
                 ConvergenceWarning,
             )

@@ -108,6 +108,14 @@ class Expectation:
     def run(self, weights: Sequence[Floats], n_buckets: int = N_BUCKETS) -> Counts:
         """Expected counts at these weights, `weights[coin][side, row]`; of all buckets, or of the
         first few."""
+        return self._counted(weights, n_buckets)
+
+    def draw(self, weights: Sequence[Floats], key: int) -> Counts:
+        """Counts of one hidden path of each page, drawn at random: the same for the same key. Pages
+        have to weigh whole numbers, and are drawn so many times."""
+        return self._counted(weights, N_BUCKETS, key)
+
+    def _counted(self, weights: Sequence[Floats], n_buckets: int, key: int | None = None) -> Counts:
         self._empty_tables()
         self.log_likelihood[:] = 0.0
         self.n_impossible[:] = 0
@@ -117,7 +125,12 @@ class Expectation:
         else:
             ranges = [(a, min(b, n_buckets)) for a, b in self.ranges if a < n_buckets]
             jobs = [self._arguments(first, last, weights) for first, last in ranges]
-            self._run(weights, self.careful, jobs)
+            if key is None:
+                self._run(weights, self.careful, jobs)
+            else:
+                with np.errstate(over="ignore"):  # of kernels that are run as plain Python
+                    keyed = [[*job, np.uint64(key)] for job in jobs]
+                    self._run(weights, self.careful, keyed, "draw")
         return Counts(
             [table[0] if len(table) == 1 else table.sum(axis=0) for table in self.tables],
             float(self.log_likelihood.sum()),
@@ -178,14 +191,23 @@ class Expectation:
             for w in weights
         )
 
+    @property
+    def has_whole_weights(self) -> bool:
+        """Whether all pages weigh whole numbers, so that each can be drawn so many times."""
+        return bool((self.encoded.weight == np.round(self.encoded.weight)).all())
+
     def _run(
-        self, weights: Sequence[Floats], careful: NDArray[np.uint8], jobs: Sequence[list[Any]]
+        self,
+        weights: Sequence[Floats],
+        careful: NDArray[np.uint8],
+        jobs: Sequence[list[Any]],
+        name: str = "e_step",
     ) -> None:
         """Run the fast kernel, if weights allow it, and the scaled one on pages that it leaves."""
         is_fast = self.is_small and not self.has_tiny(weights)
         careful[:] = not is_fast
-        for kernel in ("e_step", "e_step_scaled") if is_fast else ("e_step_scaled",):
-            if kernel == "e_step" or careful.any():
+        for kernel in (name, f"{name}_scaled") if is_fast else (f"{name}_scaled",):
+            if kernel == name or careful.any():
                 run_jobs(
                     self.library.get(kernel, jobs[0], self.augmentation, self.with_missing), jobs
                 )

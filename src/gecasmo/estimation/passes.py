@@ -38,6 +38,7 @@ from gecasmo.estimation.tasks import Answer, Recipe, SharedCounts, Task
 from gecasmo.forms import TableState
 from gecasmo.forms.priors import Priors
 from gecasmo.forms.table_state import evidence, prior_of, worth_of
+from gecasmo.hashes import mixed
 
 Floats = NDArray[np.float64]
 Rows = dict[int, TableState]  # states of local coins, by number
@@ -77,6 +78,13 @@ def evaluate(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
         {number: state.probability for number, state in following.items()},
     )
     return point, _answered(part, states, counts, distance, lengths)
+
+
+def draw(part: Part, points: Points, task: Task) -> tuple[None, Answer]:
+    """One hidden path of each page, drawn at random: how the coins fell on it."""
+    key = mixed(task.extra["key"], part.number)
+    weights = weights_of(part, local_states(part, points, task), task.shared)
+    return None, _answered(part, {}, part.expectation.draw(weights, key))
 
 
 def places(part: Part, points: Points, task: Task) -> tuple[None, Answer]:
@@ -140,6 +148,7 @@ def conclude(part: Part, points: Points, task: Task) -> tuple[Point, Answer]:
 Work = Callable[[Part, Points, Task], tuple[Point | None, Answer]]
 WORKS: dict[str, Work] = {
     "evaluate": evaluate,
+    "draw": draw,
     "places": places,
     "look": look,
     "conclude": conclude,

@@ -88,6 +88,11 @@ class Regularised(Expectation):
     def _check(self, by_coin: dict[int, Constraint]) -> None:
         automaton = self.library.structure.traced
         for number, one in by_coin.items():
+            if one.coin in dict(automaton.observes):
+                raise ModelError(
+                    f"{one!r}: '{one.coin}' is no coin but the density of a number, and has "
+                    "neither heads nor tails."
+                )
             if one.coin in automaton.numbered_rows():
                 raise ModelError(
                     f"{one!r}: the hidden state decides which row of '{one.coin}' is flipped, and "
@@ -281,7 +286,7 @@ class Regularised(Expectation):
             if not is_open.any():
                 break
             if is_open.mean() < 0.5:
-                # Go on with those pages alone that have not ended.
+                # Continue with those pages alone that have not ended.
                 self.pairs.dual[here.which] = here.dual
                 pages, longest = pages[is_open], longest[is_open]
                 here = _Looked(self, pages, weights)

@@ -463,7 +463,7 @@ def _added(entered: list[Contestant]) -> list[str]:
     if not added:
         return []
     verb = "takes" if len(added) == 1 else "take"
-    return [f"{' and '.join(added)} always {verb} part, as the plainest rivals."]
+    return [f"{' and '.join(added)} always {verb} part, as the simplest baselines."]
 
 
 def _impossible(scores: Mapping[str, Score], setting: Setting) -> list[str]:

@@ -85,8 +85,8 @@ def contestants(models: Any, log: ClickLog, notes: list[str]) -> list[Contestant
             )
         if view.spans_pages:
             notes.append(
-                f"{entered[-1].name} reads the log by {view.name}: what it says of a page rests on "
-                "the pages before it, which others do not look at."
+                f"{entered[-1].name} reads the log by {view.name}: what it says about a page "
+                f"depends on the pages before it, which other models do not use."
             )
     if left_out:
         notes.append(
@@ -141,7 +141,8 @@ def as_model(given: Any) -> Model:
     if isinstance(given, Model):
         return given
     raise ModelError(
-        "compare(models=...) takes names of the zoo, classes or models, or a dictionary of them, "
+        "compare(models=...) takes names of included models, classes or models, or a dictionary "
+        "of them, "
         f"not {given!r}."
     )
 
@@ -211,7 +212,7 @@ def fit_contestant(
     if entry.is_given:
         entry.seconds = _seconds(report)
         notes.append(
-            f"{entry.name} came fitted and was left as it is: whether it has seen the test "
+            f"{entry.name} was already fitted and is used as it is: whether it has seen the test "
             "sessions is not known here."
         )
         return
@@ -360,7 +361,10 @@ def _look_for_leaks(entry: Contestant, test: ClickLog, notes: list[str]) -> None
         return
     found = leak_test(entry.scored, test, most_sessions=_LEAK_SESSIONS, most_places=_LEAK_PLACES)
     if not found.passed:
-        notes.append(f"Do not trust the scores of {entry.name}, which foresees clicks. {found}")
+        notes.append(
+            f"Do not trust the scores of {entry.name}, which uses clicks that it should "
+            f"not know yet. {found}"
+        )
 
 
 def _is_ours(model: Model) -> bool:

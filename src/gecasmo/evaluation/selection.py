@@ -104,7 +104,7 @@ def select_model(
     Parameters
     ----------
     log : ClickLog
-    candidates : names of the zoo, classes or models, in a list or a dictionary by name
+    candidates : names of included models, classes or models, in a list or a dictionary by name
     folds : int
         Into how many parts sessions are put; each is predicted by fits to the others.
     seed : int

@@ -349,7 +349,7 @@ class Estimator(Form):
                 f"{self._name()} cannot tell the probabilities of {n_rows:,} rows: {error}"
             ) from error
         if heads.shape != (n_rows,) or not np.all(np.isfinite(heads)):
-            raise ModelError(f"{self._name()} answers with numbers that are no probabilities.")
+            raise ModelError(f"{self._name()} answers with numbers that are not probabilities.")
         return np.clip(heads, NEAREST, 1 - NEAREST)
 
 
@@ -364,8 +364,8 @@ def _checked(classifier: Any) -> tuple[Any, str]:
     lacking = [it for it in ("fit", "predict_proba") if not hasattr(classifier, it)]
     if lacking:
         raise ModelError(
-            f"Estimator({name}): a classifier with {' and '.join(lacking)} is wanted. One that "
-            "only decides can be given probabilities by sklearn's CalibratedClassifierCV."
+            f"Estimator({name}): a classifier with {' and '.join(lacking)} is wanted. sklearn's "
+            f"CalibratedClassifierCV adds probabilities to a classifier that has none."
         )
     weight_name, last = "sample_weight", classifier
     while hasattr(last, "steps"):

@@ -129,7 +129,7 @@ class FeatureCoding:
         for number, name in enumerate(data["categorical"]):
             (levels[name],) = saved.columns(parts[f"levels_{number}"], ["level"], f"'{name}'")
             if levels[name].is_duplicated().any():
-                raise SavedModelError(f"A level of '{name}' comes twice.")
+                raise SavedModelError(f"A level of '{name}' occurs twice.")
         used = [*data["numeric"], *data["categorical"]]
         if sorted(used) != sorted(data["columns"]) or not set(data["constant"]) <= set(used):
             raise SavedModelError("The columns of a form are not those that it turns into numbers.")

@@ -263,6 +263,11 @@ class Form(ABC):
         rests_on = np.full(n, own)
         return Posterior(np.zeros(n), probability, np.full(n, np.nan), rests_on)
 
+    def places(self, state: FormState, rows: Rows) -> NDArray[np.int64] | None:
+        """Tell where rows stand among those of a state with a probability for each, -1 for rows
+        that are not there; None if it has no such list."""
+        return None
+
     def drawn(self, state: FormState, rng: np.random.Generator) -> FormState:
         """Draw a state from the posterior; the same one if it has none."""
         return state

@@ -95,7 +95,7 @@ def _header(lines: Iterator[str]) -> tuple[list[str], int]:
     _matching(found, "label_index", r"\d{1,8}")
     for name in ("num_class", "num_tree_per_iteration"):
         if _matching(found, name, r"\d+") != "1":
-            _refuse("it is no classifier of two classes")
+            _refuse("it is not a classifier with two classes")
     _matching(found, "objective", _OBJECTIVE)
     if found.get("average_output"):
         _refuse("average_output has a value")
@@ -200,7 +200,7 @@ def _check_shape(left: NDArray[np.int64], right: NDArray[np.int64], told: str) -
     children = np.stack([left, right])
     inner = children >= 0
     if np.any(inner & ((children <= np.arange(n_nodes)) | (children >= n_nodes))):
-        _refuse(f"{told} leads out of itself or round in circles")
+        _refuse(f"{told} leads out of itself or in circles")
     if np.any(~inner & (~children > n_nodes)):
         _refuse(f"{told} leads to a leaf that is not there")
     if len(np.unique(children)) < 2 * n_nodes:

@@ -176,14 +176,15 @@ class Logistic(Form):
             side = "tails" if n_heads < n_tails else "heads"
             remarks.append(
                 f"as far as the log shows it always comes up {side}: the best intercept would be "
-                "infinite. It was stopped where more would gain nothing"
+                "infinite. It was stopped where a larger one would gain nothing"
             )
         elif runs_away:
             terms = self.terms(state)
             largest = terms[int(np.argmax(np.abs(state.coefficients)))]
             remarks.append(
                 "its features separate heads from tails: the best coefficients would be infinite "
-                f"(largest: {largest}). They were stopped where more would gain nothing; l2 > 0 or "
+                f"(largest: {largest}). They were stopped where larger ones would gain nothing; "
+                f"l2 > 0 or "
                 "fewer features give an estimate"
             )
         mixed = collinear(state.coding, next(iter(state.designs.values()), None), self.intercept)
@@ -196,8 +197,8 @@ class Logistic(Form):
             remarks.append("it has too many coefficients for standard errors")
         if state.covariance is not None and not state.is_exact:
             remarks.append(
-                "it has too many coefficients for exact standard errors; those given leave out "
-                "what other rows and coins leave open"
+                "it has too many coefficients for exact standard errors; those given do not "
+                "include the uncertainty of other rows and coins"
             )
         return remarks
 

@@ -293,7 +293,7 @@ class TableMemory(Memory):
 
     def __init__(self, form: Table, state: TableState, counts: Floats, decay: float) -> None:
         if state.in_files is not None:
-            raise ModelError("its rows live in files, which only a fit of the whole log writes")
+            raise ModelError("its rows are in files, which only a fit of the whole log writes")
         self.before, self.decay = state, decay
         self.counts = decay * counts
         self.is_learned = state.priors is not None

@@ -216,7 +216,7 @@ def as_device(device: Any) -> torch.device:
         found = torch.device(device)
         torch.empty(0, device=found)
     except (RuntimeError, TypeError, AssertionError, ValueError) as error:
-        raise ModelError(f"Torch(device={device!r}) is not to be had here: {error}") from None
+        raise ModelError(f"Torch(device={device!r}) is not available here: {error}") from None
     return found
 
 

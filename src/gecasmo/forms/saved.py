@@ -81,7 +81,7 @@ def flags(frame: pl.DataFrame, name: str, part: str) -> NDArray[np.bool_]:
     """Take a column of truth values."""
     values = _column(frame, name, part)
     if values.dtype != pl.Boolean or values.null_count():
-        raise SavedModelError(f"The column '{name}' of {part} is to hold truth values.")
+        raise SavedModelError(f"The column '{name}' of {part} must hold truth values.")
     return values.to_numpy().astype(bool)
 
 

@@ -145,7 +145,7 @@ class Table(Form):
     def _predict(self, state: TableState, rows: Rows) -> Floats:
         if rows is state.rows:
             return state.probability
-        found = self._find(state, rows)
+        found = self.places(state, rows)
         seen = found >= 0
         answer = np.full(len(rows), state.otherwise)
         if state.priors is not None and not seen.all():
@@ -163,7 +163,7 @@ class Table(Form):
     def _known(self, state: TableState, rows: Rows) -> Bools:
         if rows is state.rows or state.is_constant:
             return np.ones(len(rows), bool)
-        return self._find(state, rows) >= 0
+        return self.places(state, rows) >= 0
 
     def penalty(self, state: TableRows) -> float:
         return sum(self._penalty(part) for part, _ in state.parts())
@@ -323,7 +323,7 @@ class Table(Form):
     ) -> Posterior:
         """Tell how sure it is of rows, also of those that no fit has seen."""
         n, keys = len(rows), rows.keys
-        found = self._find(state, rows) if keys else np.zeros(n, np.int64)
+        found = self.places(state, rows) if keys else np.zeros(n, np.int64)
         seen = found >= 0
         trials, spread, centre = np.zeros(n), np.full(n, np.nan), probability.copy()
         if counts is not None:
@@ -375,7 +375,7 @@ class Table(Form):
         rows = Rows(keys, [frame[key] for key in keys], len(frame))
         return TableState(rows, frame["probability"].to_numpy(), self.otherwise)
 
-    def _find(self, state: TableState, rows: Rows) -> NDArray[np.int64]:
+    def places(self, state: TableState, rows: Rows) -> NDArray[np.int64]:
         if not rows.keys:
             return np.zeros(len(rows), np.int64) if len(state.rows) else np.full(len(rows), -1)
         if not len(state.rows):

@@ -63,13 +63,13 @@ class WriteOptions:
             ("index", self.index is not None),
         ):
             if given and name not in format.options:
-                raise JudgmentsError(f"'{format.name}' files have no use for {option(name)}.")
+                raise JudgmentsError(f"'{format.name}' files do not use {option(name)}.")
             if not given and name in format.required:
                 raise JudgmentsError(f"A {format.name} file {_NEEDS[name]}: {option(name)}.")
         if self.include == ORDERED and self.ratings != "float":
             raise JudgmentsError(
-                f"{option('include', ORDERED)}: these pairs have a rating and no grade, so say "
-                f"{option('ratings', 'float')}, too."
+                f"{option('include', ORDERED)}: these pairs have a rating and no grade, so also "
+                f"give {option('ratings', 'float')}, too."
             )
 
     def left_out(self, judgments: Judgments) -> tuple[int, int]:

@@ -113,7 +113,8 @@ def format_of(path: Any, name: str | None = None) -> JudgmentFormat:
         return CSV  # names of pipes and devices tell nothing
     such = either('.write(path, format="quepid")', "--format quepid")
     raise JudgmentsError(
-        f"{path}: the end of the name does not tell a format. Choose one of {', '.join(FORMATS)}, "
+        f"{path}: the ending of the name is not that of a format. Choose one of "
+        f"{', '.join(FORMATS)}, "
         f"as in {such}."
     )
 
@@ -175,7 +176,6 @@ def _write_beside(
             remarks.append(f"beside it: {place.name}")
         elif place.exists():
             raise JudgmentsError(
-                f"{place} is there from before, and would be taken for a part of {target.name}: "
-                "remove it."
+                f"{place} is from before, and would be read as a part of {target.name}: remove it."
             )
     return remarks

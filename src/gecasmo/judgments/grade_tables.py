@@ -150,8 +150,8 @@ def read_judge(source: Grades, like: Mapping[str, pl.DataType], otherwise: str) 
     )
     if len(labels) < 2:
         raise JudgmentsError(
-            f"{where}: all {len(frame):,} pairs have the same grade ({labels[0]}), which tells "
-            "nothing. Give grades that differ, or leave this judge out."
+            f"{where}: all {len(frame):,} pairs have the same grade ({labels[0]}), which says "
+            f"nothing. Give grades that differ, or leave this judge out."
         )
     is_score = not is_word and frame["grade"].n_unique() > MOST_GRADES
     frame = frame.select(*like).with_columns(pl.Series("grade", level))
@@ -190,7 +190,7 @@ def read_run(given: Any, like: Mapping[str, pl.DataType], name: str) -> pl.DataF
     twice = frame.select(*like).is_duplicated()
     if twice.any():
         pair = frame.select(*like).row(int(twice.arg_max() or 0))
-        raise JudgmentsError(f"{where}: the pair {pair} stands twice; a run has it once.")
+        raise JudgmentsError(f"{where}: the pair {pair} is there twice; a run has each pair once.")
     is_score = _find("rank", [by]) is None
     place = pl.col("by").rank("ordinal", descending=is_score)
     place = place.over("query") if "query" in like else place
@@ -270,8 +270,8 @@ def _as_in(ids: pl.Series, dtype: pl.DataType, where: str) -> pl.Series:
         return ids.cast(target)
     except pl.exceptions.PolarsError:
         raise JudgmentsError(
-            f"{where}: '{ids.name}' holds {ids.dtype} and the model {dtype}; not all of it "
-            "becomes that. Are these the ids that the log had?"
+            f"{where}: '{ids.name}' holds {ids.dtype} and the model {dtype}; not all of them can "
+            f"be converted. Are these the ids that the log had?"
         ) from None
 
 
@@ -302,7 +302,7 @@ def _one_each(
     if len(found) < n_rows:
         n_differ = int(found["differ"].sum())
         what = "the most frequent word" if is_word else "the median"
-        note = f"{counted(n_rows - len(found), 'row')} of pairs that were there before"
+        note = f"{counted(n_rows - len(found), 'row')} of pairs that occurred before"
         if n_differ:
             note += f"; {counted(n_differ, 'pair')} with grades that differ: {what} counts"
         notes.append(note)

@@ -39,7 +39,7 @@ Flags = NDArray[np.bool_]
 JUDGED, ORDERED, INSUFFICIENT = "judged", "ordered", "insufficient"
 
 RULES = {
-    "informative": "grades tell as much about the pairs as their intervals allow",
+    "informative": "grades say as much about the pairs as their intervals allow",
     "quantile": "grades hold equal shares of the pairs with enough data",
     "quantile-per-query": "grades hold equal shares of the pairs with enough data of each query",
     "threshold": "relevance against fixed cut points",

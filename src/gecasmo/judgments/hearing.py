@@ -12,7 +12,7 @@ from gecasmo.forms.parted_table import part_of
 from gecasmo.judgments.grade_tables import Judge, read_judges
 from gecasmo.judgments.judged import KeptFrames, said_name
 from gecasmo.judgments.pairs import relevance_frame
-from gecasmo.judgments.panel import Panel, is_checked, with_grades
+from gecasmo.judgments.panel import Panel, said_column, with_grades
 from gecasmo.model.fit_pairs import PAIR
 from gecasmo.model.log_parts import part_view
 from gecasmo.report import counted
@@ -41,13 +41,14 @@ class Hearing:
         self.judges: list[Judge] = []
         self.numbers: list[int] = []
         self.remarks: list[str] = []
-        checked = []
+        graded = []
         for number, frame in self._frames(parts, grades_from):
             said = with_grades(frame, self.judges)
             self.numbers.append(number)
             rows[said_name(number)] = said
-            checked.append(said.filter(is_checked(said)))
-        self.panel = Panel.learned(self.judges, pl.concat(checked)) if checked else None
+            names = [said_column(number) for number in range(len(self.judges))]
+            graded.append(said.filter(pl.any_horizontal(pl.col(names).is_not_null())))
+        self.panel = Panel.learned(self.judges, pl.concat(graded)) if graded else None
 
     def frames(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """The pairs of each part as clicks and judges have them together."""

@@ -428,7 +428,7 @@ def _features_remark(model: Model, counted: GradeCounts) -> str:
     if not bare or counted.without_interval == counted.pairs:
         return ""
     return (
-        f"What is said of {' and '.join(bare)} rests on features alone: intervals tell how well "
+        f"The relevance of {' and '.join(bare)} rests on features alone: intervals tell how well "
         "the regression is known, and not how far a pair strays from it; Sum(Logistic(...)) tells "
         "that, too."
     )

@@ -409,7 +409,12 @@ class Judgments:
         """What clicks say of other judges; there are some if `grades_from` named them."""
         from gecasmo.judgments.judges import Judges
 
-        return Judges.of(self._heard(), self.grading, self.level)
+        return Judges.of(self._heard(), self.grading, self.level, self.n_coins)
+
+    @property
+    def n_coins(self) -> int:
+        """How many coins relevance is the product of."""
+        return self.relevance_is.count(" x ") + 1
 
     def disagreements(self, n: int = 20) -> pl.DataFrame:
         """The pairs where clicks and a trusted judge are farthest apart, to be looked at by hand.
@@ -444,7 +449,7 @@ class Judgments:
 
     def _heard(self) -> Panel:
         if self.panel is None:
-            raise JudgmentsError(f"No judges were heard: name them by {option('grades_from')}.")
+            raise JudgmentsError(f"There are no judges: name them with {option('grades_from')}.")
         return self.panel
 
     def _said(self) -> Iterator[pl.DataFrame]:
@@ -502,7 +507,7 @@ def as_text(judgments: Judgments) -> str:
 
 def _limits(judgments: Judgments) -> list[str]:
     if judgments.every_pair:
-        return ["every pair is graded, however little is known of it: grade_probability says more"]
+        return ["every pair is graded, however little is known about it; see grade_probability"]
     return [
         f"no grade: {_no_grade(judgments)}",
         "ordered: no grade, but against the pairs of the query with enough data the order by "

@@ -1,14 +1,14 @@
 """`Judges`: what clicks say of other judges, to be read by people.
 
 Every number is about pairs that were shown and graded. What clicks leave open of their relevance is
-integrated out, so that a judge is not blamed for the noise of clicks; what is not known of the
-judge, too: that is what intervals tell.
+drawn many times over, so that a judge is not blamed for the noise of clicks; what is not known of
+the judge, too, and errors that pairs have in common (`possible.py`): that is what intervals tell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,17 +17,20 @@ from numpy.typing import NDArray
 
 from gecasmo.judgments.grades import BetaBeliefs, Grading
 from gecasmo.judgments.panel import Heard, Panel, is_checked, said_column
-from gecasmo.judgments.trust import N_DRAWS, POINTS, RELEVANCE, masses
-from gecasmo.model.answers import beta_interval
+from gecasmo.judgments.possible import Worlds
+from gecasmo.judgments.trust import RELEVANCE
+from gecasmo.model.fit_pairs import PAIR
 from gecasmo.report import Column, TextTable, printable, wrapped
 
 Floats = NDArray[np.float64]
 
 _MOST_PAIRS = 4_000  # that tables are worked out from
+_SHAPE = 0.03  # a share may be off by this because curves of a judge have another shape
 _SHOWN = 10  # lines of a table in a terminal
 _LEGEND = (
-    "agreement: correlation of a judge with relevance by clicks, the noise of clicks taken out; 0 "
-    "is noise, 1 perfect, below 0 inverted. By grade: the mean relevance of the pairs that a judge "
+    "agreement: correlation of a judge with relevance by clicks, corrected for the noise of "
+    "clicks; 0 is noise, 1 perfect, below 0 inverted. By grade: the mean relevance of the pairs "
+    "that a judge "
     "graded so, and the shares of them by grade of ours; with intervals."
 )
 
@@ -59,12 +62,12 @@ class Judges:
     shown: dict[str, bool]
 
     @classmethod
-    def of(cls, panel: Panel, grading: Grading, level: float) -> Judges:
-        """Hold each judge of a panel against clicks."""
-        cuts = _shares_of_cells(grading.cuts)
+    def of(cls, panel: Panel, grading: Grading, level: float, n_coins: int = 1) -> Judges:
+        """Hold each judge of a panel against clicks; relevance is a product of so many coins."""
+        cuts = np.array(grading.cuts)
         trust, calibration, confusion = [], [], []
         for one in panel.judges:
-            agreement, by_grade, by_both = _held_against(one, panel, cuts, level)
+            agreement, by_grade, by_both = _held_against(one, panel, cuts, level, n_coins)
             trust.append(agreement)
             calibration += by_grade
             confusion += by_both
@@ -128,7 +131,7 @@ class Judges:
                 for share, ends in zip(some["share"], _intervals(some), strict=True)
             ]
             columns.append(Column(f"grade {grade}", cells))
-        return TextTable(columns, f"what {judge} said, and what clicks say of these pairs")
+        return TextTable(columns, f"what {judge} said, and what clicks say about these pairs")
 
 
 def _number(value: float | None) -> str:
@@ -140,17 +143,8 @@ def _intervals(frame: pl.DataFrame) -> list[str]:
     return ["-" if low is None else f"{low:.2f} to {high:.2f}" for low, high in ends]
 
 
-def _shares_of_cells(cuts: Iterable[float]) -> Floats:
-    """How much of each cell of logits belongs to each grade: [point, grade]."""
-    inside = np.clip(np.array(list(cuts)), 1e-9, 1 - 1e-9)
-    step = POINTS[1] - POINTS[0]
-    below = np.clip((np.log(inside / (1 - inside)) - POINTS[:, None]) / step + 0.5, 0, 1)
-    ends = np.zeros((len(POINTS), 1))
-    return np.asarray(np.diff(np.hstack([ends, below, ends + 1]), axis=1))
-
-
 def _held_against(
-    one: Heard, panel: Panel, cuts: Floats, level: float
+    one: Heard, panel: Panel, cuts: Floats, level: float, n_coins: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
     """How a judge agrees with clicks, by what it said, and by that and our grades."""
     judge, said = one.judge, panel.sample[said_column(one.number)]
@@ -159,76 +153,52 @@ def _held_against(
     n_pairs = np.bincount(judge.frame["grade"].to_numpy(), minlength=len(judge.labels))
     about = {"judge": judge.name}
     trust = {**about, "pairs": len(judge.frame), "shown": len(graded)}
-    trust |= _agreement(one, panel, level) | {"verdict": one.verdict}
+    trust |= _agreement(one, level) | {"verdict": one.verdict}
     if len(graded) > _MOST_PAIRS:
         graded = graded.sample(_MOST_PAIRS, seed=2)
-    mass = masses(BetaBeliefs.of(graded))
+    # As if it were the only judge; pairs of a query are neighbours.
+    graded = graded.sort([name for name in PAIR if name in graded.columns])
+    worlds = np.zeros((0, 1))
+    if len(graded):
+        only = replace(panel, heard=(one._replace(after=one.alone, follows=None),))
+        worlds = Worlds.of(graded, only, n_coins).relevances()
+    ours = np.searchsorted(cuts, worlds, side="right")
     grade = graded[said_column(one.number)].to_numpy()
-    told = np.column_stack([RELEVANCE, RELEVANCE**2, cuts])
+    tail = (1 - level) / 2
     by_grade, by_both = [], []
     for number, label in enumerate(judge.labels):
-        some = mass[grade == number]
-        mean, spread = _means(one, some, number, told)
-        low, high = beta_interval(mean, spread, level)
-        known = len(some) > 0
-        # Shares are of whole pairs.
+        some = grade == number
         n = max(int(n_shown[number]), 1)
-        low[1:], high[1:] = np.floor(low[1:] * n) / n, np.ceil(high[1:] * n) / n
-        rows = [
-            {"low": float(a), "high": float(b)} if known else {"low": None, "high": None}
-            for a, b in zip(low, high, strict=True)
-        ]
-        value = [float(v) if known else None for v in mean]
+        told = [worlds[some], *(ours[some] == g for g in range(len(cuts) + 1))]
+        rows: list[dict[str, float | None]] = []
+        value: list[float | None] = []
+        for place, each in enumerate(told):
+            if not len(each):
+                value.append(None)
+                rows.append({"low": None, "high": None})
+                continue
+            means = each.mean(axis=0)
+            low, high = np.quantile(means, (tail, 1 - tail))
+            if place:  # shares are of whole pairs
+                low, high = max(low - _SHAPE, 0.0), min(high + _SHAPE, 1.0)
+                low, high = np.floor(low * n) / n, np.ceil(high * n) / n
+            value.append(float(means.mean()))
+            rows.append({"low": float(low), "high": float(high)})
         counts = {"pairs": int(n_pairs[number]), "shown": int(n_shown[number])}
         by_grade.append({**about, "said": label, **counts, "relevance": value[0], **rows[0]})
         by_both += [
             {**about, "said": label, "grade": g, "share": value[g + 1], **rows[g + 1]}
-            for g in range(cuts.shape[1])
+            for g in range(len(cuts) + 1)
         ]
     return trust, by_grade, by_both
 
 
-def _means(one: Heard, mass: Floats, grade: int, told: Floats) -> tuple[Floats, Floats]:
-    """Mean relevance and shares by grade of pairs that a judge graded so, with deviations.
-
-    They are not known for two reasons: the truth of each pair is not, nor is the judge.
-    """
-    if one.alone is None or not len(mass):
-        n = told.shape[1] - 1
-        return np.full(n, 0.5), np.full(n, 0.25)
-    draws = (None,) if one.alone.is_noise else range(N_DRAWS)
-    means, own = [], []
-    for draw in draws:
-        after = mass * one.alone.chances(draw)[0, grade]
-        after /= after.sum(axis=1, keepdims=True)
-        found = after @ told
-        relevance, square, shares = found[:, 0], found[:, 1], found[:, 2:]
-        variance = np.column_stack([square - relevance**2, shares * (1 - shares)])
-        own.append(variance.sum(axis=0) / len(mass) ** 2)
-        means.append(np.column_stack([relevance, shares]).mean(axis=0))
-    spread = np.sqrt(np.mean(own, axis=0) + np.var(means, axis=0))
-    return np.mean(means, axis=0), np.maximum(spread, 1e-6)
-
-
-def _agreement(one: Heard, panel: Panel, level: float) -> dict[str, float | None]:
+def _agreement(one: Heard, level: float) -> dict[str, float | None]:
     """The correlation ratio of what a judge says with logits of relevance, with its sign."""
     if one.alone is None:
         return dict.fromkeys(("agreement", "low", "high"))
-    z = panel.scale.z
-    crowd = panel.crowd / panel.crowd.sum()
-    found = []
-    for draw in range(N_DRAWS):
-        # Also of a judge that is taken for noise: what it might be, at most.
-        chance = one.alone.under(draw) * crowd
-        share = chance.sum(axis=1)
-        mean = (chance @ z) / share
-        centre = float(crowd @ z)
-        between = float(share @ (mean - centre) ** 2)
-        whole = float(crowd @ (z - centre) ** 2)
-        sign = 1.0
-        if one.judge.is_ordered:
-            sign = float(np.sign(share @ ((mean - centre) * np.arange(len(share))))) or 1.0
-        found.append(sign * np.sqrt(between / whole))
+    # Words have no order of their own, so that none of them is inverted.
+    found = one.alone.agreements if one.judge.is_ordered else np.abs(one.alone.agreements)
     low, high = np.quantile(found, ((1 - level) / 2, (1 + level) / 2))
     return {"agreement": float(np.median(found)), "low": float(low), "high": float(high)}
 

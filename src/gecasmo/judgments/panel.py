@@ -2,7 +2,8 @@
 
 Judges are heard one after the other, who has most pairs in common with clicks first. Each is
 learned twice: alone, which is what is told of it, and given what those before it said, which is
-what it adds. Judges that cannot be told from noise, or add nothing, change nothing.
+what it adds. Judges that are noise, or add nothing, change nothing; of whom clicks say nothing is
+believed as judges usually can be.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _MOST_PAIRS = 20_000  # to learn from
+_MOST_OTHERS = 4_000  # pairs that no page shows
+# What these are worth together, in pairs that were shown: for how often grades are given, and for
+# how they go with those of another judge.
+_WORTH_ALONE, _WORTH_AFTER = 20.0, 200.0
+_OPEN = 0.1  # a doubt that is worth a word
 _FEWEST = 10  # pairs in common of two judges that are compared
 _AT_ONCE = 20_000  # pairs whose beliefs are in memory, cell by cell
 BY_JUDGES = "*by judges*"  # a column: whether somebody who is trusted graded the pair
@@ -50,10 +56,18 @@ def is_checked(frame: pl.DataFrame) -> pl.Series:
     return has_clicks & frame["spread"].is_not_null()
 
 
+class _Learning(NamedTuple):
+    """What judges are learned from: pairs that were shown, then others."""
+
+    frame: pl.DataFrame
+    mass: Floats
+    n_shown: int
+
+
 class Heard(NamedTuple):
     """A judge, and what was learned of it alone and after others.
 
-    `alone` and `after` are None if it has no pairs in common with clicks.
+    `alone` and `after` are None if nothing can be learned: the order of words takes clicks.
     """
 
     number: int  # in the order given
@@ -61,6 +75,7 @@ class Heard(NamedTuple):
     alone: Trust | None
     after: Trust | None
     follows: int | None = None  # the number of the judge that it is compared with
+    is_checked: bool = True  # whether it has pairs in common with clicks
 
     @property
     def is_told(self) -> bool:
@@ -76,11 +91,15 @@ class Heard(NamedTuple):
     def verdict(self) -> str:
         """What becomes of it, in words."""
         if self.alone is None:
-            return "unchecked: no pair in common with clicks; changes nothing"
+            return "unchecked: no clicks tell the order of its words; changes nothing"
+        if not self.is_checked:
+            return "unchecked: no pair in common with clicks; believed as judges usually can be"
         if self.alone.is_noise:
             return "no better than noise, by clicks; changes nothing"
         if not self.counts:
             return "repeats another judge; adds nothing"
+        if self.alone.doubt > _OPEN:
+            return f"believed in part: it is noise with a probability of {self.alone.doubt:.0%}"
         if self.judge.is_ordered and self.alone.found[-2] < 0:
             return "trusted, inverted: its low grades are the good ones"
         return "trusted"
@@ -96,49 +115,54 @@ class Panel:
     sample: pl.DataFrame  # the pairs that it was learned from
 
     @classmethod
-    def learned(cls, judges: Sequence[Judge], checked: pl.DataFrame) -> Panel:
-        """Learn it from pairs with clicks: relevance, spread, and what judges said."""
+    def learned(cls, judges: Sequence[Judge], frame: pl.DataFrame) -> Panel:
+        """Learn it from pairs: their relevance and spread by clicks, and what judges said."""
         names = [said_column(number) for number in range(len(judges))]
-        sample = checked
+        known = frame.filter(frame["spread"].is_not_null())
         if names:
-            sample = checked.filter(pl.any_horizontal(pl.col(names).is_not_null()))
+            known = known.filter(pl.any_horizontal(pl.col(names).is_not_null()))
         # Parts come in another order than all at once.
-        sample = sample.sort([name for name in PAIR if name in sample.columns])
+        known = known.sort([name for name in PAIR if name in known.columns])
+        sample, others = known.filter(is_checked(known)), known.filter(~is_checked(known))
         if len(sample) > _MOST_PAIRS:
             sample = sample.sample(_MOST_PAIRS, seed=1)
-        mass = masses(BetaBeliefs.of(sample))
-        known = mass if len(mass) else masses(BetaBeliefs(np.array([0.5]), np.array([1.0])))
-        scale, crowd = Scale.of(known), known.mean(axis=0)
+        if len(others) > _MOST_OTHERS:
+            others = others.sample(_MOST_OTHERS, seed=1)
+        mass, unseen = masses(BetaBeliefs.of(sample)), masses(BetaBeliefs.of(others))
+        told = mass if len(mass) else unseen
+        told = told if len(told) else masses(BetaBeliefs(np.array([0.5]), np.array([1.0])))
         counts = [sample[name].count() for name in names]
         order = sorted(range(len(judges)), key=lambda number: -counts[number])
-        panel = cls((), scale, crowd, sample)
+        panel = cls((), Scale.of(told), told.mean(axis=0), sample)
+        if len(unseen):  # none of them tells how judges go with relevance
+            unseen[:] = unseen.mean(axis=0)
+        pairs = _Learning(pl.concat([sample, others]), np.concatenate([mass, unseen]), len(sample))
         for number in order:
-            panel = panel.hear(number, judges[number], sample, mass)
+            panel = panel._hear(number, judges[number], pairs)
         return panel
 
-    def hear(
-        self, number: int, judge: Judge, sample: pl.DataFrame, mass: Floats | None = None
-    ) -> Panel:
+    def _hear(self, number: int, judge: Judge, pairs: _Learning) -> Panel:
         """Hear one more judge, who is learned from these pairs."""
-        said = sample[said_column(number)]
+        said = pairs.frame[said_column(number)]
         graded = said.is_not_null()
         grade = said.drop_nulls().to_numpy().astype(np.int64)
+        shown = (np.arange(len(said)) < pairs.n_shown)[graded.to_numpy()]
         alone = after = None
         follows = None
-        if len(grade):
-            own = sample.filter(graded)
-            mass = masses(BetaBeliefs.of(own)) if mass is None else mass[graded.to_numpy()]
+        if shown.any() or (len(grade) and judge.is_ordered):
+            own, mass = pairs.frame.filter(graded), pairs.mass[graded.to_numpy()]
             n_grades = len(judge.labels)
             order = np.arange(n_grades) if judge.is_ordered else None
-            alone = after = learn(mass, grade, n_grades, self.scale, order)
+            weight = _weight(shown, _WORTH_ALONE)
+            alone = after = learn(mass, grade, n_grades, self.scale, order, None, weight)
             follows = None if alone.is_noise else self._nearest(own, grade)
             if follows is not None:
                 # What others said is known of the pairs by then, beside clicks.
                 mass = mass * self.likelihoods(own)
                 mass /= mass.sum(axis=1, keepdims=True)
-                other = _said(own, follows)
-                after = learn(mass, grade, n_grades, self.scale, alone.order, other)
-        one = Heard(number, judge, alone, after, follows)
+                other, weight = _said(own, follows), _weight(shown, _WORTH_AFTER)
+                after = learn(mass, grade, n_grades, self.scale, alone.order, other, weight)
+        one = Heard(number, judge, alone, after, follows, bool(shown.any()))
         return replace(self, heard=(*self.heard, one))
 
     def _nearest(self, frame: pl.DataFrame, grade: Ints) -> int | None:
@@ -247,6 +271,12 @@ class Panel:
         belief /= belief.sum(axis=1, keepdims=True)
         mean = belief @ POINTS
         return belief, mean, np.sqrt(np.maximum(belief @ POINTS**2 - mean**2, 1e-12))
+
+
+def _weight(shown: NDArray[np.bool_], worth: float) -> Floats:
+    """How much pairs count: one each if they were shown, others so much together, at most."""
+    n_others = int((~shown).sum())
+    return np.where(shown, 1.0, min(1.0, worth / max(n_others, 1)))
 
 
 def _said(frame: pl.DataFrame, number: int) -> Ints:

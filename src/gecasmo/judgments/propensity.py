@@ -246,7 +246,7 @@ def required_coins(model: Model) -> Required:
     if not relevance:
         raise JudgmentsError(
             f"Under {model.name} a click does not require {' or '.join(named)}, so looking at a "
-            "result cannot be told from liking it, and there are no propensities."
+            f"result and liking it cannot be told apart, and there are no propensities."
         )
     others = tuple(coin for coin in model.forms if coin in always and coin not in named)
     return Required(relevance, others)
@@ -353,7 +353,7 @@ def mean_looks(sums: Floats, ranks: NDArray[Any]) -> Floats:
     if not np.all(total > 0):
         raise JudgmentsError(
             f"At rank {ranks[int(np.argmin(total > 0))]} no page has a result that could be "
-            "clicked, so there is no telling who looks there."
+            "clicked, so nobody can say who looks there."
         )
     return np.asarray(np.clip(looks / total, 0.0, 1.0), dtype=np.float64)
 

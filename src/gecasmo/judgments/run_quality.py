@@ -1,12 +1,9 @@
 """nDCG of rankers by what is believed of pairs, with an interval.
 
 Gains are relevances. Judges say something of nearly every pair, clicks correct them where there are
-clicks, and what is left open of pairs and judges is drawn many times over. Each draw is a world, in
-which every run has its nDCG; their spread is the interval. Runs meet the same worlds, so that their
-difference is known better than either.
-
-A run is a judge, too: where it puts a pair tells of its relevance, as far as clicks bear that out.
-Who left this out would take a ranker that knows more than clicks and judges for a worse one.
+clicks, and what is left open of pairs and judges is drawn many times over (`possible.py`). Each
+draw is a world, in which every run has its nDCG; the middle of these is told, and their spread is
+the interval. Runs meet the same worlds, so that their difference is known better than either.
 """
 
 from __future__ import annotations
@@ -20,9 +17,10 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import option
-from gecasmo.judgments.grade_tables import Judge, read_run
+from gecasmo.judgments.grade_tables import read_run
 from gecasmo.judgments.grades import JudgmentsError
-from gecasmo.judgments.panel import Panel, draws_of, is_checked, said_column
+from gecasmo.judgments.panel import Panel, is_checked
+from gecasmo.judgments.possible import Worlds, places_in
 from gecasmo.report import Column, TextTable, wrapped
 
 if TYPE_CHECKING:
@@ -30,10 +28,6 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_WORLDS = 192
-_MOST_PAIRS = 20_000  # that runs are learned from
-# Places in runs are told apart in classes that end here; what a run does not have comes last.
-_PLACES = np.array([1, 2, 3, 5, 7, 10, 15, 20, 50, 100])
 _LEGEND = (
     "Of the first places so many are known from clicks, from judges alone, or from neither. The "
     "second interval is for other queries of this kind, the first for these."
@@ -141,32 +135,36 @@ def ndcg(
             f"{known['spread'].null_count():,} pairs of these queries have no interval, so there "
             "is none of nDCG either. Fit by EM that converges, with tables or forms that have them."
         )
-    known, heard = _heard(known, read, panel)
-    worlds = _worlds(known, heard)
-    query = known["query"].rle_id().to_numpy().astype(np.int64)
+    _check_known(known, panel)
+    possible = Worlds.of(known, panel, judgments.n_coins)
+    query = possible.query
+    places = {}
+    for name, run in read.items():
+        joined = known.join(run, on=["query", "doc"], how="left", maintain_order="left")
+        places[name] = joined["place"]
+        possible.hear(places_in(query, places[name]))
+    worlds = possible.relevances(with_level=False)
     ideal = _ideal(query, worlds, at)
     rows, by_query = [], []
     values: dict[str, Floats] = {}
     names = known["query"].unique(maintain_order=True)
     tail = (1 - judgments.level) / 2
-    for name, run in read.items():
-        place = known.join(run, on=["query", "doc"], how="left", maintain_order="left")["place"]
+    for name, place in places.items():
         gained = _gained(query, place.fill_null(at + 1).to_numpy(), worlds, at)
         own = gained / np.maximum(ideal, 1e-12)
         mean = own.mean(axis=0)
         values[name] = mean
-        low, high = np.quantile(mean, (tail, 1 - tail))
-        between = float(own.mean(axis=1).var()) / len(own)
-        # As if worlds were normal, which means over queries nearly are.
-        width = np.sqrt(float(mean.var()) + between)
-        reach = _score(1 - tail) * width
-        centre = float(mean.mean())
+        low, centre, high = np.quantile(mean, (tail, 0.5, 1 - tail))
+        between = np.sqrt(float(own.mean(axis=1).var()) / len(own))
+        others = mean + between * np.random.default_rng(45).normal(size=mean.size)
+        others = np.quantile(np.clip(others, 0.0, 1.0), (tail, 1 - tail))
         top = (place <= at).fill_null(False)
         rows.append(
             {
-                **{"run": name, "ndcg": centre, "low": float(low), "high": float(high)},
-                "low_others": max(centre - reach, 0.0),
-                "high_others": min(centre + reach, 1.0),
+                "run": name,
+                **{"ndcg": float(centre), "low": float(low), "high": float(high)},
+                "low_others": float(min(others[0], low)),
+                "high_others": float(max(others[1], high)),
                 "queries": len(own),
                 **_known_from(known.filter(top), panel),
             }
@@ -175,7 +173,7 @@ def ndcg(
         by_query.append(
             pl.DataFrame([names.alias("query")]).with_columns(
                 pl.lit(name).alias("run"),
-                pl.Series("ndcg", own.mean(axis=1)),
+                pl.Series("ndcg", np.median(own, axis=1)),
                 pl.Series("low", ends[0]),
                 pl.Series("high", ends[1]),
             )
@@ -185,7 +183,7 @@ def ndcg(
     for name in list(read)[1:]:
         gap = values[name] - values[against]
         low, high = np.quantile(gap, (tail, 1 - tail))
-        gaps.append((name, against, float(gap.mean()), float(low), float(high)))
+        gaps.append((name, against, float(np.median(gap)), float(low), float(high)))
     schema = ["run", "against", "difference", "low", "high"]
     types = dict(zip(schema, (pl.String, pl.String, *[pl.Float64] * 3), strict=True))
     differences = pl.DataFrame(gaps, schema=types, orient="row")
@@ -204,55 +202,14 @@ def _name(run: Any) -> str:
     return Path(run).name.split(".")[0] if isinstance(run, str | Path) else "run"
 
 
-def _score(share: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(share))
-
-
-def _heard(
-    known: pl.DataFrame, runs: Mapping[str, pl.DataFrame], panel: Panel | None
-) -> tuple[pl.DataFrame, Panel]:
-    """Hear runs as judges, after the others: a pair's grade is the class of its place."""
-    first = len(panel.heard) if panel is not None else 0
-    found = []
-    for number, (name, run) in enumerate(runs.items(), first):
-        place = known.join(run, on=["query", "doc"], how="left", maintain_order="left")["place"]
-        level = np.searchsorted(_PLACES, place.fill_null(_PLACES[-1] + 1).to_numpy())
-        used, level = np.unique(level, return_inverse=True)
-        frame = known.select("query", "doc").with_columns(pl.Series("grade", level))
-        judge = Judge(name, frame, tuple(map(str, used)), is_ordered=True, is_score=False)
-        known = known.with_columns(pl.Series(said_column(number), level))
-        found.append((number, judge))
-    checked = known.filter(is_checked(known))
-    if checked.is_empty():
-        raise JudgmentsError(
-            f"No page shows a pair of the {known['query'].n_unique():,} queries of the run, so "
-            "that neither it nor judges can be checked by clicks there."
-        )
-    if len(checked) > _MOST_PAIRS:
-        checked = checked.sample(_MOST_PAIRS, seed=3)
-    if panel is None:
-        panel = Panel.learned([], checked)
-    for number, judge in found:
-        if len(judge.labels) > 1:
-            panel = panel.hear(number, judge, checked)
-    return known, panel
-
-
-def _worlds(known: pl.DataFrame, panel: Panel) -> Floats:
-    """Relevances as they might be: [pair, world]."""
-    rng = np.random.default_rng(43)
-    draws = draws_of(panel)
-    each = _WORLDS // len(draws)
-    found = []
-    for mean, spread in panel.moments(known, draws):
-        inside = np.clip(mean, 1e-6, 1 - 1e-6)
-        widest = inside * (1 - inside)
-        strength = np.clip(widest / np.maximum(spread, 1e-6) ** 2 - 1, 1e-2, 1e9)
-        a, b = inside * strength, (1 - inside) * strength
-        found.append(rng.beta(a[:, None], b[:, None], size=(len(mean), each)))
-    return np.concatenate(found, axis=1)
+def _check_known(known: pl.DataFrame, panel: Panel | None) -> None:
+    """Refuse runs whose queries nobody has seen."""
+    if is_checked(known).any() or (panel is not None and panel.trusted(known).any()):
+        return
+    raise JudgmentsError(
+        f"No page shows a pair of the {known['query'].n_unique():,} queries of the run, and no "
+        "trusted judge has graded one, so that its nDCG cannot be known."
+    )
 
 
 def _gained(query: NDArray[np.int64], place: NDArray[Any], worlds: Floats, at: int) -> Floats:

@@ -74,7 +74,7 @@ QUEPID = JudgmentFormat(
 )
 
 
-# -- Quepid's Book: all pairs, for people to go on with ------------------------------------------
+# -- Quepid's Book: all pairs, for people to continue with -----------------------------------------
 # A pair with a grade has a judgement with a rating; any other one has a judgement that is marked
 # "judge later", so that it stands in the queue of human judges. Explanations say what is known.
 def write_book(

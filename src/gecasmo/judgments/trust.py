@@ -10,18 +10,23 @@ are far apart, grades cut the line into pieces, as a perfect judge does. They ri
 or fall (a judge who is inverted), by steps of any size: of numbers only the order counts, and words
 are put in the order in which clicks have them. A share e of grades is given without looking at the
 pair: as often as grades q are given at all, or, after another judge was heard, as often as they go
-with what that one said. Who only repeats another then adds nothing, because e explains it all. A
-judge counts if the evidence for slopes is greater than that for noise.
+with what that one said. Who only repeats another then adds nothing, because e explains it all.
 
-All of it is learned from pairs that were shown, relevance integrated out over what clicks say of
-it, and is itself only known up to an error, which is integrated out, too (Laplace's method). Bayes'
-rule then gives the belief in a pair: what clicks say of it times P(its grade | z).
+Before any click a judge is taken for one of three: most look at pairs and mean what they say, some
+are noise, a few are inverted. Each of the three is learned from pairs that were shown, relevance
+integrated out over what clicks say of it, and counts by the evidence for it; parameters are only
+known up to an error, which is integrated out, too (Laplace's method). So a judge that clicks say
+nothing of is believed as judges usually can be, and clicks soon overrule that. Bayes' rule then
+gives the belief in a pair: what clicks say of it times P(its grade | z).
+
+Pairs that were never shown tell nothing of slopes. But how often grades are given there must fit to
+what is believed of such pairs, which holds c where there are next to no clicks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,10 +45,16 @@ _NARROW = 3 * _STEP  # beliefs that are narrower are normal on this scale
 _LEAST = 1e-3  # of a parameter of a Beta distribution
 
 N_DRAWS = 32
-# Before anything is known: c around the log shares, and the logarithm of the odds of e.
-_FREE = 3.0
+# Before anything is known: c around what makes grades as frequent as they are, were z of each grade
+# normal, and the logarithm of the odds of e.
+_FREE = 0.7
 _CARELESS, _CARELESS_SPREAD = -2.5, 1.5
-_SLOPE = 1.0  # the scale of a Cauchy distribution
+_SLOPE_SPREAD = 0.75  # of the logarithm of the slope, around 0
+# What a judge is before clicks: noise, one who means what it says, and one who is inverted.
+_SIGNS = {0: 0.15, 1: 0.82, -1: 0.03}
+# Who agrees less than this with relevance is as good as noise; who does so with more than this
+# probability is left out.
+_LITTLE, _SURE = 0.1, 0.9
 _FLAT = 1e-4  # no direction is known less than this
 _STRETCH = 0.5  # the spread of the logarithms of steps, around those of normal scores
 
@@ -101,9 +112,10 @@ class Scale:
 class Trust:
     """What was learned of a judge.
 
-    `found` are the parameters: c, the logarithms of how much steps between grades are stretched,
-    the slope, and the logarithm of the odds of e; `draws` are others that are as probable, a
-    row each.
+    `draws` are parameters that are all as probable, a row each: how far c are from where they
+    make grades as frequent as they are, were z of each grade normal; the logarithms of how much
+    steps between grades are stretched, the slope, which is 0 for noise, and the logarithm of the
+    odds of e; `found` are the best of those who are no noise.
     """
 
     scale: Scale
@@ -113,24 +125,33 @@ class Trust:
     repeats: Floats  # q, a row for each thing that another judge may have said; the first: nothing
     found: Floats
     draws: Floats
-    n_pairs: int = 0
-    evidence: float = 0.0  # for it, and against noise: the logarithm of a Bayes factor
+    crowd: Floats  # how probable each point is for a pair that it was learned from
+    agreements: Floats = field(init=False)  # with relevance, by draw
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "agreements", self._agreements())
+
+    @property
+    def doubt(self) -> float:
+        """How probable it is that it is as good as noise."""
+        return float((np.abs(self.agreements) < _LITTLE).mean())
 
     @property
     def is_noise(self) -> bool:
-        """Whether it cannot be told from a judge that does not look at pairs."""
-        return not self.evidence > 0
+        """Whether that is as good as certain."""
+        return self.doubt > _SURE
 
-    @property
-    def scores(self) -> Floats:
-        """Normal scores of the grades, which know their order and nothing else of their scale."""
-        scores = np.zeros(len(self.share))
-        scores[self.order] = np.concatenate([[0.0], np.cumsum(self.steps)])
-        return np.asarray(scores - self.share @ scores)
-
-    def under(self, draw: int) -> Floats:
-        """P(grade | relevance) under one set of parameters, noise or not: [grade, point]."""
-        return np.asarray(_Chances.under(self.draws[draw], self).chance[0])
+    def _agreements(self) -> Floats:
+        """Correlation ratios of grades with z, with their sign, under each draw."""
+        z, found = self.scale.z, []
+        centre = float(self.crowd @ z)
+        whole = float(self.crowd @ (z - centre) ** 2)
+        for parameters in self.draws:
+            chance = _Chances.under(parameters, self).chance[0] * self.crowd
+            share = np.maximum(chance.sum(axis=1), 1e-12)
+            between = float(share @ ((chance @ z) / share - centre) ** 2)
+            found.append(np.sign(parameters[-2]) * np.sqrt(between / whole))
+        return np.array(found)
 
     def chances(self, draw: int | None = None) -> Floats:
         """P(grade | relevance): [what another said, grade, point].
@@ -154,76 +175,95 @@ class _Chances(NamedTuple):
     looking: Floats  # [grade, point]: the same if the judge looks
     careless: float  # how often it does not
     by_shape: Floats  # how a changes with the stretches, and with the slope: [grade, parameter]
+    pull: Floats  # by grade, how the logits fall with a
+    by_inside: Floats  # by grade, how they rise with the slope, a being held
 
     @classmethod
     def under(cls, parameters: Floats, trust: Trust) -> _Chances:
         k = len(trust.share)
-        first, stretch = parameters[:k], parameters[k : 2 * k - 1]
-        slope, odds = parameters[-2], parameters[-1]
+        stretch, slope, odds = parameters[k : 2 * k - 1], parameters[-2], parameters[-1]
         steps = trust.steps * np.exp(np.clip(stretch, -20, 20))
         until = np.tri(k, k - 1, -1) * steps  # [place, step]: what lies before a place
         until -= trust.share[trust.order] @ until
         by_shape = np.zeros((k, k))
         by_shape[trust.order] = np.column_stack([slope * until, until.sum(axis=1)])
-        logits = first[:, None] + (slope * by_shape[:, -1])[:, None] * trust.scale.z
+        a = slope * by_shape[:, -1]
+        # Were z of each grade normal, it would have this variance.
+        root = np.sqrt(1 + 4 * slope**2)
+        inside = 2 / (1 + root)
+        logits = parameters[:k] + np.log(trust.share) - a**2 * inside / 2
+        logits = logits[:, None] + a[:, None] * trust.scale.z
         looking = np.exp(logits - logits.max(axis=0))
         looking /= looking.sum(axis=0)
         careless = float(1 / (1 + np.exp(-odds)))
         chance = (1 - careless) * looking + careless * trust.repeats[:, :, None]
-        return cls(chance, looking, careless, by_shape)
+        by_inside = a**2 / 2 * 8 * slope / (root * (1 + root) ** 2)
+        return cls(chance, looking, careless, by_shape, a * inside, by_inside)
 
 
 class _Learner:
-    """The logarithm of the posterior of parameters, and its slope."""
+    """The logarithm of the posterior of parameters, and its slope.
 
-    def __init__(self, trust: Trust, mass: Floats, grade: Ints, other: Ints) -> None:
-        self.trust = trust
+    In place of the slope parameters have the logarithm of its size; `sign` is its sign, 0 for
+    noise.
+    """
+
+    def __init__(
+        self, trust: Trust, mass: Floats, grade: Ints, other: Ints, weight: Floats, sign: int
+    ) -> None:
+        self.trust, self.sign = trust, sign
         k = len(trust.share)
         group = other * k + grade
         order = np.argsort(group, kind="stable")
-        self.mass = np.ascontiguousarray(mass[order])
+        self.mass, self.weight = np.ascontiguousarray(mass[order]), weight[order]
         groups, start = np.unique(group[order], return_index=True)
         ends = np.append(start[1:], len(group))
         places = zip(groups.tolist(), start.tolist(), ends.tolist(), strict=True)
         self.groups = [(*divmod(group, k), start, end) for group, start, end in places]
         n = 2 * k + 1
         self.centre, self.precision = np.zeros(n), np.full(n, _STRETCH**-2)
-        self.centre[:k], self.precision[:k] = np.log(trust.share), _FREE**-2
-        self.precision[-2] = 0.0
+        self.precision[:k] = _FREE**-2
+        self.precision[-2] = _SLOPE_SPREAD**-2
         self.centre[-1], self.precision[-1] = _CARELESS, _CARELESS_SPREAD**-2
-        # With the others at their centre the judge does not look at pairs.
-        self.of_noise = np.ones(n, bool)
-        self.of_noise[k:-1] = False
+        self.free = np.ones(n, bool)
+        self.free[k:-1] = bool(sign)  # what is about slopes
+
+    def whole(self, parameters: Floats) -> Floats:
+        """The parameters with the slope itself."""
+        found = np.array(parameters)
+        found[..., -2] = self.sign * np.exp(np.clip(found[..., -2], -20, 6))
+        return found
 
     def __call__(self, parameters: Floats) -> tuple[float, Floats]:
         """Minus the logarithm, and minus its slope."""
-        trust = self.trust
-        chance, looking, careless, by_shape = _Chances.under(parameters, trust)
+        trust, whole = self.trust, self.whole(parameters)
+        chance, looking, careless, by_shape, pull, by_inside = _Chances.under(whole, trust)
         value, slope, by_careless = 0.0, np.zeros_like(looking), 0.0
         for other, grade, start, end in self.groups:
-            some = self.mass[start:end]
+            some, weight = self.mass[start:end], self.weight[start:end]
             seen = np.maximum(some @ chance[other, grade], 1e-300)
-            value += float(np.log(seen).sum())
-            own = (1 / seen) @ some
+            value += float(weight @ np.log(seen))
+            own = (weight / seen) @ some
             slope[grade] += own
             by_careless += float(own @ (trust.repeats[other, grade] - looking[grade]))
         inner = slope * (1 - careless)
         inner = looking * (inner - (inner * looking).sum(axis=0))
-        shape = (inner @ trust.scale.z) @ by_shape
+        level = inner.sum(axis=1)
+        shape = (inner @ trust.scale.z - level * pull) @ by_shape
+        shape[-1] += level @ by_inside
         by_odds = by_careless * careless * (1 - careless)
-        gradient = np.concatenate([inner.sum(axis=1), shape, [by_odds]])
-        from_centre, line = parameters - self.centre, parameters[-2]
-        value -= 0.5 * float(self.precision @ from_centre**2) + np.log1p((line / _SLOPE) ** 2)
+        gradient = np.concatenate([level, shape, [by_odds]])
+        gradient[-2] *= whole[-2]
+        from_centre = parameters - self.centre
+        value -= 0.5 * float(self.precision @ from_centre**2)
         gradient -= self.precision * from_centre
-        gradient[-2] -= 2 * line / (_SLOPE**2 + line**2)
         return -value, -gradient
 
-    def best(self, start: Floats, free: NDArray[np.bool_]) -> tuple[Floats, Floats, float]:
-        """The best parameters, their covariance, and the logarithm of the evidence for them.
-
-        Those that are not free stay as they are.
-        """
+    def best(self) -> tuple[Floats, Floats, float]:
+        """The best parameters, the root of their covariance, and the logarithm of the evidence."""
         from scipy.optimize import minimize
+
+        start, free = self.centre, self.free
 
         def of_free(some: Floats) -> tuple[float, Floats]:
             whole = start.copy()
@@ -236,12 +276,11 @@ class _Learner:
         found[free] = done.x
         values, vectors = np.linalg.eigh(_curvature(of_free, np.asarray(done.x)))
         values = np.maximum(values, _FLAT)
-        held = self.precision[free]
-        before = float(np.log(held[held > 0]).sum()) / 2
-        if free[-2]:  # the density of a Cauchy distribution, which the others' are left out of
-            before -= np.log(np.pi * _SLOPE) - np.log(2 * np.pi) / 2
+        before = float(np.log(self.precision[free]).sum()) / 2
         evidence = before - float(done.fun) - float(np.log(values).sum()) / 2
-        return found, (vectors / values) @ vectors.T, evidence
+        root = np.zeros((len(start), int(free.sum())))
+        root[free] = vectors / np.sqrt(values)
+        return found, root, evidence
 
 
 def _curvature(target: Callable[[Floats], tuple[float, Floats]], place: Floats) -> Floats:
@@ -261,8 +300,9 @@ def learn(
     scale: Scale,
     order: Ints | None,
     other: Ints | None = None,
+    weight: Floats | None = None,
 ) -> Trust:
-    """Learn how far a judge can be trusted from pairs with clicks.
+    """Learn how far a judge can be trusted.
 
     Parameters
     ----------
@@ -272,18 +312,21 @@ def learn(
     scale : of the logits
     order : the grades from one end to the other; of words None: clicks tell
     other : what another judge said of each pair: 1 and more, or 0 for nothing
+    weight : how much each pair counts; by default 1
     """
     from scipy.special import gammaln, ndtri
 
+    weight = np.ones(len(grade)) if weight is None else weight
     counts = np.bincount(grade, minlength=n_grades) + 0.5
     share = counts / counts.sum()
-    orders = 0.0
+    signs, orders = _SIGNS, 0.0
     if order is None:
-        # It is one of so many, up and down being the same.
-        orders = float(gammaln(n_grades + 1)) - np.log(2)
-        usual = np.zeros(n_grades)
-        np.add.at(usual, grade, mass @ scale.z)
-        order = np.argsort(usual / counts, kind="stable")
+        # It is one of so many, and none is upside down.
+        signs, orders = {0: _SIGNS[0], 1: 1 - _SIGNS[0]}, float(gammaln(n_grades + 1))
+        usual, clicked = np.zeros(n_grades), np.zeros(n_grades)
+        np.add.at(usual, grade, weight * (mass @ scale.z))
+        np.add.at(clicked, grade, weight)
+        order = np.argsort(usual / np.maximum(clicked, 1e-9), kind="stable")
     middle = np.cumsum(share[order]) - share[order] / 2
     steps = np.maximum(np.diff(ndtri(middle)), 1e-3)
     other = np.zeros(len(grade), np.int64) if other is None else other
@@ -292,18 +335,36 @@ def learn(
     together[0] = 0.0
     repeats = (together + share) / (together.sum(axis=1, keepdims=True) + 1)
     n = 2 * n_grades + 1
-    blank = Trust(scale, order, steps, share, repeats, np.zeros(n), np.zeros((1, n)))
+    crowd = weight @ mass / weight.sum()
+    blank = Trust(scale, order, steps, share, repeats, np.zeros(n), np.zeros((1, n)), crowd)
     # What goes together is told by all other pairs: none speaks for itself.
     others = np.maximum(together - 1, 0.0)
     others = (others + share) / (np.maximum(together.sum(axis=1, keepdims=True) - 1, 0.0) + 1)
     others[0] = share
-    learner = _Learner(replace(blank, repeats=others), mass, grade, other)
-    start, _, against = learner.best(learner.centre, learner.of_noise)
-    start[-2] = 1.0 if float((mass @ scale.z) @ blank.scores[grade]) > 0 else -1.0
-    found, covariance, evidence = learner.best(start, np.ones(n, bool))
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    half = np.random.default_rng(41).normal(size=(N_DRAWS // 2, n))
-    half = (half * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    draws = np.concatenate([half, -half]) + found
-    gained = float(evidence - against - orders)
-    return replace(blank, found=found, draws=draws, n_pairs=len(grade), evidence=gained)
+    learned, chance = {}, {}
+    for sign, before in signs.items():
+        learner = _Learner(replace(blank, repeats=others), mass, grade, other, weight, sign)
+        learned[sign] = learner, *learner.best()
+        chance[sign] = np.log(before) + learned[sign][-1] - (orders if sign else 0.0)
+    most = max(chance.values())
+    chance = {sign: float(np.exp(value - most)) for sign, value in chance.items()}
+    chance = {sign: value / sum(chance.values()) for sign, value in chance.items()}
+    draws = []
+    for (learner, found, root, _), size in zip(
+        learned.values(), _parted(list(chance.values()), N_DRAWS), strict=True
+    ):
+        half = np.random.default_rng(41).normal(size=((size + 1) // 2, root.shape[1])) @ root.T
+        draws.append(learner.whole((np.concatenate([half, -half]) + found)[:size]))
+    likely = max((sign for sign in chance if sign), key=lambda sign: chance[sign])
+    learner, found, *_ = learned[likely]
+    return replace(
+        blank,
+        found=learner.whole(found),
+        draws=np.concatenate(draws),
+    )
+
+
+def _parted(shares: list[float], n: int) -> list[int]:
+    """Whole numbers that add up to n, nearest to such shares of it."""
+    ends = np.rint(np.cumsum([0.0, *shares]) * n).astype(np.int64)
+    return [int(size) for size in np.diff(ends)]

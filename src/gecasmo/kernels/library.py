@@ -15,11 +15,19 @@ from gecasmo.compiler.prune import prune
 from gecasmo.errors import ModelError
 from gecasmo.kernels import page
 from gecasmo.kernels.cache import Kernel, compiled_kernel, plain_kernel
-from gecasmo.kernels.e_step import e_step_source, is_small, scaled_source
+from gecasmo.kernels.e_step import (
+    draw_source,
+    e_step_source,
+    is_small,
+    scaled_draw_source,
+    scaled_source,
+)
 from gecasmo.kernels.machine import Machine, lower
 from gecasmo.kernels.plan import Plan
 
-KERNELS = ("e_step", "e_step_scaled", "filter", "marginal", "smooth", "decode", "sample", "stories")
+# Those that count flips, on the automaton that fits run on.
+COUNTING_KERNELS = ("e_step", "e_step_scaled", "draw", "draw_scaled")
+KERNELS = (*COUNTING_KERNELS, "filter", "marginal", "smooth", "decode", "sample", "stories")
 # Those that walk over click histories, since no clicks are known to them.
 LIFTED_KERNELS = ("marginal", "sample")
 
@@ -106,6 +114,8 @@ class Library:
         writers: dict[str, Callable[[], str]] = {
             "e_step": lambda: e_step_source(machine, self.plan),
             "e_step_scaled": lambda: scaled_source(machine, self.plan),
+            "draw": lambda: draw_source(machine, self.plan),
+            "draw_scaled": lambda: scaled_draw_source(machine, self.plan),
             "filter": lambda: page.Filter(machine, self.plan).source(),
             "marginal": lambda: page.Marginal(machine, self.plan).source(),
             "smooth": lambda: page.Smooth(machine, self.plan, self.structure.full.body).source(),
@@ -126,7 +136,7 @@ class Library:
         key = (kernel, augmentation, with_missing, is_compiled, *types)
         if key not in self._kernels:
             source = self.source(kernel, augmentation, with_missing)
-            name = "e_step" if kernel == "e_step_scaled" else kernel
+            name = kernel.removesuffix("_scaled")
             if is_compiled:
                 self._kernels[key] = compiled_kernel(source, name, arguments)
             else:

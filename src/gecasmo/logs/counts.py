@@ -156,8 +156,8 @@ def _pages(
         row = int(more[0])
         faults.add(
             f"{clicks}: {counted(len(more), 'row')} with more clicks than impressions, first: "
-            f"{faults.row(row)} has {clicked[row]:g} of {shown[row]:g}; count a click of a page "
-            "once, and impressions also where nothing was clicked"
+            f"{faults.row(row)} has {clicked[row]:g} of {shown[row]:g}; count a click on a page "
+            f"once, and count impressions also if nothing was clicked"
         )
     taken = [name for name in ("session", "click", "weight") if name in table.columns]
     if taken:
@@ -172,8 +172,9 @@ def _pages(
     notes.add(
         COUNTS,
         round(n_shown),
-        f"impressions, with {n_clicks:,.0f} clicks, read from sums: every result is a page of its "
-        "own, so models by rank and click rates can be fitted, and cascade models and UBM cannot",
+        f"impressions, with {n_clicks:,.0f} clicks, read from counts: every result is a page of "
+        f"its own, so models by rank and click rates can be fitted, and cascade models and UBM "
+        f"cannot",
     )
     rest = table.drop(impressions, clicks).with_row_index("\0row")
     parts = [

@@ -118,8 +118,8 @@ def read_events(
     for signal in signals or ():
         if signal in (*CANONICAL, "impression", "weight", "time", "click_time") or not signal:
             raise ClickLogError(
-                f"{option('signals', signals, of='read_events')}: {signal!r} is not free to be a "
-                "column; call it otherwise."
+                f"{option('signals', signals, of='read_events')}: {signal!r} cannot be the name "
+                f"of a new column; choose another name."
             )
     roles = EventRoles({**columns, **optional}, impression, click, signals, gap)
     source, _ = recognise(source, EVENTS.name, separator=separator)

@@ -38,8 +38,8 @@ class RemoteTable:
                 return kind
         raise ClickLogError(
             f"{self.address} does not say what it holds; it should end in "
-            f"{', '.join(_SCANS)} (text also .gz or .zst). Else open it with Polars, and hand over "
-            "the data frame."
+            f"{', '.join(_SCANS)} (text also .gz or .zst). Or open it with Polars, and pass the "
+            f"data frame."
         )
 
     def scan(self, id_columns: Sequence[str] = ()) -> pl.LazyFrame:

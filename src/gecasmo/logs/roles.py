@@ -223,7 +223,7 @@ class Roles:
                 )
         if "impressions" in {name.lower() for name in columns}:
             such = either("read_counts", "--counts")
-            lines.append(f"Are these sums of impressions and clicks? {such} reads them.")
+            lines.append(f"Are these counts of impressions and clicks? {such} reads them.")
         return lines
 
 

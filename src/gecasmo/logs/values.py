@@ -102,7 +102,7 @@ def integers_where_exact(texts: pl.Series) -> pl.Series:
 # learn very different things from the two meanings, so nobody guesses.
 _NO_CLICK = (
     "; write 0 where that means no click, as after a left join, and leave out pages whose clicks "
-    "were not recorded, which say nothing of a model"
+    "were not recorded, which say nothing about a model"
 )
 
 

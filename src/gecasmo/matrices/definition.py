@@ -69,7 +69,9 @@ def read(source: Any, name: str | None = None, **forms: Form | float) -> Automat
 def check_length(list_size: int) -> None:
     """Refuse a page length that makes no sense."""
     if not 1 <= list_size <= LONGEST:
-        raise ModelError(f"{option('list_size', list_size)}: 1 to {LONGEST:,} results can be had.")
+        raise ModelError(
+            f"{option('list_size', list_size)}: 1 to {LONGEST:,} results are possible."
+        )
 
 
 def _key(spec: Mapping[str, Any]) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def asked_rows(model: Model, coin: str, frame: pl.DataFrame) -> Rows:
     lost = [name for name in dict.fromkeys(needed) if name not in frame.columns]
     if lost:
         raise ModelError(
-            f"The frame lacks {', '.join(lost)}, by which '{coin}' has its rows; it has: "
+            f"The frame lacks {', '.join(lost)}, which are in the key of '{coin}'; it has: "
             f"{', '.join(frame.columns)}."
         )
     own = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import ClickLog, read_log
-from gecasmo.model import answers, display, stories
+from gecasmo.model import answers, beliefs, display, stories
 from gecasmo.model.fit import fit_model
 from gecasmo.model.log_parts import as_log, is_stored
 from gecasmo.model.structured import Augmentation as Augmentation
@@ -20,7 +20,9 @@ from gecasmo.model.update import update_model
 
 if TYPE_CHECKING:
     from gecasmo.estimation import AtMost, Method, Prefer
+    from gecasmo.estimation.draws import Draws
     from gecasmo.evaluation import Evaluation
+    from gecasmo.evaluation.fit_check import FitCheck
     from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
     from gecasmo.plots import Plots
@@ -67,7 +69,7 @@ class Model(StructuredModel):
         log : ClickLog, StoredLog or data frame
             From `read_log`, or from `open_log` for a log that stays on disk. A data frame is read
             by `read_log`.
-        method : EM or Gradient, optional
+        method : EM, Gradient, VB or Gibbs, optional
             How to estimate; `EM()` by default.
         start : Model, optional
             Begin at the probabilities of this fitted model (it may be `model` itself).
@@ -187,6 +189,49 @@ class Model(StructuredModel):
         """
         asked = None if rows is None else as_frame(rows, coin)
         return answers.estimate_frame(self, coin, asked, level)
+
+    @overload
+    def draws(self, coin: None = None) -> Draws: ...
+    @overload
+    def draws(self, coin: str, *, n: int = ..., seed: int = ...) -> Floats: ...
+    def draws(self, coin: str | None = None, *, n: int = 1000, seed: int = 0) -> Any:
+        """Draws from the posterior of a coin's rows, `[chain, draw, row]`; rows as in `parameters`.
+
+        After a fit by `Gibbs` these are its draws, joint with those of other coins; else `n`
+        independent ones from the Beta distributions that rows are believed to have, as one chain.
+        Without a coin, all draws of a fit by `Gibbs`; its `diagnostics()` say whether chains agree.
+        """
+        return beliefs.draws_of(self, coin, n, seed)
+
+    def to_arviz(self, log: ClickLog | None = None, *, n: int = 1000, seed: int = 0) -> Any:
+        """What this model believes, for ArviZ (extra `bayes`): its charts and diagnostics.
+
+        With a `log`, also the log-likelihood of each page under each draw, for `arviz.loo` and
+        `arviz.compare`. After a fit by `Gibbs` the draws are its own; else `n` independent ones.
+        """
+        return beliefs.to_arviz(self, None if log is None else as_log(log), n, seed)
+
+    def check_fit(
+        self, log: ClickLog | StoredLog, *, draws: int = 200, pages: int = 20_000, seed: int = 0
+    ) -> FitCheck:
+        """Whether users of a log do what this model says: a posterior predictive check.
+
+        Clicks are simulated on the pages of the log, under draws from the posterior, and compared
+        with those of the log: clicks per page, by rank, the last click, and results skipped above
+        it. Works after any fit; what a fit does not know how sure it is of stays as it is.
+
+        Parameters
+        ----------
+        log : ClickLog or StoredLog
+        draws : int
+            How often the log is simulated.
+        pages : int
+            The most pages that are looked at, chosen at random; the first of a stored log.
+        seed : int
+        """
+        from gecasmo.evaluation.fit_check import check_fit
+
+        return check_fit(self, as_log(log), draws, pages, seed)
 
     def log_likelihood(
         self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"
@@ -388,14 +433,15 @@ class Model(StructuredModel):
         )
 
     # -- keeping -------------------------------------------------------------------------------
-    def save(self, path: Any, *, folder: bool = False) -> None:
+    def save(self, path: Any, *, folder: bool = False, draws: bool = False) -> None:
         """Write the model to one file, as data only; `gecasmo.load(path)` reads it back.
 
-        With `folder=True` the same is written as a folder, to which a cluster can add parts.
+        With `folder=True` the same is written as a folder, to which a cluster can add parts. With
+        `draws=True` the draws of a fit by `Gibbs` are kept, too; means and deviations always are.
         """
         from gecasmo.model.saved_model import save_model
 
-        save_model(self, path, folder)
+        save_model(self, path, folder, draws)
 
     def __repr__(self) -> str:
         return display.as_text(self)

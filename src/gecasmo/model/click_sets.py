@@ -65,7 +65,7 @@ def click_sets(model: Model, log: ClickLog, least: float | None = None) -> Click
     Raises
     ------
     ModelError
-        When the model cannot foretell clicks.
+        When the model cannot predict clicks.
     ClickLogError
         When a page is too long.
     """
@@ -99,7 +99,7 @@ def require_foretelling(model: Model) -> None:
     """Refuse a model that knows where the next click will be."""
     if model.foreseen:
         raise ModelError(
-            f"{model.name} cannot foretell clicks: its coins have the key '{model.foreseen[0]}', "
+            f"{model.name} cannot predict clicks: its coins have the key '{model.foreseen[0]}', "
             "which says where the next click will be."
         )
 

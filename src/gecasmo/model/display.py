@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from gecasmo.forms.table import NOT_IDENTIFIED, is_open
-from gecasmo.kernels.library import LIFTED_KERNELS, Library
+from gecasmo.kernels.library import COUNTING_KERNELS, LIFTED_KERNELS, Library
 from gecasmo.kernels.plan import plan_of
 from gecasmo.language.parameter import PAGE_KEYS
 from gecasmo.logs.views import as_view
@@ -104,7 +104,7 @@ def as_html(model: Model) -> str:
 
 def explain_source(model: Model, kernel: str, augmentation: Augmentation) -> str:
     """A kernel's source under a legend. The legend is for reading; it is never executed."""
-    counting = kernel.startswith("e_step")
+    counting = kernel in COUNTING_KERNELS
     structure = model.counting_structure if counting else model.structure
     # As for a log in which of all columns only these are the same all over a page.
     constant = [k for k in PAGE_KEYS if k != "query" or not as_view(model.view).spans_pages]

@@ -126,7 +126,7 @@ def fit_source(
             states[coin], own = best.states[number], best.counts.tables[number]
         if own is not None:
             counts[coin] = own
-    model.states_ = states
+    model.states_, model.draws_ = states, solution.draws
     model.report_ = FitReport(
         history=solution.history,
         converged=solution.converged,

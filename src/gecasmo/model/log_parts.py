@@ -79,7 +79,8 @@ def in_memory(log: Any) -> ClickLog:
         return log
     if is_stored(log):
         raise ClickLogError(
-            "This question has an answer for every result, which a stored log has too many of. Ask "
+            "This question has an answer for every result, and a stored log has too many of "
+            "them. Ask "
             "partition by partition: for pages in log.partitions()."
         )
     raise ClickLogError(

@@ -84,9 +84,34 @@ class PageRun:
         self.encoded = encoded
         assert encoded.log is not None
         self.viewed = encoded.log  # the log itself, or in the order of the model's view
+        self.keys = model.answer_keys(self.viewed.columns)
         self.rank_size = int(self.viewed.rank.max(initial=0)) + 1
         self.count_size = int(self.viewed.lengths.max(initial=0)) + 1
-        self.weights = self._weights()
+        self._places: dict[str, NDArray[np.int64] | None] | None = None
+        self.weights = [
+            self._coin_weights(coin, form, rows)
+            for (coin, form), rows in zip(model.forms.items(), encoded.rows, strict=True)
+        ]
+
+    def change(self, states: Mapping[str, FormState]) -> None:
+        """Go on with other states of the model's forms, whose tables have the same rows."""
+        forms = self.model.forms.items()
+        if self._places is None:
+            # Where rows stand is looked up once: they are the same in all draws of a posterior.
+            self._places = {
+                coin: form.places(states[coin], rows)
+                for (coin, form), rows in zip(forms, self.encoded.rows, strict=True)
+                if not self._is_lifted(coin)
+            }
+        self.states = states
+        for number, (coin, form) in enumerate(forms):
+            places = self._places.get(coin)
+            if places is None:
+                self.weights[number] = self._coin_weights(coin, form, self.encoded.rows[number])
+                continue
+            seen = places >= 0
+            known = states[coin].probability[places[seen]]
+            self.weights[number][:, seen] = as_weights(known)
 
     @property
     def structure(self) -> Structure:
@@ -147,16 +172,16 @@ class PageRun:
         borders = sorted({0, self.encoded.n_pages, *map(int, cuts)})
         return list(pairwise(borders)) or [(0, 0)]
 
-    def _weights(self) -> list[Floats]:
-        weights = []
-        keys = self.model.answer_keys(self.viewed.columns)
-        is_lifted = self.kernel in LIFTED_KERNELS and self.viewed.n_results > 0
-        for (coin, form), rows in zip(self.model.forms.items(), self.encoded.rows, strict=True):
-            if is_lifted and history_of(keys[coin]):
-                weights.append(self._lifted_weights(coin, form, rows, keys[coin]))
-            else:
-                weights.append(as_weights(self._predict(coin, form, rows)))
-        return weights
+    def _is_lifted(self, coin: str) -> bool:
+        """Whether a coin has a row for each click history that it could meet."""
+        if self.kernel not in LIFTED_KERNELS or not self.viewed.n_results:
+            return False
+        return bool(history_of(self.keys[coin]))
+
+    def _coin_weights(self, coin: str, form: Form, rows: Rows) -> Floats:
+        if self._is_lifted(coin):
+            return self._lifted_weights(coin, form, rows, self.keys[coin])
+        return as_weights(self._predict(coin, form, rows))
 
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
         return form.probabilities(self.states[coin], rows, coin)
@@ -171,7 +196,7 @@ class PageRun:
         n_lifted = max(len(rows), 1) * prod(sizes[key] for key in history_of(keys))
         if n_lifted > _MOST_LIFTED:
             raise ClickLogError(
-                f"Without a look at clicks, '{coin}' (by {', '.join(keys)}) needs {n_lifted:,} "
+                f"If no click is known, '{coin}' (by {', '.join(keys)}) needs {n_lifted:,} "
                 f"rows, one for each click history that pages up to rank {self.rank_size - 1:,} "
                 "could have. Number ranks from 1 on within pages, or leave out the longest pages."
             )

@@ -5,6 +5,7 @@
     tables/N.parquet one frame per coin and part
     parts/N          weights of networks (safetensors), classifiers (skops)
     features/N.parquet  features that did not come from the log
+    draws/N.parquet  draws from the posterior, if asked for
     pairs.parquet    pairs of the fit, with features that did, where relevance rests on these
     parted/N/part-I.parquet  rows of coin N whose queries are in part I, if its table is in parts
 
@@ -35,7 +36,7 @@ from gecasmo.estimation import Record
 from gecasmo.estimation.constraints import Kept
 from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
-from gecasmo.forms import Form, FormState, form_named
+from gecasmo.forms import Form, FormState, TableState, form_named
 from gecasmo.forms import saved as saved_forms
 from gecasmo.forms.parted_table import (
     FolderSource,
@@ -48,9 +49,11 @@ from gecasmo.forms.parted_table import (
 )
 from gecasmo.language.parameter import check_keys
 from gecasmo.logs.views import Pages, as_view
+from gecasmo.model.beliefs import draws_of
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
+from gecasmo.model.saved_draws import draws_from_data, draws_to_data
 from gecasmo.report import shortened
 
 if TYPE_CHECKING:
@@ -60,9 +63,9 @@ Floats = NDArray[np.float64]
 Kind = TypeVar("Kind")
 
 
-def save_model(model: Model, path: Any, folder: bool = False) -> None:
+def save_model(model: Model, path: Any, folder: bool = False, draws: bool = False) -> None:
     """Write a model to `path`, as a file or as a folder, whole or not at all."""
-    members = _members(model)
+    members = _members(model, draws)
     if folder:
         write_folder(members, path)
     else:
@@ -99,7 +102,7 @@ def load(path: Any, modules: Mapping[str, Any] | None = None) -> AutomatonModel:
         ) from None
 
 
-def _members(model: Model) -> Members:
+def _members(model: Model, draws: bool) -> Members:
     states = model.states(whole=False)
     members = Members()
     tables = members.small
@@ -155,6 +158,9 @@ def _members(model: Model) -> Members:
     }
     if model.pairs_ is not None:
         tables[_PAIRS] = _parquet(model.pairs_)
+    if draws:
+        described["draws"], frames = draws_to_data(draws_of(model, None, 1, 0))
+        tables |= {f"{_DRAWS}{name}.parquet": _parquet(own) for name, own in frames.items()}
     view = as_view(model.view)
     if view != Pages():
         described["view"], members.version = view.to_data(), 3
@@ -223,7 +229,7 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             counts[name] = _counts(_frame(parts, coin["counts"]), name, forms[name], states[name])
     relevance = tuple(_are("What a model calls relevance", list, data["relevance"]))
     if not set(relevance) <= set(keys):
-        raise SavedModelError("What the model calls relevance is none of its coins.")
+        raise SavedModelError("What the model calls relevance is not one of its coins.")
     title = _are("The name of a model", str, data["name"])
     program = _are("The program of a model", str, data["program"])
     model = AutomatonModel(automaton, keys, forms, name=title, program=program)
@@ -235,6 +241,14 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
     read = {file: _frame(parts, file) for file in set(frames.values())}
     model.features_ = {name: read[file] for name, file in frames.items()}
     model.report_ = _report_from_data(data["fit"], counts)
+    if data.get("draws") is not None:
+        tables = {n: state for n, state in states.items() if isinstance(state, TableState)}
+        own = {name: len(state.probability) for name, state in tables.items()}
+        names = [name for name in parts if name.startswith(_DRAWS)]
+        drawn = {
+            name[len(_DRAWS) :].removesuffix(".parquet"): _frame(parts, name) for name in names
+        }
+        model.draws_ = draws_from_data(data["draws"], drawn, own)
     if data.get("pairs") is not None:
         model.pairs_ = _pairs(_frame(parts, data["pairs"]))
     return model
@@ -248,7 +262,7 @@ def _pairs(frame: pl.DataFrame) -> pl.DataFrame:
     if "doc" not in pair or examined is None or frame.select(pair).is_duplicated().any():
         raise SavedModelError("The pairs of the fit are none.")
     if not examined.drop_nulls().is_finite().all() or (examined < 0).any():
-        raise SavedModelError("The pairs of the fit were examined as often as cannot be.")
+        raise SavedModelError("The pairs of the fit have an impossible number of examinations.")
     return frame
 
 
@@ -284,7 +298,7 @@ def _check_module(coin: dict[str, Any], modules: Mapping[str, Any]) -> None:
     described = coin["data"].get("inner", coin["data"])
     is_network = "class" in described and "module" in described
     if name in modules and not is_network:
-        raise SavedModelError(f"'{name}' is no network, so it takes no module.")
+        raise SavedModelError(f"'{name}' is not a network, so it takes no module.")
     if is_network and described["module"] is None and name not in modules:
         kind = described["class"]
         raise SavedModelError(
@@ -322,17 +336,19 @@ def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> Fi
     numbers += [value for record in history for value in (record.iteration, record.round)]
     measured = [data["total_weight"], *(record.seconds for record in history)]
     if not history or any(type(number) is not int or number < 0 for number in numbers):
-        raise SavedModelError("How the fit went is told in numbers that cannot be.")
+        raise SavedModelError("The report of the fit has impossible numbers.")
     if not all(np.isfinite(value) and value >= 0 for value in measured):
-        raise SavedModelError("How the fit went is told in weights or seconds that cannot be.")
+        raise SavedModelError("The report of the fit has impossible weights or seconds.")
     climbed = [(record.objective, record.log_likelihood) for record in history]
     if np.isnan([data["objective"], data["log_likelihood"], *sum(climbed, ())]).any():
-        raise SavedModelError("How the fit went is told in numbers that are none.")
+        raise SavedModelError("The report of the fit has numbers that are not numbers.")
     kept = [Kept(*one) for one in data.get("constraints", [])]
     for one in kept:
         _are("a constraint of the fit", str, one.asked)
         if not all(isinstance(share, float) and 0 <= share <= 1 for share in one[1:]):
-            raise SavedModelError("How the constraints of the fit were kept is not told in shares.")
+            raise SavedModelError(
+                "The report of the fit has constraints whose shares are not between 0 and 1."
+            )
     return FitReport(**{**data, "history": history, "constraints": kept}, counts=counts)
 
 
@@ -360,6 +376,7 @@ MANIFEST = "manifest.json"
 _MOST_WORDS = 2**28
 PARTED = "parted/"
 _PAIRS = "pairs.parquet"
+_DRAWS = "draws/"
 
 
 @dataclass
@@ -464,7 +481,7 @@ def _check_replaceable(target: Path) -> None:
         return
     if not target.is_dir() or any(target.iterdir()):
         raise SavedModelError(
-            f"{target} is there already and is no folder of a saved model: choose another name."
+            f"{target} exists already and is not the folder of a saved model: choose another name."
         )
 
 
@@ -474,8 +491,8 @@ def open_saved(path: Path) -> Saved:
         raise SavedModelError(f"There is no file {path}.")
     if not (path.is_file() or path.is_dir()):
         raise SavedModelError(
-            f"{path} is no regular file. A saved model is read here and there, which pipes and "
-            "devices do not allow: write it to a file first."
+            f"{path} is not a regular file. A saved model cannot be read from a pipe or device: "
+            f"write it to a file first."
         )
     try:
         small, others, expected, version = _opened(path)

@@ -70,7 +70,7 @@ def solve(
             # The objective is what was climbed, the likelihood that of the reported probabilities.
             solution.best = replace(summed_up, objective=best.objective)
         except KeyboardInterrupt:
-            _interrupted(solution, "how sure rows are was being worked out", method)
+            _interrupted(solution, "intervals were being computed", method)
     return solution
 
 
@@ -98,8 +98,8 @@ def _interrupted(solution: Solution, when: str, method: Any) -> None:
     if getattr(method, "is_kept", False):
         return  # a fit with a checkpoint is resumed there, of which others tell
     tell(
-        f"The fit was interrupted while {when}. The model has the best parameters so far; go on "
-        f"with {either('fit(log, start=model)', '--start FIT')}.",
+        f"The fit was interrupted while {when}. The model has the best parameters so far; "
+        f"continue with {either('fit(log, start=model)', '--start FIT')}.",
         ConvergenceWarning,
     )
 
@@ -138,7 +138,7 @@ class _Rounds:
                 break
             if number == MOST_ROUNDS:
                 tell(
-                    f"The priors of forms had not settled after {MOST_ROUNDS} rounds.",
+                    f"The priors of forms were still changing after {MOST_ROUNDS} rounds.",
                     ConvergenceWarning,
                 )
                 break
@@ -182,14 +182,14 @@ def tell_untuned(problem: Problem, method: Any) -> None:
     spreads = [coin.name for coin in forms if coin.form.learns_prior]
     if spreads and not isinstance(method, EM):
         tell(
-            f"The spread of {', '.join(spreads)} was left as it began: only EM that converges "
-            "learns it. Give Sum(..., spread=...), or fit with EM first and go on with start=.",
+            f"The spread of {', '.join(spreads)} was not learned: that needs EM that converges. "
+            f"Give Sum(..., spread=...), or fit with EM first and continue with start=.",
             GecasmoWarning,
         )
     tables = [coin.name for coin in forms if coin.form.prior is not None]
     if tables:
         tell(
-            f"The prior of {', '.join(tables)} was not learned: only EM that converges does that. "
+            f"The prior of {', '.join(tables)} was not learned: that needs EM that converges. "
             "Pseudo-counts (1, 1) were used instead.",
             GecasmoWarning,
         )
@@ -217,23 +217,26 @@ class progress_bar:
             BarColumn(),
             TextColumn("iteration {task.completed}/{task.total}"),
             TextColumn("objective per page {task.fields[objective]:.6f}"),
+            TextColumn("{task.fields[words]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
         )
         self.bar.start()
-        task = self.bar.add_task(f"Fitting {self.name}", total=None, objective=float("nan"))
+        words = f"Fitting {self.name}"
+        task = self.bar.add_task(words, total=None, objective=float("nan"), words="")
 
-        def show(iteration: int, most: int, objective: float) -> None:
-            self.bar.update(task, completed=iteration, total=most, objective=objective)
+        def show(iteration: int, most: int, objective: float, words: str = "") -> None:
+            told = {"completed": iteration, "total": most, "objective": objective, "words": words}
+            self.bar.update(task, **told)
 
         return show
 
-    def _show_text(self, iteration: int, most: int, objective: float) -> None:
+    def _show_text(self, iteration: int, most: int, objective: float, words: str = "") -> None:
         """A line that is written again and again, for notebooks that have no widgets."""
         share = bar(iteration / max(most, 1), 20, "utf-8")
         told = f"Fitting {self.name} {share} iteration {iteration}/{most}"
-        sys.stderr.write(f"\r{told}, objective per page {objective:.6f}")
+        sys.stderr.write(f"\r{told}, objective per page {objective:.6f} {words}")
         sys.stderr.flush()
 
     def __exit__(self, *_: object) -> None:

@@ -85,8 +85,8 @@ def fit_stored(
     validation = getattr(settings.method, "validation", None)
     if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(
-            f"{type(settings.method).__name__}(validation={validation!r}): of a stored log "
-            "no share is set aside; give the pages to be judged by as a ClickLog."
+            f"{type(settings.method).__name__}(validation={validation!r}): a stored log cannot "
+            f"be split for this; give the validation pages as a ClickLog."
         )
     if settings.start is not None:
         settings = replace(settings, start=suited(settings.start, log))
@@ -137,7 +137,7 @@ def _take_over(model: Model, folder: FitFolder, method: Any) -> None:
     folder.clear("parts", "points", "journal", "shared")
     if not done.report_.converged and getattr(method, "tol", 0) > 0:
         tell(
-            f"The fit in {folder.path} ended before it had converged. Go on with "
+            f"The fit in {folder.path} ended before it had converged. Continue with "
             f"{either('fit(log, start=model)', '--start FIT')} and another "
             f"{either('folder', '--checkpoint folder')}.",
             ConvergenceWarning,
@@ -372,7 +372,7 @@ def _last_of(by: str, pages: ClickLog, n_pages: int) -> int:
 
 
 def _continued(by: str, before: ClickLog, pages: ClickLog) -> int:
-    """How many pages go on with the last query or task of those before."""
+    """How many pages continue with the last query or task of those before."""
     if by == "session" or by not in pages.columns:
         return 0
     last = hash_values(before.session_column(by)[-1:])

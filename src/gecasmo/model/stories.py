@@ -5,7 +5,7 @@ Simulated users also go over the pages of a stored log, chunk by chunk into anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -108,6 +108,27 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
 
 
+def replicated_clicks(
+    model: Model, log: ClickLog, draws: Iterable[Mapping[str, Any]], seed: int
+) -> Iterator[NDArray[np.bool_]]:
+    """Simulated clicks on each result of a log, once for each draw of the states of all forms."""
+    if as_view(model.view).is_sequential and not isinstance(log, ViewedLog):
+        twin = model.copy()
+        for turn, states in enumerate(draws):
+            twin.states_ = dict(states)
+            yield _simulate_walks(twin, log, _seed(seed, turn), False).click
+        return
+    automaton = model.structure.full.body
+    none = np.zeros(log.n_results, bool)
+    blank = log.with_signals(dict.fromkeys(automaton.signals, none))
+    run = PageRun(model, blank, "sample", merge=False)
+    is_click = np.array(["click" in edge.symbol for edge in automaton.edges], bool)
+    for turn, states in enumerate(draws):
+        run.change(states)
+        edge, _ = _draw(run, _seed(seed, turn), n_page_uniforms=1)
+        yield is_click[run.results(edge, None)]
+
+
 def _numbers(
     model: Model, automaton: Automaton, edge: NDArray[np.int64], seed: int
 ) -> dict[str, NDArray[np.float64]]:
@@ -132,7 +153,8 @@ def _simulate_walks(model: Model, log: ClickLog, seed: int, truth: bool) -> Clic
     require_foretelling(model)
     if truth:
         raise ClickLogError(
-            f"What was hidden on each walk is not told of the view '{view.name}': simulate without "
+            f"The hidden events of each walk are not available for the view '{view.name}': "
+            f"simulate without "
             "truth=True."
         )
     if model.structure.traced.signals != ("click",) or model.structure.traced.observes:

@@ -25,7 +25,7 @@ from gecasmo.errors import ClickLogError, ModelError, NotFittedError, extra
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
-from gecasmo.kernels.library import LIFTED_KERNELS, Library, Structure
+from gecasmo.kernels.library import COUNTING_KERNELS, LIFTED_KERNELS, Library, Structure
 from gecasmo.kernels.plan import Plan
 from gecasmo.language import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
@@ -33,6 +33,7 @@ from gecasmo.logs.views import View, ViewedLog, as_view
 from gecasmo.model.log_parts import in_memory
 
 if TYPE_CHECKING:
+    from gecasmo.estimation.draws import Draws
     from gecasmo.model.fit import FitReport
 
 Augmentation = Literal["minimal", "full"]
@@ -76,6 +77,7 @@ class StructuredModel:
         self.report_: FitReport | None = None
         self.features_: dict[str, pl.DataFrame] = {}
         self.pairs_: pl.DataFrame | None = None  # of the fit, where forms on features need them
+        self.draws_: Draws | None = None  # from the posterior, of a fit by Gibbs
         self.kept_: Any = None  # the folder that rows in files are read from
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
@@ -252,15 +254,14 @@ class StructuredModel:
         if augmentation not in ("minimal", "full"):
             raise ModelError(f"augmentation={augmentation!r}: choose 'minimal' or 'full'.")
         if counting is None:
-            counting = kernel.startswith("e_step")
+            counting = kernel in COUNTING_KERNELS
         structure = self.counting_structure if counting else self.structure
         if kernel in ("smooth", "decode", "sample", "stories"):
             augmentation = "full"
-        is_e_step = kernel.startswith("e_step")
         observed = self._observed(log, kernel)
         structure = structure.of_log(unrecorded_signals(log, structure.traced), observed)
         machine = structure.machine(augmentation, with_missing)
-        keys = self.keys if is_e_step else self.answer_keys(log.columns)
+        keys = self.keys if kernel in COUNTING_KERNELS else self.answer_keys(log.columns)
         wanted = self.wanted()
         for coin, column in structure.traced.observes:
             if column not in (observed or ()):
@@ -282,7 +283,7 @@ class StructuredModel:
             if column in log.columns:
                 form: Any = self.forms[coin]
                 form.check(log.column(column))
-            elif kernel.startswith("e_step"):
+            elif kernel in COUNTING_KERNELS:
                 raise ClickLogError(
                     f"The model observes '{column}', and the log has no such column.\n"
                     f"  It has: {', '.join(log.columns)}."
@@ -370,13 +371,14 @@ class StructuredModel:
                 )
             after = before.from_options({**before.options(), option: params[name]})
             forms = {other: after if form is before else form for other, form in forms.items()}
-        self.forms, self.states_, self.report_, self.pairs_ = forms, None, None, None
+        self.forms = forms
+        self.states_ = self.report_ = self.pairs_ = self.draws_ = None
         return self
 
     def __sklearn_clone__(self) -> Self:
         twin = self.copy()
         twin.forms = copying.deepcopy(self.forms)  # at once: coins that share a form still do
-        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = None
+        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = twin.draws_ = None
         return twin
 
     def __sklearn_tags__(self) -> Any:

@@ -85,14 +85,14 @@ def _checked(
     method = EM() if method is None else method
     if not isinstance(method, EM):
         raise ModelError(
-            f"update(method={method!r}): an update climbs with EM; for other methods fit again, "
+            f"update(method={method!r}): an update uses EM; for other methods fit again, "
             f"with {_fit_again('log, method')}."
         )
     is_number = isinstance(decay, (int, float, np.number)) and not isinstance(decay, bool)
     if not (is_number and 0 < decay <= 1):
         raise ModelError(
-            f"{option('decay', decay)}: a number above 0 and at most 1 is wanted, what the past "
-            "counts now."
+            f"{option('decay', decay)}: a number above 0 and at most 1 is wanted, the weight of "
+            f"the past."
         )
     if not isinstance(log, ClickLog):
         raise ClickLogError(
@@ -105,8 +105,8 @@ def _checked(
     model.states(whole=False)  # says so if there is none
     if model.report_ is None:
         raise ModelError(
-            f"This {model.name} has probabilities but no log behind them, so nothing says how much "
-            f"they are worth against a new one: {_fit_again()} goes on from them."
+            f"This {model.name} has probabilities but no log behind them, so nothing says how "
+            f"much they should count against the new log: {_fit_again()} continues from them."
         )
     if model.report_.constraints:
         raise ModelError(
@@ -133,8 +133,8 @@ def _memories(model: Model, decay: float) -> dict[str, Memory]:
             raise ModelError(f"The coin '{coin}' cannot be updated: {error}. {again}") from None
         if memory is None:
             raise ModelError(
-                f"The form {form!r} of '{coin}' cannot be updated: it does not tell what its past "
-                f"is worth. {again}"
+                f"The form {form!r} of '{coin}' cannot be updated: it does not say how much its "
+                f"past is worth. {again}"
             )
         memories[coin] = by_form[id(form)] = memory
     return memories

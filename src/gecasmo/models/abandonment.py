@@ -5,9 +5,9 @@
     otherwise --continues--> examine the next, else leave
     at the end --asks again--> (if content only with asking_anyway)
 
-Column of the log: `asked_again`, the user came back with another query on the same matter (yes or
-no, the same all over a page; null where unknown). A page without a click was good if its users
-rarely ask again; nothing but that tells `answer` from giving up.
+Column of the log: `asked_again`, whether the user came back with another query about the same thing
+(yes or no, the same on all rows of a page; null if unknown). A page without a click was good if its
+users rarely ask again; only this tells `answer` from giving up.
 
 Not for logs in which a further question of the same user is not linked to the page.
 """
@@ -17,7 +17,7 @@ from gecasmo.model import ClickModel
 
 
 class Abandonment(ClickModel):
-    """As DBN, but a result may also answer where it stands, and who is not content asks again."""
+    """As DBN, but a result may answer without a click, and users without an answer ask again."""
 
     attraction = Parameter("query", "doc")
     satisfaction = Parameter("query", "doc")

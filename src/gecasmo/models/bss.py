@@ -7,10 +7,10 @@
 
 The paper puts features behind every coin: `BSS(attraction=Logistic("bm25", "price"), ...)`, and
 weighs clicks on relevant and on other results apart. Here the second is the first times `noise`,
-so that the two cannot be exchanged. Without features clicks tell attraction up to a scale and a
-shift only; `BSS(care=0.9, noise=0.1)`, say, fixes them.
+so that the two cannot be exchanged. Without features, clicks determine attraction only up to a
+scale and a shift; `BSS(care=0.9, noise=0.1)`, for example, fixes them.
 
-Not for logs without features, unless both click coins are given.
+Not for logs without features, unless you give both `care` and `noise`.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -18,7 +18,7 @@ from gecasmo.model import ClickModel
 
 
 class BSS(ClickModel):
-    """The user reads downwards; what is relevant is clicked more often, and not alone."""
+    """The user reads downwards; relevant results are clicked more often, others sometimes."""
 
     attraction = Parameter("query", "doc")
     care = Parameter()

@@ -5,7 +5,8 @@ examine --attracted--> click --attracted again: satisfied--> continues after sat
                              --not satisfied-->              continues after click?
 continues --> examine the next, else leave
 
-Not for logs in which all results attract alike, which hardly tell its three continuations apart.
+Not for logs in which all results attract alike: these can hardly tell its three continuations
+apart.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -4,8 +4,8 @@
                                  --else--> it was the last click: leave
     not attracted --> examine the next
 
-Nothing is hidden then, so one pass of counting gives the estimates. They are biased wherever
-people read on below their last click; the exact model is `DCM`.
+Then nothing is hidden, so one pass of counting gives the estimates. They are biased if
+people continue to read below their last click; the exact model is `DCM`.
 
 Not for anything but speed, or a comparison with others who count.
 """

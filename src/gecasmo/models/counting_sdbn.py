@@ -3,8 +3,8 @@
     examine --attracted--> click --satisfied--> it was the last click: leave
     not attracted, or not satisfied --> examine the next
 
-Nothing is hidden then, so one pass of counting gives the estimates. They are biased wherever
-people read on below their last click; the exact model is `SDBN`.
+Then nothing is hidden, so one pass of counting gives the estimates. They are biased if
+people continue to read below their last click; the exact model is `SDBN`.
 
 Not for anything but speed, or a comparison with others who count.
 """

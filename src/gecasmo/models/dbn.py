@@ -3,7 +3,7 @@
 examine --attracted--> click --satisfied--> leave
 not attracted, or not satisfied --continues--> examine the next, else leave
 
-Not for logs with one click a page at most, which hardly tell satisfaction from giving up.
+Not for logs with at most one click per page, which can hardly tell satisfaction from giving up.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

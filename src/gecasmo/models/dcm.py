@@ -11,7 +11,7 @@ from gecasmo.model import ClickModel
 
 
 class DCM(ClickModel):
-    """The user reads downwards and after a click goes on, or not, depending on the rank."""
+    """The user reads downwards; after a click, the rank decides how likely the user continues."""
 
     attraction = Parameter("query", "doc")
     continuation = Parameter("rank")

@@ -2,7 +2,7 @@
 
 every result --click_rate of its (query, doc)--> click
 
-Not for logs in which the ranker decides who is seen: it takes being shown low for being poor.
+Not for logs in which the ranker decides what is seen: it treats results that are shown low as poor.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -10,7 +10,7 @@ from gecasmo.model import ClickModel
 
 
 class DCTR(ClickModel):
-    """Results are clicked by what they are, wherever they stand."""
+    """The click probability depends on query and document, whatever the rank."""
 
     click_rate = Parameter("query", "doc")
 

@@ -15,7 +15,7 @@ from gecasmo.model import ClickModel
 
 
 class EBUBM(ClickModel):
-    """As UBM, but who has clicked a vertical looks less at plain results below."""
+    """As UBM, but users who have clicked a vertical look less at plain results below."""
 
     examination = Parameter("rank", "last_click")
     exploration_bias = Parameter()

@@ -8,7 +8,7 @@ Columns of the log: `has_vertical` (yes or no, the same all over a page), `verti
 where, the same all over a page; anything where there is none) and `vertical_distance` (rank minus
 that of the vertical). To fix the scale: `FCM(examination=Table(fixed={(1, 0): 1.0}))`.
 
-Not for pages with several verticals, of which it knows one, and pages without, where it is UBM.
+Not for pages with several verticals, of which it uses one; on pages without verticals it is UBM.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -16,7 +16,7 @@ from gecasmo.model import ClickModel
 
 
 class FCM(ClickModel):
-    """As UBM, but a block of pictures or news may draw the eye to all that stands around it."""
+    """As UBM, but a block of pictures or news may draw attention to the results around it."""
 
     attention = Parameter("vertical")
     spill = Parameter("vertical_distance")

@@ -5,9 +5,9 @@
     last of a page, still there --loads--> a further page, else done
 
 Each page that was loaded is a page of the log, and all pages of one feed are a task. A page that
-was loaded tells that all of the page before was looked at.
+was loaded shows that all results of the page before were looked at.
 
-Not for logs that show what could have been loaded, whether it was or not.
+Not for logs that contain pages that could have been loaded but were not.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -15,7 +15,7 @@ from gecasmo.model import ClickModel
 
 
 class FeedDBN(ClickModel):
-    """As DBN, but the list comes in pages, and loading a further one takes another decision."""
+    """As DBN, but the list comes in pages, and users decide whether to load the next page."""
 
     view = "tasks"
 

@@ -8,7 +8,8 @@
 Columns of the log: `row` and `column`, numbers. Rows are read along; `view = Grids("columns")` in a
 subclass reads down the columns instead.
 
-Not for grids whose rows are of another length for every user, unless the log says which.
+Not for grids in which the length of rows differs between users, unless the log has each user's
+rows.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -16,7 +17,7 @@ from gecasmo.model import ClickModel
 
 
 class GridDBN(ClickModel):
-    """As DBN, but results stand in rows, which users read along, leave early, or pass over."""
+    """As DBN, but results are in rows, which users read along, leave early, or skip."""
 
     view = "grids"
 

@@ -5,10 +5,10 @@
 
 Column of the log: `hover`, the mouse was over the result (yes or no; null where nothing was
 recorded) and `has_mouse` (yes or no): on a phone nobody hovers, and that means nothing. Clicks
-tell products of the first two coins only; that the mouse also moves over results that are not
-clicked tells them apart.
+only show products of the first two coins. The mouse also moves over results that are not
+clicked, and this tells the two coins apart.
 
-Not for logs of phones, and mice that are recorded on clicked results only.
+Not for logs of phones, nor for logs that record the mouse only on clicked results.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -16,7 +16,7 @@ from gecasmo.model import ClickModel
 
 
 class HoverPBM(ClickModel):
-    """As PBM, but the mouse tells something of where users look, also where they do not click."""
+    """As PBM, but the mouse shows something of where users look, even without a click."""
 
     examination = Parameter("rank")
     attraction = Parameter("query", "doc")

@@ -3,14 +3,14 @@
     start --intent (by query)--> one of two, for the whole page
     examined (by rank and last click) and attracted (by document and intent) --> click
 
-A query such as "jaguar" stands for two wishes, and pages of it for two kinds of users: who clicks
-one result of a kind will click others of that kind. `Intents(intent=Table(key=()))` has the same
-shares for all queries. Intents have no names: which of the two is the first is arbitrary, a fit may
-end in a local optimum (so it starts several times), and it takes queries with many pages and more
-than one click to tell them apart. To fix the scale:
+A query such as "jaguar" can mean two things, so its pages come from two kinds of users: those who
+click one result of a kind will click others of that kind. `Intents(intent=Table(key=()))` has the
+same shares for all queries. Intents have no names: which of the two is the first is arbitrary. A
+fit may end in a local optimum (so it starts several times), and only queries with many pages and
+more than one click can tell the intents apart. To fix the scale:
 `Intents(examination=Table(fixed={(1, 0): 1.0}))`.
 
-Not for queries with few pages, and pages with one click at most.
+Not for queries with few pages, nor for pages with at most one click.
 """
 
 from gecasmo.language import Choice, Parameter, Result, User, choose, flip
@@ -18,7 +18,7 @@ from gecasmo.model import ClickModel
 
 
 class Intents(ClickModel):
-    """As UBM, but users of one query want one of two things, and like other results for each."""
+    """As UBM, but users of a query want one of two things, and each has its own good results."""
 
     intent = Choice("query", n=2)
     examination = Parameter("rank", "last_click")

@@ -5,7 +5,7 @@
 Only products of the two coins are observed. To fix their scale, give one of them:
 `PBM(examination=Table(fixed={1: 1.0}))`.
 
-Not for pages on which reading ends for a reason: it knows neither clicks above nor leaving.
+Not for pages that people leave for a reason: it knows neither clicks above nor leaving.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -5,11 +5,12 @@
     click --continues after click (by rank)--> examine the next, else leave
     no click --continues after skip (by rank)--> examine the next, else leave
 
-A picky user clicks with the square of the probability: good results lose little by that, poor
-ones nearly all. So clicks of a page hang together: who has clicked something poor will click more.
-No coin is added but one, and the two kinds cannot be mistaken for each other.
+A picky user clicks with the square of the probability: good results lose few clicks by that, poor
+results lose nearly all. So the clicks of a page depend on each other: a user who has clicked
+something poor will click more. This adds only one coin, and the two kinds of users cannot be
+exchanged.
 
-Not for logs with one click a page at most, which do not tell kinds of users apart.
+Not for logs with at most one click per page, which cannot tell kinds of users apart.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -17,7 +18,7 @@ from gecasmo.model import ClickModel
 
 
 class Picky(ClickModel):
-    """Some users click what attracts, some only what attracts twice; all read on as in TwoRate."""
+    """Some users click what attracts, some only what attracts twice; all read as in TwoRate."""
 
     pickiness = Parameter()
     attraction = Parameter("query", "doc")

@@ -2,13 +2,13 @@
 
     from click to click, one way --examined (by rank, last click, next click) and attracted--> click
 
-Between two clicks the user reads in one direction and may skip; from the last click on, down to
-the end. Which results are between is known from the *next* click, by which examination has its rows
-as well: what this form calls the probability of a click is one given where the user clicks next. So
-it can say what attracts, and cannot foretell or simulate; its likelihood is none of clicks, and not
-to be held against that of other models. `WalkCM` is the form that can.
+Between two clicks the user reads in one direction and may skip; after the last click, down to the
+end. Only the *next* click says which results are between, and it is also in the key of examination.
+So what this form calls the probability of a click is conditional on where the user clicks next. It
+can say what attracts, but it cannot predict or simulate, and its likelihood cannot be compared with
+that of other models. `WalkCM` is the form that can.
 
-Not for predictions, nor for comparisons of likelihoods.
+Not for predictions, nor for comparing likelihoods.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -10,7 +10,7 @@ from gecasmo.model import ClickModel
 
 
 class RCTR(ClickModel):
-    """Results are clicked by where they stand, whatever they are."""
+    """The click probability depends on the rank, whatever the document."""
 
     click_rate = Parameter("rank")
 

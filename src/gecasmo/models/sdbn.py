@@ -3,7 +3,8 @@
 examine --attracted--> click --satisfied--> leave
 not attracted, or not satisfied --> examine the next
 
-Not for pages that people leave tired: whoever is not satisfied reads to the end here.
+Not for pages that people leave because they are tired: here people who are not satisfied read to
+the end.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

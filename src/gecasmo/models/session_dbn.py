@@ -4,7 +4,7 @@ examine --attracted--> click --satisfied--> done with the task
 not attracted, or not satisfied --continues--> examine the next, else done with the page
 end of a page, not satisfied --asks again--> the next page, else done with the task
 
-Not for logs in which satisfied people ask on for something else, as one task.
+Not for logs in which a task also has later queries of satisfied people about something else.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -12,7 +12,7 @@ from gecasmo.model import ClickModel
 
 
 class SessionDBN(ClickModel):
-    """As DBN on each page; who was not satisfied may ask another query, who was asks no more."""
+    """As DBN on each page; users who are not satisfied may ask another query."""
 
     view = "tasks"
 

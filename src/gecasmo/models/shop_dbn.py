@@ -7,10 +7,10 @@
     not attracted, or not satisfied --continues--> examine the next, else leave
 
 Columns of the log: `cart` and `purchase` (yes or no, null where unknown), on results that were
-clicked. Where a purchase ends the page for certain, a basket of two is impossible; here people go
-on after buying as often as the log says.
+clicked. If every purchase ended the page, a basket of two would be impossible; here people continue
+after buying as often as the log says.
 
-Not for shops whose carts are filled from elsewhere than from the page that is logged.
+Not for shops in which carts are filled from pages that are not in the log.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -18,7 +18,7 @@ from gecasmo.model import ClickModel
 
 
 class ShopDBN(ClickModel):
-    """As DBN, but a visit may end in the cart or in a purchase, and people go on after buying."""
+    """As DBN, but a visit may lead to a cart or a purchase, and people may go on after that."""
 
     attraction = Parameter("query", "doc")
     carting = Parameter("query", "doc")

@@ -4,11 +4,12 @@
     last of a page --no match, or wants more--> another query follows, else the task is done
 
 A document that was on an earlier page of the task may be stale: it takes another coin to click it
-again. In the paper it has to have been examined there; that it was shown is a simplification, made
-by public code as well. Only products of examination, attraction and match are seen in clicks: give
-one rank, `TCM(examination=Table(fixed={1: 1.0}))`.
+again. In the paper the user must have examined it there; here, as in public code, it is enough that
+it was shown. Clicks only show products of examination, attraction and match: fix one rank,
+`TCM(examination=Table(fixed={1: 1.0}))`.
 
-Not for pages that are no tasks: then nothing tells a query that does not match from bad results.
+Not for pages that do not form tasks: then a query that does not match looks the same as bad
+results.
 """
 
 from gecasmo.language import Parameter, Result, User, flip

@@ -7,8 +7,8 @@ relevant and with epsilon- if it is not. Only theta epsilon+ and theta epsilon- 
 examination here is theta epsilon+ and trust is epsilon- / epsilon+; that trust helps both kinds
 of results is built in, and the two cannot be exchanged.
 
-Clicks tell attraction up to a scale and a shift only. Two anchors fix them: a rank that is always
-looked at, and a rank that nobody trusts, such as the last one:
+Clicks determine attraction only up to a scale and a shift. Two anchors fix them: a rank that is
+always looked at, and a rank that nobody trusts, such as the last one:
 `TrustPBM(examination=Table(fixed={1: 1.0}), trust=Table(fixed={10: 0.0}))`.
 
 Not for logs without an anchor from elsewhere (an experiment, a random bucket).

@@ -4,10 +4,10 @@ examine --attracted--> click --continues after click (by rank)--> examine the ne
 not attracted --continues after skip (by rank)--> examine the next, else leave
 
 The cascade behind CM, DCM, SDBN, DBN and CCM with both of its rates free, and nothing hidden but
-where the user left. It does not ask why people leave, so it says nothing of satisfaction. Of a
-last rank there is nothing to continue to: its rows are never flipped.
+where the user left. It does not ask why people leave, so it says nothing about satisfaction. After
+the last rank there is nothing to continue to: its rows are never flipped.
 
-Not for questions about satisfaction, and pages of which results are clicked out of order.
+Not for questions about satisfaction, nor for pages on which results are clicked out of order.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -15,7 +15,7 @@ from gecasmo.model import ClickModel
 
 
 class TwoRate(ClickModel):
-    """The user reads downwards and goes on, or not, by the rank and by whether it was clicked."""
+    """The user reads downwards; the rank and a click there decide how likely reading continues."""
 
     attraction = Parameter("query", "doc")
     continuation_after_click = Parameter("rank")

@@ -10,7 +10,7 @@ does not show; so `straight` is the share of the others. Columns of the log: `ab
 or no) and `vertical` (which one and where, the same all over a page). To fix the scale:
 `VCM(examination=Table(fixed={(1, 0): 1.0}))`.
 
-Not for logs that have the order of clicks, of which it makes no use.
+Not for logs that have the order of clicks, because it does not use that.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -18,7 +18,7 @@ from gecasmo.model import ClickModel
 
 
 class VCM(ClickModel):
-    """As UBM, but some users go straight to a vertical and never see what stands above it."""
+    """As UBM, but some users go straight to a vertical and never see the results above it."""
 
     straight = Parameter("vertical")
     examination = Parameter("rank", "last_click")

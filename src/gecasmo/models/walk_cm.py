@@ -4,11 +4,11 @@
     on the way --attracted--> click, and decides again
     not attracted --continues--> the next on the way, else done
 
-Clicks are taken in the order in which they were made; before the first one users go down. A result
-is clicked once at most, and passed over afterwards. The probabilities of all orders of clicks on a
+Clicks have the order in which they were made; before the first click users go down. A result
+is clicked at most once, and skipped afterwards. The probabilities of all orders of clicks on a
 page add up to one, so users can be simulated click by click.
 
-Not for logs that do not know the order of clicks.
+Not for logs without the order of clicks.
 """
 
 from gecasmo.language import Parameter, Result, User, flip
@@ -16,7 +16,7 @@ from gecasmo.model import ClickModel
 
 
 class WalkCM(ClickModel):
-    """After a click users stop, or go on down or up the page, and read until they click again."""
+    """After a click users stop, or move down or up the page and read until they click again."""
 
     view = "walks"
 

@@ -13,6 +13,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.plots.convergence import convergence
 from gecasmo.plots.examination import examination
 from gecasmo.plots.files import save, save_all
+from gecasmo.plots.fit_check import fit_check
 from gecasmo.plots.pairs import pairs_by_impressions, relevance_against_ctr
 from gecasmo.plots.predictions import calibration, ctr_by_rank, perplexity_by_rank
 from gecasmo.plots.story import story
@@ -30,6 +31,7 @@ __all__ = [
     "ctr_by_rank",
     "examination",
     "fit_charts",
+    "fit_check",
     "log_charts",
     "pairs_by_impressions",
     "perplexity_by_rank",
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 P = ParamSpec("P")
-_TRAINING = "Training pages: the model was fitted to these, and foretells others less well."
+_TRAINING = "Training pages: the model was fitted to these, and predicts others less well."
 _HELD_OUT = "Held-out pages, which the model was not fitted to."
 
 
@@ -87,6 +89,7 @@ class Plots(_Charts):
     calibration = _of_its_source(calibration)
     relevance_against_ctr = _of_its_source(relevance_against_ctr)
     story = _of_its_source(story)
+    fit_check = _of_its_source(fit_check)
 
 
 class ComparisonPlots(_Charts):

@@ -37,7 +37,7 @@ class Past:
     design : of the rows of both logs, those of the new one that are looked at first
     rows : heads and tails of the rows that are looked at
     priors : where slopes and effects were left
-    hold : what the past counts now
+    hold : the weight of the past
     sites : what each row has said of the logit of its prior's mean, as a parabola: slope at 0, and
         precision
     then : the logit that the mean of each row's prior had

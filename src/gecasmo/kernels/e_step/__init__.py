@@ -7,22 +7,19 @@ Three shapes, chosen from the machine and never from the model:
     scaled            a plain scaled forward-backward that no page underflows
 
 The first two are fast and unscaled. A page too unlikely for them (a long one, say) is flagged
-and left to the third, which is also the shape for machines with very many edges.
+and left to the third, which is also the shape for machines with very many edges. `draw` has kernels
+that draw hidden paths instead, and count these.
 """
 
 from __future__ import annotations
 
 from gecasmo.kernels.e_step.chain import chain_source
+from gecasmo.kernels.e_step.draw import draw_source, scaled_draw_source
 from gecasmo.kernels.e_step.live import can_be_live_source, live_source
 from gecasmo.kernels.e_step.scaled import scaled_source
+from gecasmo.kernels.e_step.text import is_small
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.text import MAX_UNROLLED_EDGES
-
-
-def is_small(machine: Machine) -> bool:
-    """Whether the edges are few enough to be spelt out."""
-    return machine.n_edges <= MAX_UNROLLED_EDGES
 
 
 def e_step_source(machine: Machine, plan: Plan) -> str:
@@ -34,4 +31,4 @@ def e_step_source(machine: Machine, plan: Plan) -> str:
     return chain_source(machine, plan)
 
 
-__all__ = ["e_step_source", "is_small", "scaled_source"]
+__all__ = ["draw_source", "e_step_source", "is_small", "scaled_draw_source", "scaled_source"]

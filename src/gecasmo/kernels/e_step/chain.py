@@ -9,6 +9,8 @@ which is 1 as long as nothing is shown below.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gecasmo.kernels.e_step.text import SMALLEST_PAGE, EStepText, Group, product
 from gecasmo.kernels.machine import Machine, MachineEdge, MachineLiteral, Step
 from gecasmo.kernels.plan import Plan
@@ -17,32 +19,37 @@ from gecasmo.kernels.text import number
 
 def chain_source(machine: Machine, plan: Plan) -> str:
     """Source of the E-step for several live states."""
-    return _Chain(machine, plan).source()
+    return Chain(machine, plan).source()
 
 
-class _Chain(EStepText):
+class Chain(EStepText):
+    """Writes the E-step; also the first half of the kernel that draws paths."""
+
     def source(self) -> str:
+        """Write the whole kernel."""
         text = self.text
         self.imports()
         with text.block(self.header()):
             self.fetch_global()
-            text(f"share = np.empty((max_length, {self._n_shares()}))")
+            text(f"share = np.empty((max_length, {self.n_shares()}))")
             with text.block("for bucket in range(first, last):"):
                 self.begin_bucket()
                 with text.block("for i in range(bucket_start[bucket], bucket_start[bucket + 1]):"):
                     self.begin_page()
-                    self._backward()
+                    self.backward()
                     self._start()
                     self._forward()
                     self.flush_counts("page")
                 self.end_bucket()
         return str(text)
 
-    def _n_shares(self) -> int:
+    def n_shares(self) -> int:
+        """How many shares of edges are kept at a result."""
         return max(1, *(sum(map(len, step.edges)) for step in self.machine.steps()))
 
     # -- backward ------------------------------------------------------------------------------
-    def _backward(self) -> None:
+    def backward(self) -> None:
+        """Write the way back: weights of states, and the share of each edge."""
         text = self.text
         text("quiet = 1.0")
         below = self.machine.closing[0] if self.machine.closing else self.machine.body
@@ -68,7 +75,7 @@ class _Chain(EStepText):
 
     def _weigh(self, step: Step, observation: int) -> None:
         text = self.text
-        groups = self._groups(step, observation)
+        groups = self.groups(step, observation)
         literals = [literal for _, group, _ in groups for literal in group.literals()]
         self.fetch_rows(literals)
         self.fetch_weights(literals)
@@ -98,7 +105,7 @@ class _Chain(EStepText):
         if observation >= self.machine.n_quiet:
             text("quiet = 0.0")
 
-    def _groups(self, step: Step, observation: int) -> list[tuple[int, Group, int]]:
+    def groups(self, step: Step, observation: int) -> list[tuple[int, Group, int]]:
         """The live states that can show this, with their edges and their place in `share`."""
         by_state: dict[int, list[MachineEdge]] = {}
         for edge in step.edges[observation]:
@@ -116,6 +123,10 @@ class _Chain(EStepText):
     # -- start ---------------------------------------------------------------------------------
     def _start(self) -> None:
         """Weigh the start edges; leave the page to the scaled kernel if it is too unlikely."""
+        self.by_length(self._weigh_start)
+
+    def by_length(self, emit: Callable[[tuple[MachineEdge, ...], Step], None]) -> None:
+        """Write what `emit` says of the start edges of pages of each length, under a condition."""
         text = self.text
         machine = self.machine
         n_closing = len(machine.closing)
@@ -128,9 +139,9 @@ class _Chain(EStepText):
             if last and length == 1:
                 header = "if True:"
             with text.block(header):
-                self._weigh_start(machine.initial[length], step)
+                emit(machine.initial[length], step)
         if not n_closing:
-            self._weigh_start(machine.initial[-1], machine.body)
+            emit(machine.initial[-1], machine.body)
 
     def _weigh_start(self, edges: tuple[MachineEdge, ...], step: Step) -> None:
         text = self.text
@@ -185,7 +196,7 @@ class _Chain(EStepText):
 
     def _share(self, step: Step, observation: int, live: list[int]) -> None:
         text = self.text
-        groups = self._groups(step, observation)
+        groups = self.groups(step, observation)
         self.fetch_rows([literal for _, group, _ in groups for literal in group.literals()])
         into: dict[int, list[str]] = {state: [] for state in live}
         amounts: list[tuple[MachineLiteral, str]] = []

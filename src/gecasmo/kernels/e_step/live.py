@@ -31,11 +31,14 @@ def can_be_live_source(machine: Machine) -> bool:
 
 def live_source(machine: Machine, plan: Plan) -> str:
     """Source of the E-step for one live state."""
-    return _Live(machine, plan).source()
+    return Live(machine, plan).source()
 
 
-class _Live(EStepText):
+class Live(EStepText):
+    """Writes the E-step; also the kernel that draws paths, where it divides at random."""
+
     def source(self) -> str:
+        """Write the whole kernel."""
         text = self.text
         silent = self.machine.body.silent_source
         self.imports()
@@ -47,6 +50,7 @@ class _Live(EStepText):
                 self.begin_bucket()
                 with text.block("for i in range(bucket_start[bucket], bucket_start[bucket + 1]):"):
                     self.begin_page()
+                    self.begin_division()
                     if silent is None:
                         text("page = 1.0")
                         self._prefix("length")
@@ -96,18 +100,30 @@ class _Live(EStepText):
             factors = self.values(rest, edge.multiplicity) + ([weight] if weight else [])
             text(f"{name} = {product(factors)}")
         text(f"z = {' + '.join(names)}")
-        # The share first: rounded, it is at most one, so that no posterior becomes negative.
         text(f"r = 1.0 / (z + {NOTHING})")
-        if len(names) == 2:
-            text(f"{names[0]} = {posterior} * ({names[0]} * r)")
-            text(f"{names[1]} = {posterior} - {names[0]}")
-        else:
-            text(*(f"{name} = {posterior} * ({name} * r)" for name in names))
+        self.divide(posterior, names, [f"({name} * r)" for name in names])
         return [
             (literal, name)
             for name, rest in zip(names, group.rests, strict=True)
             for literal in rest
         ]
+
+    def begin_division(self) -> None:
+        """Write what comes before the first division of a page."""
+
+    def divide(self, posterior: str, names: list[str], shares: list[str]) -> None:
+        """Write how a posterior is divided over edges: what is called `names` afterwards."""
+        text = self.text
+        # The share first: rounded, it is at most one, so that no posterior becomes negative.
+        if len(names) == 2:
+            text(f"{names[0]} = {posterior} * {shares[0]}")
+            text(f"{names[1]} = {posterior} - {names[0]}")
+        else:
+            for name, share in zip(names, shares, strict=True):
+                text(f"{name} = {posterior} * {share}")
+
+    def end_if_gone(self) -> None:
+        """Write when the rest of a page need not be looked at."""
 
     def _add_page(self, end: str, tail: str = "") -> None:
         """Add the page's log-likelihood; sum logarithms only if the product is too small."""
@@ -170,6 +186,7 @@ class _Live(EStepText):
         """Forward below the last signal: `u` is the posterior of being there."""
         text = self.text
         with text.block("for t in range(signal + 1, length - 1):"):
+            self.end_if_gone()
             text("o = obs[base + index(t)]")
             self.branch(quiet, lambda o: self._share(self.machine.body, o))
         with text.block("if signal < length - 1:"):
@@ -199,7 +216,8 @@ class _Live(EStepText):
         if len(edges) == 1:
             names = ["u"]
         else:
-            text("r = 1.0 / z", *(f"{name} = u * ({name} * r)" for name in names))
+            text("r = 1.0 / z")
+            self.divide("u", names, [f"({name} * r)" for name in names])
         self._count_shares(step, group, names)
 
     def _leave_if_unlikely(self) -> None:
@@ -247,7 +265,6 @@ class _Live(EStepText):
 
     def _share(self, step: Step, observation: int) -> None:
         """One step forward: divide `u` over the edges, count, and keep what stays."""
-        text = self.text
         edges = self._live_edges(step, observation)
         if not edges:
             return
@@ -255,10 +272,7 @@ class _Live(EStepText):
         names = ["u"]
         if len(edges) > 1:
             names = [f"f{number}" for number in range(len(edges))]
-            for number in range(len(edges) - (len(edges) == 2)):
-                text(f"{names[number]} = u * share[index(t), {number}]")
-            if len(edges) == 2:
-                text(f"{names[1]} = u - {names[0]}")
+            self.divide("u", names, [f"share[index(t), {number}]" for number in range(len(edges))])
         self.fetch_rows(group.literals())
         self._count_shares(step, group, names)
 

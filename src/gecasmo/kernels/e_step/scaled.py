@@ -11,15 +11,20 @@ from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
 from gecasmo.kernels.text import SMALLEST_STATE, SMALLEST_STEP, EdgeTable, Text
 
-_LITERALS = "for j in range({table}_LITERAL[e], {table}_LITERAL[e + 1]):"
+LITERALS = "for j in range({table}_LITERAL[e], {table}_LITERAL[e + 1]):"
 
 
 def scaled_source(machine: Machine, plan: Plan) -> str:
     """Source of the scaled E-step."""
-    return _Scaled(machine, plan).source()
+    return Scaled(machine, plan).source()
 
 
-class _Scaled:
+class Scaled:
+    """Writes the scaled E-step; also the first half of the kernel that draws paths."""
+
+    name = "e_step"
+    more: tuple[str, ...] = ()  # arguments beyond those of an E-step
+
     def __init__(self, machine: Machine, plan: Plan) -> None:
         self.machine = machine
         self.plan = plan
@@ -30,12 +35,14 @@ class _Scaled:
         self.n_states = max(max(step.n_sources, step.n_targets) for step in machine.steps())
 
     def source(self) -> str:
+        """Write the whole kernel."""
         machine = self.machine
         text = Text()
         text("import math", "", "import numpy as np", "")
-        text(*self.edges.constants(), *self.initial.constants())
+        text(*self.edges.constants(), *self.initial.constants(), *self.constants())
         text("", "")
-        with text.block(f"def e_step({', '.join(e_step_arguments(self.plan))}):"):
+        arguments = [*e_step_arguments(self.plan), *self.more]
+        with text.block(f"def {self.name}({', '.join(arguments)}):"):
             self.loads.everywhere(text)
             text(f"n = np.zeros({max(self.loads.n_slots, 1)})")
             text(f"a = np.empty((max_length + 1, {self.n_states}))")
@@ -47,9 +54,13 @@ class _Scaled:
                 text("total = 0.0", "impossible = 0")
                 with text.block("for i in range(bucket_start[bucket], bucket_start[bucket + 1]):"):
                     self._page(text)
-                self._flush(text, "global")
+                self.flush(text, "global")
                 text("log_likelihood[bucket] += total", "n_impossible[bucket] += impossible")
         return str(text)
+
+    def constants(self) -> list[str]:
+        """More constants that the source needs."""
+        return []
 
     def _page(self, text: Text) -> None:
         with text.block("if careful[i] == 0 or weight[i] == 0.0:"):
@@ -61,10 +72,11 @@ class _Scaled:
         self._forward(text)
         with text.block("if scale[length] <= 0.0:"):
             text("impossible += 1", "continue")
-        self._backward(text)
-        self._flush(text, "page")
+        self.backward(text)
+        self.flush(text, "page")
 
-    def _selector(self, text: Text) -> None:
+    def selector(self, text: Text) -> None:
+        """Write which list of edges a result has."""
         n_closing = len(self.machine.closing)
         text("o = obs[base + t]")
         text(f"step = min(length - t - 1, {n_closing}) * {self.machine.n_observations} + o")
@@ -77,7 +89,7 @@ class _Scaled:
         self.initial.emit(text, "start", "a[0, {target}] += {weight}")
         text("page = 0.0", "scale[length] = 1.0")
         with text.block("for t in range(length):"):
-            self._selector(text)
+            self.selector(text)
             self.loads.result(text)
             text("lift = 1.0", "lens = 1.0")
             with text.block("while True:"):
@@ -103,13 +115,14 @@ class _Scaled:
                     text("a[t + 1, s] = 0.0")
         # The page's own log-likelihood is added only when its counts are.
 
-    def _backward(self, text: Text) -> None:
+    def backward(self, text: Text) -> None:
+        """Write the way back, on which counts are made."""
         states = f"for s in range({self.n_states}):"
         text("q = weight[i]", "total += q * page")
         with text.block(states):
             text("b[s] = 1.0")
         with text.block("for t in range(length - 1, -1, -1):"):
-            self._selector(text)
+            self.selector(text)
             self.loads.result(text)
             with text.block(states):
                 text("y[s] = 0.0")
@@ -120,10 +133,10 @@ class _Scaled:
                 "    x = {weight} * b[{target}] / scale[t]",
                 "    y[{source}] += x",
                 "    x *= q * a[t, {source}]",
-                "    " + _LITERALS.format(table="EDGES"),
+                "    " + LITERALS.format(table="EDGES"),
                 "        n[EDGES_SLOT[j]] += x",
             )
-            self._flush(text, "result")
+            self.flush(text, "result")
             with text.block(states):
                 text("b[s] = y[s]")
         text("z = 0.0")
@@ -132,11 +145,11 @@ class _Scaled:
             text,
             "start",
             "x = q * {weight} * b[{target}] / z",
-            _LITERALS.format(table="INITIAL"),
+            LITERALS.format(table="INITIAL"),
             "    n[INITIAL_SLOT[j]] += x",
         )
 
-    def _flush(self, text: Text, scope: str) -> None:
+    def flush(self, text: Text, scope: str) -> None:
         """Move the counts of the variables of one scope into the tables."""
         for number, (coin, lag, row) in enumerate(self.machine.variables):
             if self.plan.scope(self.machine, number) != scope:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gecasmo.kernels.machine import IMPOSSIBLE, Machine, MachineEdge, MachineLiteral
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.text import Text, number, product
+from gecasmo.kernels.text import MAX_UNROLLED_EDGES, Text, number, product
 
 # A page less likely than this is left to the scaled kernel; products of two such still exist.
 SMALLEST_PAGE = 1e-200
@@ -33,6 +33,11 @@ def e_step_arguments(plan: Plan) -> list[str]:
         *[f"shift{coin}" for coin in coins],
         *["log_likelihood", "n_impossible", "careful", "max_length"],
     ]
+
+
+def is_small(machine: Machine) -> bool:
+    """Whether the edges are few enough to be spelt out."""
+    return machine.n_edges <= MAX_UNROLLED_EDGES
 
 
 class Group:
@@ -67,6 +72,9 @@ def _ordered(
 
 class EStepText:
     """Lines of source about the coins of one machine under one plan."""
+
+    name = "e_step"
+    more: tuple[str, ...] = ()  # arguments beyond those of an E-step
 
     def __init__(self, machine: Machine, plan: Plan) -> None:
         self.machine = machine
@@ -182,7 +190,7 @@ class EStepText:
     # -- frame ---------------------------------------------------------------------------------
     def header(self) -> str:
         """The line that begins the kernel's function."""
-        return f"def e_step({', '.join(e_step_arguments(self.plan))}):"
+        return f"def {self.name}({', '.join([*e_step_arguments(self.plan), *self.more])}):"
 
     def begin_bucket(self) -> None:
         """Write what comes before the pages of a bucket."""
@@ -251,5 +259,6 @@ __all__ = [
     "EStepText",
     "Group",
     "e_step_arguments",
+    "is_small",
     "product",
 ]

@@ -43,14 +43,14 @@ def fitted(heads: Floats, tails: Floats, pseudo: Pseudo, is_fixed: Fixed, before
     """The M-step; rows that are fixed, or about which nothing is known, keep what they had."""
     after = np.empty(len(before))
     given = [heads, tails, *_counts(pseudo), _flags(is_fixed), before, after]
-    _sweep(fit_rows, len(before), [np.ascontiguousarray(one) for one in given])
+    sweep(fit_rows, len(before), [np.ascontiguousarray(one) for one in given])
     return after
 
 
 def penalty(probability: Floats, pseudo: Pseudo, is_fixed: Fixed) -> float:
     """The logarithm of the prior density of all rows, up to a constant."""
-    sums = np.zeros(_n_chunks(len(probability)))
-    _sweep(
+    sums = np.zeros(n_chunks_of(len(probability)))
+    sweep(
         penalise_rows,
         len(probability),
         [probability, *_counts(pseudo), _flags(is_fixed), sums],
@@ -61,21 +61,21 @@ def penalty(probability: Floats, pseudo: Pseudo, is_fixed: Fixed) -> float:
 def logits(probability: Floats) -> Floats:
     """Infinite where a probability is 0 or 1."""
     found = np.empty(len(probability))
-    _sweep(logits_of_rows, len(found), [probability, found])
+    sweep(logits_of_rows, len(found), [probability, found])
     return found
 
 
 def moves(p0: Floats, p1: Floats, p2: Floats) -> tuple[Floats, Floats, Floats]:
     """Logits at the first of three points, and their first and second differences."""
     found = (np.empty(len(p0)), np.empty(len(p0)), np.empty(len(p0)))
-    _sweep(move_rows, len(p0), [p0, p1, p2, *found])
+    sweep(move_rows, len(p0), [p0, p1, p2, *found])
     return found
 
 
 def lengths(flips: Floats, probability: Floats, once: Floats, bent: Floats) -> tuple[float, float]:
     """The squared lengths of first and second differences in the Fisher norm."""
-    sums = np.zeros((2, _n_chunks(len(flips))))
-    _sweep(measure_rows, len(flips), [flips, probability, once, bent, sums])
+    sums = np.zeros((2, n_chunks_of(len(flips))))
+    sweep(measure_rows, len(flips), [flips, probability, once, bent, sums])
     step, bend = sums.sum(axis=1)
     return float(step), float(bend)
 
@@ -85,19 +85,20 @@ def followed(
 ) -> Floats:
     """The probabilities that moves lead to when they are followed further."""
     after = np.empty(len(end))
-    _sweep(follow_rows, len(end), [*move, float(length), end, _flags(is_fixed), after])
+    sweep(follow_rows, len(end), [*move, float(length), end, _flags(is_fixed), after])
     return after
 
 
 def squared_distance(was: Floats, now: Floats, flips: Floats) -> float:
     """How far probabilities moved, in the Fisher norm."""
-    sums = np.zeros(_n_chunks(len(was)))
-    _sweep(compare_rows, len(was), [was, now, flips, sums])
+    sums = np.zeros(n_chunks_of(len(was)))
+    sweep(compare_rows, len(was), [was, now, flips, sums])
     return float(sums.sum())
 
 
-def _sweep(kernel: Callable[..., None], n_rows: int, arguments: Sequence[Any]) -> None:
-    n_chunks = _n_chunks(n_rows)
+def sweep(kernel: Callable[..., None], n_rows: int, arguments: Sequence[Any]) -> None:
+    """Run a kernel over all chunks of rows, on threads if there are many."""
+    n_chunks = n_chunks_of(n_rows)
     threads = default_threads()
     pieces = 1 if threads == 1 else max(1, min(n_chunks, 2 * threads))
     borders = [n_chunks * piece // pieces for piece in range(pieces + 1)]
@@ -105,7 +106,8 @@ def _sweep(kernel: Callable[..., None], n_rows: int, arguments: Sequence[Any]) -
     run_jobs(static_kernel(kernel, jobs[0]), jobs)
 
 
-def _n_chunks(n_rows: int) -> int:
+def n_chunks_of(n_rows: int) -> int:
+    """How many chunks so many rows are."""
     return -(-n_rows // CHUNK)
 
 

@@ -53,5 +53,5 @@ def write_as(name: str, log: Any, path: Path) -> None:
     """Write a log in a format; `ClickLog.write` explains."""
     target = format_named(name)
     if target.write is None:
-        raise ClickLogError(f"{path}: {target.title} is only read, not written.")
+        raise ClickLogError(f"{path}: {target.title} can be read, but not written.")
     target.write(log, path)

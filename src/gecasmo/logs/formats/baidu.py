@@ -89,7 +89,7 @@ def _open(inputs: Opened, notes: Notebook) -> pl.DataFrame:
     """Read the files, with the columns under the names of the roles."""
     for file in inputs:
         if not file.is_parquet:
-            raise ClickLogError(f"{file.name} is no Parquet file, and this format needs one.")
+            raise ClickLogError(f"{file.name} is not a Parquet file, and this format needs one.")
     try:
         table = pl.concat([file.read_parquet() for file in inputs], how="vertical_relaxed")
     except pl.exceptions.PolarsError as error:

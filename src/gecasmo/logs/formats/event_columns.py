@@ -146,7 +146,7 @@ class EventColumns:
         said = [f"It has: {', '.join(self.table.columns) or 'no columns at all'}."]
         if unsaid:
             asked = listed(option(role, shown="...") for role in unsaid)
-            said.append(f"Say which column it is: {asked}. A field inside of one is a.b.")
+            said.append(f"Say which column it is: {asked}. A field inside a column is a.b.")
         if {"event_attributes", "action_name"} <= set(self.table.columns):
             such = option("format", shown='"ubi"')
             said.append(
@@ -278,7 +278,7 @@ def kinds_by_name(names: pl.Series, roles: EventRoles, notes: Notebook) -> dict[
                 raise _no_such_event(kind, name, roles, names)
             if name in kinds:
                 raise ClickLogError(
-                    f"{_asked(kind, name, roles)}: an event is one thing, and {name!r} is "
+                    f"{_asked(kind, name, roles)}: an event has one role, and {name!r} is "
                     f"{kinds[name]!r} already."
                 )
             kinds[name] = kind
@@ -322,7 +322,7 @@ def _asked(kind: str, name: str, roles: EventRoles) -> str:
 
 def _no_such_event(kind: str, name: str, roles: EventRoles, names: pl.Series) -> ClickLogError:
     return ClickLogError(
-        f"{_asked(kind, name, roles)}: no event is called so. {roles.title('event')} has: "
+        f"{_asked(kind, name, roles)}: no event has that name. {roles.title('event')} has: "
         f"{_most(names)}."
     )
 
@@ -347,7 +347,7 @@ def _nothing_shown(names: pl.Series, kinds: Mapping[str, str], roles: EventRoles
         "documents, under the same id of the page; the log of the search engine has them.\n"
         "  If only sums are known (query, doc, rank, impressions, clicks), "
         + either("read_counts", "--counts")
-        + " reads these. From clicks alone nothing but the number of clicks of each query and "
+        + " reads these. From clicks alone, only the number of clicks of each query and "
         "document can be told, which says more about ranks than about documents."
     )
 

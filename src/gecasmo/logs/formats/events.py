@@ -177,7 +177,7 @@ def _ordered_by_lists(events: pl.DataFrame, notes: Notebook) -> pl.DataFrame:
     unplaced = pl.col("position").is_null().all().over("row") & _IS_SHOWN
     found = events.filter(unplaced & (pl.col("place") == 1))
     notes.add_rows(
-        "lists without positions", found["row"], "the order of the documents in them is taken"
+        "lists without positions", found["row"], "documents are ranked in the order of the list"
     )
     place = pl.when(unplaced).then("place").otherwise("position")
     return events.with_columns(position=place).drop("place")
@@ -228,7 +228,7 @@ def _in_lists(
             f"{option('gap', gap, of='read_events')}: gaps need times, and there are none; name "
             f"their column: {role_option('time', shown='...')}."
         )
-    fault = ("events without a time", "a gap cannot be told; left out", _missing("time"))
+    fault = ("events without a time", "without a time there is no gap; left out", _missing("time"))
     shown, done = without(shown, [fault], notes), without(done, [fault], notes)
     shown = shown.sort("page", "time", maintain_order=True)
     longest = _longest(gap, shown["time"].dtype)
@@ -336,7 +336,9 @@ def _log(
         if name in columns.used and name not in parts:
             continue
         if name in taken or dtype.is_nested():
-            why = "has lists or objects" if dtype.is_nested() else "is called like a column of logs"
+            why = (
+                "has lists or objects" if dtype.is_nested() else "has the name of a column of logs"
+            )
             notes.tell("columns left out", 1, f"the column {name!r} was left out: it {why}.")
             continue
         made.append(columns.table[name].gather(results["row"]))

@@ -391,7 +391,7 @@ def common_separator(inputs: Opened, kind: str, notes: Notebook) -> str:
             "other separators",
             len(found),
             f"the fields are separated by {_TITLES[found[0]]} ({found[0]!r}) instead of "
-            f"{_TITLES[SEPARATORS[kind]]}; they were read so.",
+            f"{_TITLES[SEPARATORS[kind]]}; they were read like that.",
         )
     return found[0]
 

@@ -173,10 +173,12 @@ def _check_target(target: Path, overwrite: bool) -> None:
     if not target.exists():
         return
     if not (target / NAME).exists():
-        raise ClickLogError(f"{target} is there already, and is no stored log; name another place.")
+        raise ClickLogError(
+            f"{target} exists already, and is not a stored log; name another place."
+        )
     if not overwrite:
         raise ClickLogError(
-            f"{target} is there already; "
+            f"{target} exists already; "
             f"{either('overwrite=True replaces it, and open_log opens it', '--force replaces it')}."
         )
 

@@ -94,7 +94,7 @@ class Intake:
         self.source.notes = notebook.notes
 
     def begin(self, resume: bool) -> None:
-        """Go on with what another process has left, if it was the same ingest."""
+        """Continue with what another process has left, if it was the same ingest."""
         wishes = self.wishes
         is_again = self.journal.begin(self._signature(), wishes.as_json(), resume, wishes.memory)
         if is_again and "types" in self.journal.content and isinstance(self.source, TextFiles):

@@ -140,7 +140,7 @@ class IngestJournal:
                 folder.mkdir()
 
     def _refuse_change(self, before: dict[str, Any], new: dict[str, Any]) -> None:
-        how = f"; to start anew, pass {either('resume=False', '--no-resume')}"
+        how = f"; to start again, pass {either('resume=False', '--no-resume')}"
         there = {name: rest for name, *rest in before["inputs"]}
         now = {name: rest for name, *rest in new["inputs"]}
         for name in [*there, *now]:
@@ -152,8 +152,8 @@ class IngestJournal:
                 )
             if there[name] != now[name]:
                 raise ClickLogError(
-                    f"{name} was changed since the ingest into {self.target} began, which can "
-                    f"then not be resumed{how}."
+                    f"{name} was changed since the ingest into {self.target} began, so it cannot "
+                    f"be resumed{how}."
                 )
         then_asked, now_asked = _one_by_one(before["wishes"]), _one_by_one(new["wishes"])
         for name, value in now_asked.items():

@@ -54,7 +54,7 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
         raise ClickLogError(f"{path}: there is no such stored log.{_unfinished(path)}")
     if not file.is_file():
         raise ClickLogError(
-            f"{path} is no stored log: it has no {NAME}.{_unfinished(path)} "
+            f"{path} is not a stored log: it has no {NAME}.{_unfinished(path)} "
             f"Stored logs are made by `gecasmo ingest`{either(' and ClickLog.ingest', '')}."
         )
     data = file.read_bytes()
@@ -76,7 +76,9 @@ def _check(manifest: Any, file: Path) -> None:
         )
     for name, kind in _NEEDED.items():
         if not isinstance(manifest.get(name), kind):
-            raise ClickLogError(f"{file} is damaged: it lacks {name!r}, or what it says is odd.")
+            raise ClickLogError(
+                f"{file} is damaged: it lacks {name!r}, or has a wrong value there."
+            )
     partitions = manifest["partitions"]
     n = len(partitions)
     if n == 0 or n & (n - 1):

@@ -292,7 +292,7 @@ class StoredLog:
                 raise AttributeError(what, name=name, obj=self)
             instead = f"; {_INSTEAD[name]}" if name in _INSTEAD else ""
             raise NotInMemoryError(
-                f"A stored log has no {name!r}: its pages are on the disk. Ask a part of it in "
+                f"A stored log has no {name!r}: its pages are on the disk. Use a part of it in "
                 f"memory: log.partition(i).{name} (all of them: for part in log.partitions()), or "
                 f"for a few pages log.head(n).{name}{instead}."
             )

@@ -70,7 +70,7 @@ class Tasks(View):
         odd.add(
             "pages of tasks without results",
             len(empty),
-            "they count as pages of their task, and nothing can be said of them",
+            "they count as pages of their task, and nothing can be said about them",
             (f"session {shown(log.sessions, number)}" for number in empty),
         )
         in_chain = rows_of_runs(log.starts[:-1][session], lengths)

@@ -227,7 +227,7 @@ class ViewedLog(ClickLog):
             return found
         if visits is None:
             raise ClickLogError(
-                f"Users come by a result several times under the view '{self.seen_as.name}', and "
+                f"Users may pass a result several times under the view '{self.seen_as.name}', and "
                 f'this has an answer for each visit: ask of log.view("{self.seen_as.name}").'
             )
         n_rows = self.source.n_results
@@ -255,7 +255,7 @@ class ViewedLog(ClickLog):
         if self.walks.walk_of_session is None:
             raise ClickLogError(
                 f"Under the view '{self.seen_as.name}' a session has several walks. Ask of "
-                f'log.view("{self.seen_as.name}"): it has a session a walk.'
+                f'log.view("{self.seen_as.name}"): there, each walk is a session.'
             )
         return self.walks.walk_of_session
 
@@ -328,7 +328,7 @@ class ViewedLog(ClickLog):
     def _of_source(self, columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
         if not self.is_plain:
             raise ClickLogError(
-                f"Users come by a result several times under the view '{self.seen_as.name}', so "
+                f"Users may pass a result several times under the view '{self.seen_as.name}', so "
                 "signals belong to the log itself: log.with_signals(...)."
             )
         return {name: self.back(np.asarray(values)) for name, values in columns.items()}

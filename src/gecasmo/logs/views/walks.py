@@ -202,7 +202,7 @@ def _turns(log: ClickLog, odd: Notebook) -> Integers:
     odd.add(
         "clicks at the same time as another of their page",
         len(tied),
-        "the one at the higher place is taken for the first",
+        "the one at the higher place counts as the first",
         places(clicked[order][tied[:3]], log),
     )
     return turn

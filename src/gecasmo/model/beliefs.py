@@ -1,0 +1,165 @@
+"""What a fitted model believes: draws from its posterior, for it and for others such as ArviZ.
+
+ArviZ has diagnostics, charts and leave-one-out scores of posteriors. Up to version 0.23 its data
+are an `InferenceData`, from 1.0 on an `xarray.DataTree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gecasmo.errors import GecasmoWarning, ModelError, extra, tell
+from gecasmo.estimation.draws import Draws
+from gecasmo.forms import FormState
+from gecasmo.hashes import mixed
+from gecasmo.logs import ClickLog
+from gecasmo.model.page_run import Filtered, PageRun
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+
+Floats = NDArray[np.float64]
+
+# Likelihoods of pages that are worked out for ArviZ at most, in numbers.
+_MOST_LIKELIHOODS = 20_000_000
+
+
+def draws_of(model: Model, coin: str | None, n: int, seed: int) -> Any:
+    """See `Model.draws`."""
+    states = model.states()
+    if coin is None:
+        if model.draws_ is None:
+            raise ModelError(
+                f"This {model.name} has no draws of its own: fit it with Gibbs(), or name a coin, "
+                f"such as draws({next(iter(model.forms))!r}), to draw from what is believed of its "
+                "rows."
+            )
+        return model.draws_
+    if coin not in states:
+        raise ModelError(
+            f"{model.name} has no coin '{coin}'. Its coins are: {', '.join(model.forms)}."
+        )
+    if model.draws_ is not None and coin in model.draws_.rows:
+        return model.draws_.rows[coin]
+    if n < 1:
+        raise ModelError(f"draws(n={n}): at least one is needed.")
+    form, state = model.forms[coin], states[coin]
+    if not form.has_posterior and form.constant is None:
+        raise ModelError(
+            f"The form {form!r} of '{coin}' has no posterior of rows to draw from; a Table has."
+        )
+    rng = np.random.default_rng(seed)
+    drawn = [_probability(form, form.drawn(state, rng)) for _ in range(n)]
+    return np.stack(drawn)[None]
+
+
+def _probability(form: Any, state: FormState) -> Floats:
+    found: Floats = form.to_frame(state)["probability"].to_numpy()
+    return found
+
+
+def drawn_states(model: Model, most: int, seed: int) -> Iterator[dict[str, FormState]]:
+    """At most so many joint draws of the states of all coins: those of a fit by Gibbs, else each
+    row from what is believed of it."""
+    states = model.states()
+    if model.draws_ is not None:
+        for rows in model.draws_.chosen(most):
+            yield {
+                coin: replace(state, probability=rows[coin]) if coin in rows else state
+                for coin, state in states.items()
+            }
+        return
+    for number in range(most):
+        rng = np.random.default_rng(mixed(seed, number))
+        yield {coin: model.forms[coin].drawn(state, rng) for coin, state in states.items()}
+
+
+def to_arviz(model: Model, log: ClickLog | None, n: int, seed: int) -> Any:
+    """See `Model.to_arviz`."""
+    arviz = extra("arviz", "to_arviz", "gecasmo[bayes]")
+    draws = _all_draws(model, n, seed)
+    groups: dict[str, dict[str, Floats]] = {"posterior": {}}
+    dims: dict[str, list[str]] = {}
+    coords: dict[str, list[Any]] = {}
+    if log is not None:
+        draws = _thinned(draws, log)
+    for coin, values in draws.rows.items():
+        keys = model.keys[coin]
+        if not keys:
+            groups["posterior"][coin] = values[..., 0]
+            continue
+        frame = model.parameters[coin].select(keys)
+        dims[coin] = [f"{coin}_row"]
+        coords[f"{coin}_row"] = ["/".join(map(str, row)) for row in frame.iter_rows()]
+        groups["posterior"][coin] = values
+    for coin, values in draws.priors.items():
+        groups["posterior"][f"{coin}_prior_mean"] = values[..., 0]
+        groups["posterior"][f"{coin}_prior_strength"] = values[..., 1]
+    if np.isfinite(draws.log_likelihood).all():
+        groups["sample_stats"] = {"lp": draws.log_likelihood}
+    if log is not None:
+        dims["page"] = ["session"]
+        coords["session"] = log.sessions.to_list()
+        groups["log_likelihood"] = {"page": page_likelihoods(model, log, draws)}
+        clicks = np.bincount(log.page, weights=log.click, minlength=log.n_sessions).astype(float)
+        groups["observed_data"] = {"page": clicks}
+    if int(arviz.__version__.split(".")[0]) >= 1:
+        return arviz.from_dict(groups, coords=coords, dims=dims)
+    return arviz.from_dict(**groups, coords=coords, dims=dims)
+
+
+def _all_draws(model: Model, n: int, seed: int) -> Draws:
+    """The draws of a fit by Gibbs, else independent ones."""
+    if model.draws_ is not None:
+        return model.draws_
+    rows = {coin: draws_of(model, coin, n, seed + k) for k, coin in enumerate(model.forms)}
+    return Draws(rows, {}, np.full((1, n), np.nan))
+
+
+def _thinned(draws: Draws, log: ClickLog) -> Draws:
+    """Fewer draws, evenly, if the likelihoods of all pages under all of them would fill memory."""
+    n_numbers = draws.n_chains * draws.n_draws * log.n_sessions
+    step = -(-n_numbers // _MOST_LIKELIHOODS)
+    if step == 1:
+        return draws
+    tell(
+        f"Of {draws.n_draws:,} draws of each chain every {step} are given to ArviZ, since "
+        f"likelihoods of {log.n_sessions:,} pages under all of them would fill memory.",
+        GecasmoWarning,
+    )
+    return replace(
+        draws,
+        rows={coin: values[:, ::step] for coin, values in draws.rows.items()},
+        priors={coin: values[:, ::step] for coin, values in draws.priors.items()},
+        log_likelihood=draws.log_likelihood[:, ::step],
+        thin=draws.thin * step,
+    )
+
+
+def page_likelihoods(model: Model, log: ClickLog, draws: Draws) -> Floats:
+    """The log-likelihood of each session under each draw, `[chain, draw, session]`; a session of
+    weight 2 counts twice."""
+    Filtered(model, log, "raise")
+    states = model.states()
+    run = PageRun(model, log, "filter")
+    found = np.empty((draws.n_chains, draws.n_draws, log.n_sessions))
+    probability, click = np.zeros(run.encoded.n_results), np.zeros(run.encoded.n_results)
+    for chain in range(draws.n_chains):
+        for draw in range(draws.n_draws):
+            run.change(
+                {
+                    coin: replace(state, probability=draws.rows[coin][chain, draw])
+                    if model.forms[coin].has_posterior
+                    else state
+                    for coin, state in states.items()
+                }
+            )
+            run.run(probability, click)
+            logs = np.log(np.maximum(run.results(probability, "all"), 1e-300))
+            found[chain, draw] = np.bincount(log.page, logs, minlength=log.n_sessions) * log.weight
+    return found
