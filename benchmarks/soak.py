@@ -130,6 +130,7 @@ ITEMS = (
         200,
         _examples(40, fewest=2),
         steps=(2, 80, 200),
+        is_parallel=True,
     ),
     Item(
         "properties",

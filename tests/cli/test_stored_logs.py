@@ -104,6 +104,9 @@ def test_check(stored: Path, log_file: Path) -> None:
 def test_columns_of_a_stored_log_have_names_already(fit_file: Path, stored: Path) -> None:
     text = fail("evaluate", fit_file, stored, "--query", "q")
     assert "is a stored log, whose columns were named by ingest" in " ".join(text.split())
+    for flag, value in (("--separator", ";"), ("--format", "ubi"), ("--max-line", "10")):
+        text = fail("evaluate", fit_file, stored, flag, value)
+        assert f"{flag}: {stored} is a stored log, which ingest has read." in " ".join(text.split())
 
 
 def test_a_model_in_a_folder(fit_file: Path, log_file: Path, folder: Path) -> None:

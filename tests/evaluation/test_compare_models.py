@@ -83,7 +83,7 @@ def test_fitted_models_are_left_as_they_are() -> None:
     assert seconds["truth"] is None
     assert found.reasons["truth"]["seconds"] == "the model came with its probabilities"
     assert seconds["RCTR"] > 0
-    assert sum("came fitted" in note for note in found.notes) == 2
+    assert sum("was already fitted" in note for note in found.notes) == 2
 
 
 def test_the_seconds_of_a_given_fit_are_those_of_all_of_it() -> None:
@@ -244,7 +244,7 @@ def test_a_model_that_foresees_clicks_is_named() -> None:
 
     found = named([Peeking()])
     assert any("Do not trust the scores of Peeking" in note for note in found.notes)
-    assert not any("RCTR, which foresees" in note for note in found.notes)
+    assert not any("RCTR, which uses clicks" in note for note in found.notes)
 
 
 class Keen(Table):

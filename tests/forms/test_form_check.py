@@ -74,6 +74,8 @@ INEXACT = {
     "boosting": Estimator(BOOSTING, "price"),
     "forest": Estimator(FOREST, "price", "brand"),
     "network": Torch(network(), "price", epochs=2),
+    "crossed effects": Sum(Table("doc"), Table("brand"), Logistic("price")),
+    "probits": Sum(Table("doc"), Table("brand"), Logistic("price"), link="probit", spread=0.7),
     "sum around a network": Sum(Torch(network(), "price", epochs=2), key="doc"),
 }
 
@@ -102,7 +104,7 @@ def test_our_forms_whose_steps_are_not_exact_pass(name: str, seed: int) -> None:
 def test_forms_can_be_copied_sent_and_made_again(name: str) -> None:
     form = (OURS | INEXACT)[name]
     with_others = dict(form.options())
-    columns = with_others.pop("columns", ())
+    columns = [value for n in ("columns", "by", "parts") for value in with_others.pop(n, ())]
     first = [with_others.pop(n) for n in ("module", "classifier") if n in with_others]
     for twin in (
         form.from_options(form.options()),

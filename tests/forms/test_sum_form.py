@@ -75,17 +75,25 @@ def coefficients(model: Any) -> list[float]:
     return model.coefficients["taste"]["coefficient"].to_list()
 
 
+def averaged(logits: np.ndarray, spread: float) -> np.ndarray:
+    """The mean of probabilities with normal logits."""
+    grid = np.linspace(-8, 8, 1601)
+    weight = np.exp(-0.5 * grid**2)
+    return expit(logits[:, None] + spread * grid) @ weight / weight.sum()
+
+
 # -- between a regression and a table --------------------------------------------------------------
 def test_with_a_tiny_spread_it_is_the_regression() -> None:
     log, _ = market(40, 20, 1.0, seed=1)
     plain = fit(log, Logistic("x", key="doc"))
     model = fit(log, Sum(Logistic("x"), spread=1e-4))
-    np.testing.assert_allclose(coefficients(model), coefficients(plain), rtol=1e-4)
-    np.testing.assert_allclose(model.predict_clicks(log), plain.predict_clicks(log), rtol=1e-4)
+    # A regression tells the most likely coefficients, a sum their means.
+    np.testing.assert_allclose(coefficients(model), coefficients(plain), rtol=0.02)
+    np.testing.assert_allclose(model.predict_clicks(log), plain.predict_clicks(log), rtol=0.03)
     np.testing.assert_allclose(
         model.coefficients["taste"]["standard_error"],
         plain.coefficients["taste"]["standard_error"],
-        rtol=1e-4,
+        rtol=0.02,
     )
 
 
@@ -93,8 +101,12 @@ def test_with_a_huge_spread_it_is_a_table_without_pseudo_counts() -> None:
     log, _ = market(40, 50, 1.0, seed=2)
     table = fit(log, Table(pseudo_counts=(0, 0)))
     model = fit(log, Sum(Logistic("x"), spread=300.0))
+    # Of a row that always came up the same way, no mean is known without a prior.
+    both = (table.parameters["taste"]["heads"] > 0).to_numpy()
     np.testing.assert_allclose(
-        by_doc(model)["probability"], by_doc(table)["probability"], atol=1e-4
+        model.parameters["taste"]["probability"].to_numpy()[both],
+        table.parameters["taste"]["probability"].to_numpy()[both],
+        atol=1e-3,
     )
 
 
@@ -174,7 +186,7 @@ def test_frequent_rows_follow_their_own_data_and_rare_ones_their_features() -> N
     rare = frame.slice(1, 4)
     np.testing.assert_allclose(rare["probability"], rare["by_features"], atol=0.1)
     np.testing.assert_allclose(
-        frame["offset"], logit(frame["probability"]) - logit(frame["by_features"]), atol=1e-9
+        frame["offset"], logit(frame["probability"]) - logit(frame["by_features"]), atol=0.1
     )
 
 
@@ -259,7 +271,7 @@ def test_a_sample_of_rows_is_enough_to_learn_the_spread(monkeypatch) -> None:
 
     log, _ = market(400, 20, 1.0, seed=7)
     full = spread_of(fit(log, Sum(Logistic("x"))))
-    monkeypatch.setattr(sums, "_MOST_ROWS", 150)
+    monkeypatch.setattr(sums, "MOST_ROWS", 150)
     assert spread_of(fit(log, Sum(Logistic("x")))) == pytest.approx(full, rel=0.2)
 
 
@@ -304,7 +316,7 @@ def test_errors_of_coefficients_have_the_offsets_integrated_out() -> None:
     curvature = features.T @ (weight[:, None] * features)
     curvature[2:, 2:] += np.eye(30) / 0.9**2
     errors = np.sqrt(np.diag(np.linalg.inv(curvature)))[:2]
-    np.testing.assert_allclose(model.coefficients["taste"]["standard_error"], errors, rtol=1e-6)
+    np.testing.assert_allclose(model.coefficients["taste"]["standard_error"], errors, rtol=0.03)
 
 
 def test_errors_know_that_documents_differ() -> None:
@@ -372,7 +384,12 @@ def test_rows_never_seen_follow_their_features_alone() -> None:
     model = fit(log, Sum(Logistic("x")))
     new = model.probability("taste", {"doc": [1000, 1001], "x": [0.0, 2.0]})
     intercept, slope = coefficients(model)
-    np.testing.assert_allclose(logit(new), [intercept, intercept + 2 * slope], rtol=1e-9)
+    # What their own effects may be is averaged over.
+    usual = float(model.states()["taste"].belief.spreads[0])
+    assert usual == pytest.approx(spread_of(model), rel=0.2)
+    np.testing.assert_allclose(
+        new, averaged(np.array([intercept, intercept + 2 * slope]), usual), rtol=0.03
+    )
     known = model.probability("taste", log.to_frame())
     np.testing.assert_allclose(known, model.predict_clicks(log), rtol=1e-12)
     other = read_log(log.to_frame().with_columns(doc=pl.col("doc") + 39))
@@ -389,8 +406,10 @@ def test_offsets_of_single_results_do_not_leak_into_another_log() -> None:
     for asked in (log, other):
         np.testing.assert_allclose(
             model.predict_clicks(asked),
-            expit(coefficients(model)[0] + coefficients(model)[1] * asked.column("x").to_numpy()),
-            rtol=1e-9,
+            averaged(
+                coefficients(model)[0] + coefficients(model)[1] * asked.column("x").to_numpy(), 2.0
+            ),
+            rtol=0.02,
         )
         assert (model.predict_clicks(asked, frame=True)["unseen"].list.len() == 1).all()
     again = fit(log, Sum(Logistic("x"), key="result", spread=2.0), start=model)
@@ -486,9 +505,13 @@ def test_rows_are_by_the_key_that_the_model_declares() -> None:
         (Sum(Logistic("x"), spread=0.5, key="doc"), "Sum(Logistic('x'), spread=0.5, key='doc')"),
         (Sum(Logistic("x", key=("a", "b"))), "Sum(Logistic('x', key=('a', 'b')))"),
         (Sum(Logistic("x"), key=("a", "b")), "Sum(Logistic('x'), key=('a', 'b'))"),
+        (Sum(Table("a", "b"), Table("b")), "Sum(Table('a', 'b'), Table('b'))"),
+        (Sum(Table(), Logistic("x"), link="probit"), "Sum(Table(), Logistic('x'), link='probit')"),
+        (Sum(Table("a"), Table("b"), spread=(0.5, None)), None),
     ],
 )
-def test_a_form_prints_as_it_is_written(form: Sum, text: str) -> None:
+def test_a_form_prints_as_it_is_written(form: Sum, text: str | None) -> None:
+    text = text or "Sum(Table('a'), Table('b'), spread=(0.5, None))"
     assert repr(form) == text
     assert repr(eval(text)) == text
 
@@ -496,10 +519,20 @@ def test_a_form_prints_as_it_is_written(form: Sum, text: str) -> None:
 @pytest.mark.parametrize(
     ("make", "complaint"),
     [
-        (lambda: Sum(Table()), r"Sum\(Table\(\)\): the covariates are a form that takes offsets"),
-        (lambda: Sum(Logistic), "the covariates are a form that takes offsets"),
-        (lambda: Sum("x"), r'such as Sum\(Logistic\("price"\)\)'),
-        (lambda: Sum(Sum(Logistic("x"))), "the covariates are a form that takes offsets"),
+        (lambda: Sum(Logistic), "its parts are tables and a form that takes offsets"),
+        (lambda: Sum("x"), r'such as Sum\(Table\("doc"\), Logistic\("price"\)\)'),
+        (lambda: Sum(Sum(Logistic("x"))), "its parts are tables and a form that takes offsets"),
+        (lambda: Sum(), "give its parts"),
+        (lambda: Sum(Table("a", "b"), Table("b", "a")), r"Table\('b', 'a'\) twice"),
+        (lambda: Sum(Table(), Table()), r"Table\(\) twice"),
+        (lambda: Sum(Table(key=())), "a table of one row is the intercept"),
+        (lambda: Sum(Table("a", start=0.2)), "only its columns count"),
+        (lambda: Sum(Table("a", prior="empirical")), "only its columns count"),
+        (lambda: Sum(Logistic("x"), Logistic("y")), "one regression on all columns is enough"),
+        (lambda: Sum(Table("a"), link="cloglog"), r"link='cloglog'\): choose 'logit' or 'probit'"),
+        (lambda: Sum(Table("a"), link=3), "choose 'logit' or 'probit'"),
+        (lambda: Sum(Table("a"), spread=(1.0, 2.0)), "one for each of 1 tables"),
+        (lambda: Sum(Table("a"), Table("b"), spread=(1.0, 0)), "a positive number is wanted"),
         (lambda: Sum(Logistic("x"), spread=0), r"Sum\(spread=0\): a positive number is wanted"),
         (lambda: Sum(Logistic("x"), spread=-1.0), "a positive number is wanted"),
         (lambda: Sum(Logistic("x"), spread=float("inf")), "a positive number is wanted"),
@@ -578,7 +611,9 @@ def test_offsets_go_with_their_keys_to_another_log() -> None:
     moved = log.to_frame().with_columns(doc=pl.col("doc") + 20).filter(pl.col("session") < 100)
     other = read_log(moved)
     first = fit(other, Sum(Logistic("x"), spread=1.0), EM(1, tol=0), start=model)
-    assert first.history["log_likelihood"][0] == pytest.approx(model.log_likelihood(other).sum())
+    # A fit climbs from the most likely effects; answers are means over all that they may be.
+    told = model.log_likelihood(other).sum()
+    assert first.history["log_likelihood"][0] == pytest.approx(told, rel=0.01)
 
 
 def test_a_sum_can_start_at_tables_and_regressions() -> None:

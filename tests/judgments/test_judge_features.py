@@ -121,10 +121,10 @@ def test_a_row_without_flips_has_the_width_of_its_prior(described):
     assert told["rests_on"].to_list() == ["features"]
     assert told["trials"].to_list() == [0.0]
     rng = np.random.default_rng(0)
-    inner = state.inner
+    inner = state.told
     drawn = rng.multivariate_normal(inner.coefficients, inner.covariance, 40_000)
     at = (np.array([0.2, 50]) - inner.coding.shift) / inner.coding.scale
-    logits = drawn[:, 0] + drawn[:, 1:] @ at + state.beliefs.unseen * rng.normal(size=40_000)
+    logits = drawn[:, 0] + drawn[:, 1:] @ at + state.belief.spreads[0] * rng.normal(size=40_000)
     np.testing.assert_allclose(told["spread"], expit(logits).std(), rtol=0.03)
     seen = described.estimates("attraction")
     assert seen["trials"].min() > 20
@@ -135,7 +135,7 @@ def test_given_spreads_are_taken_as_they_are(log):
     with plain_python():
         form = Sum(Logistic("bm25"), spread=0.5)
         model = DBN(attraction=form, satisfaction=0.4).fit(log, progress=False)
-    assert model.states()["attraction"].beliefs.unseen == 0.5
+    assert model.states()["attraction"].belief.spreads[0] == 0.5
 
 
 @pytest.mark.parametrize("name", ["described", "plain_regression"])

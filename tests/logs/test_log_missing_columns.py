@@ -134,3 +134,9 @@ def test_a_log_needs_documents(columns: dict[str, Any]) -> None:
 def test_only_ids_are_made_of_several_columns(columns: dict[str, Any]) -> None:
     assert "rank is one column name; only session and doc" in message(columns, rank=["a", "b"])
     assert "the list should hold column names" in message(columns, session=[])
+
+
+def test_a_table_of_clicks_lacks_impressions() -> None:
+    """One row a click: the message says what is missing, and what can still be done."""
+    with pytest.raises(ClickLogError, match=r"Is every row a click\? Then impressions are missing"):
+        read_log({"query": ["cats", "cats"], "doc": ["a", "b"], "time": [1, 2]})

@@ -259,7 +259,7 @@ def test_comparisons_of_tasks_are_of_clicks_given_earlier_pages(cls: Any) -> Non
     close_to(said.log_likelihood, [total[session] for session in case.log.sessions])
 
 
-@many(25)
+@many(14)
 @given(cases(max_pages=4))
 def test_a_task_of_one_page_is_a_page_whatever_the_program(case: Case) -> None:
     table = {**case.table, "task": case.table["session"], "time": case.table["session"]}

@@ -236,7 +236,7 @@ def numbers(cls: Any, values: Values) -> dict[str, Any]:
     return found
 
 
-@many(20)
+@many(12)
 @given(walking(both_ways=False))
 def test_a_walk_of_top_down_clicks_is_a_page_whatever_the_program(drawn: Any) -> None:
     along, on_page, seed = drawn

@@ -138,9 +138,9 @@ def test_key_replaces_the_declared_one() -> None:
     ("table", "text"),
     [
         (Table(), "Table()"),
-        (Table((0.5, 2), 0.1), "Table(pseudo_counts=(0.5, 2), start=0.1)"),
-        (Table(fixed={1: 1.0}, key="rank"), "Table(fixed={1: 1.0}, key='rank')"),
-        (Table(key=("a", "b")), "Table(key=('a', 'b'))"),
+        (Table((0.5, 2), start=0.1), "Table(pseudo_counts=(0.5, 2), start=0.1)"),
+        (Table(fixed={1: 1.0}, key="rank"), "Table('rank', fixed={1: 1.0})"),
+        (Table(key=("a", "b")), "Table('a', 'b')"),
         (Fixed(0.9), "Fixed(0.9)"),
         (Fixed(0.9, key="doc"), "Fixed(0.9, key='doc')"),
     ],

@@ -20,7 +20,7 @@ OF_EVENTS = ("page", "event", "position", "event_time", "impression", "signal", 
 OF_COUNTS = ("impressions", "clicks")
 EVENT_FLAGS = ("events", "counts", *OF_EVENTS, *OF_COUNTS)
 # Flags of tables that are called otherwise here.
-_INSTEAD = {"session": "--page", "rank": "--position", "weight": "nothing", "format": "nothing"}
+_INSTEAD = {"session": "--page", "rank": "--position", "weight": None, "format": None}
 
 
 def _flag(name: str, help: str, metavar: str = "COLUMN") -> Any:
@@ -95,10 +95,11 @@ class EventFlags:
             return None
         for name in named if kind else ():
             if name in _INSTEAD and not (kind == "counts" and name == "rank"):
+                instead = _INSTEAD[name] if kind == "events" else None
                 raise GecasmoError(
-                    f"--{name}: with --{kind} use {_INSTEAD[name]} instead."
-                    if kind == "events"
-                    else f"--{name}: counts have none; leave it out."
+                    f"--{name}: with --{kind} use {instead} instead."
+                    if instead
+                    else f"--{name}: {kind} have none; leave it out."
                 )
         return kind
 

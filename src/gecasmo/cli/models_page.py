@@ -36,6 +36,8 @@ CHOOSER = (
     ("millions of pages and no time", "counts, in one pass", "CountingSDBN, CountingDCM"),
     ("a rank that is always seen, and one that nobody trusts", "trust bias", "TrustPBM"),
     ("features of results", "relevance behind noise clicks", "BSS"),
+    ("rare pairs of documents that many queries share", "estimates that borrow", "ZhuGCM"),
+    ("clicks", "whole beliefs about relevance, as BBM has them", "UBM"),
     ("queries that mean two things", "what is good for each meaning", "Intents"),
     ("carts and purchases", "what sells", "ShopDBN"),
     ("whether users asked again", "which pages answer without a click", "Abandonment"),

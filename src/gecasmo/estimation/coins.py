@@ -192,7 +192,8 @@ class Coins:
             scale = coin.form.log_scale(states[tie[0]], coin.rows) if coin.form.is_joint else None
             if scale is not None:
                 # Every number that was seen is a head of one of the coins.
-                total += float(scale @ sum(counts.tables[number][1] for number in tie))
+                heads: Floats = np.sum([counts.tables[number][1] for number in tie], axis=0)
+                total += float((scale * heads).sum())
         return total
 
     # -- how far forms moved, and where that leads -------------------------------------------------

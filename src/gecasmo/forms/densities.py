@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import polars as pl
@@ -24,9 +25,12 @@ from gecasmo.forms.form import Bools, Floats, Form, Posterior
 
 # Nothing that is possible gets weight 0.
 _SMALLEST = 1e-290
+# What the densities of a state are at the rows that it was last asked about: a fit asks for each
+# several times, as a weight, for the likelihood, and to see how far it has moved.
+_known: WeakKeyDictionary[DensityState, tuple[ref[Rows], Floats, Bools]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DensityState:
     """A distribution per coin, and per coin the one of all values, which starts and widths go by.
 
@@ -93,6 +97,14 @@ class Densities(Form):
 
     def _log_densities(self, state: DensityState, rows: Rows) -> tuple[Floats, Bools]:
         """`[coin, row]`, 0 where there is no value; and which rows have one."""
+        known = _known.get(state)
+        if known is not None and known[0]() is rows:
+            return known[1], known[2]
+        found, seen = self._log_densities_of(state, rows)
+        _known[state] = (ref(rows), found, seen)
+        return found, seen
+
+    def _log_densities_of(self, state: DensityState, rows: Rows) -> tuple[Floats, Bools]:
         x, seen = self._values(rows)
         found = np.zeros((len(self.families), len(rows)))
         if not seen.any():
@@ -140,8 +152,9 @@ class Densities(Form):
             before, common = families[coin], previous.common[coin]
             after = before.fitted(x[seen], weight, common)
             # It is the optimum, but for rounding.
-            gain = float(weight @ (after.log_density(x[seen]) - before.log_density(x[seen])))
-            families[coin] = after if gain >= 0 else before
+            # Sums are not left to BLAS, which adds in an order that goes by its threads.
+            change = after.log_density(x[seen]) - before.log_density(x[seen])
+            families[coin] = after if (weight * change).sum() >= 0 else before
         return replace(previous, families=families, n_values=n_values)
 
     def probabilities(self, state: DensityState, rows: Rows, coin: str) -> Floats:
@@ -202,10 +215,10 @@ class Densities(Form):
         if not len(self.vector(state)):
             return np.zeros(0)
         x, seen = self._values(rows)
-        own = [
-            state.families[coin].slopes(x[seen], state.common[coin]) @ counts[coin][1][seen]
-            for coin in self.families
-        ]
+        own = []
+        for coin in self.families:
+            slopes = state.families[coin].slopes(x[seen], state.common[coin])
+            own.append((slopes * counts[coin][1][seen]).sum(axis=1))
         return np.concatenate(own)
 
     def squares(self, state: DensityState, rows: Rows, weight: Floats) -> Floats:

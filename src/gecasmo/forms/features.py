@@ -32,8 +32,6 @@ class ByRows(WeakKeyDictionary[Rows, Any]):
 
 
 _TEXTUAL = (pl.String, pl.Categorical, pl.Enum)
-# So many rows of a design matrix are written out at a time.
-_WRITTEN_OUT = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +72,7 @@ class FeatureCoding:
     def apply(self, rows: Rows) -> CodedFeatures:
         """Turn the features of rows into numbers; kept for as long as the rows are."""
         if rows not in self._known:
-            self._known[rows] = self._code(rows.features(self.columns))
+            self._known[rows] = self._code(rows.features(self.columns), len(rows))
         known: CodedFeatures = self._known[rows]
         return known
 
@@ -85,8 +83,8 @@ class FeatureCoding:
             known &= levels >= 0
         return known
 
-    def _code(self, frame: pl.DataFrame) -> CodedFeatures:
-        numeric = np.empty((len(frame), len(self.numeric)))
+    def _code(self, frame: pl.DataFrame, n_rows: int) -> CodedFeatures:
+        numeric = np.empty((n_rows, len(self.numeric)))
         for place, name in enumerate(self.numeric):
             values = as_floats(frame[name])
             values = np.where(np.isnan(values), self.mean[place], values)
@@ -262,15 +260,20 @@ class DesignMatrix:
         ]
 
     def quadratic(self, matrix: Floats) -> Floats:
-        """Work out x' M x for the features x of every row."""
-        found = np.empty(self.n_rows)
-        for place, piece in self.pieces(_WRITTEN_OUT):
-            rows = np.zeros((piece.n_rows, self.n_columns))
-            rows[:, : self.n_dense] = piece.numeric
-            for levels, start in zip(piece.levels, self.starts, strict=True):
-                seen = np.flatnonzero(levels >= 0)
-                rows[seen, start + levels[seen]] = 1.0
-            found[place] = np.einsum("ij,ij->i", rows @ matrix, rows)
+        """Work out x' M x for the features x of every row; M is symmetric."""
+        n = self.n_dense
+        found: Floats = np.einsum("ij,ij->i", self.numeric @ matrix[:n, :n], self.numeric)
+        # Level -1, never seen, reads the zeros that are put last.
+        matrix = np.pad(matrix, (0, 1))
+        places = [
+            np.where(levels < 0, -1, start + levels)
+            for levels, start in zip(self.levels, self.starts, strict=True)
+        ]
+        for number, place in enumerate(places):
+            found += 2 * np.einsum("ij,ji->i", self.numeric, matrix[:n, place])
+            found += matrix[place, place]
+            for other in places[:number]:
+                found += 2 * matrix[place, other]
         return found
 
     def squares(self, weight: Floats) -> Floats:

@@ -75,6 +75,8 @@ class Form(ABC):
         The prior that the user wants to be learned.
     learns_prior : bool
         `tuned` finds a better prior of its own once EM has converged.
+    link : "logit" or "probit"
+        What of the probabilities is linear in the vector, if there is one.
     is_joint : bool
         Coins that share it each have a part of its state: `fit_together` and `score_together` get
         the counts of each, and `probabilities` the coin that is meant.
@@ -89,6 +91,7 @@ class Form(ABC):
     has_posterior: bool = False
     prior: Empirical | None = None
     learns_prior: bool = False
+    link: str = "logit"
     is_joint: bool = False
     name_in_files: ClassVar[str]
 
@@ -381,7 +384,8 @@ class Form(ABC):
     # -- a vector ------------------------------------------------------------------------------
     @property
     def has_vector(self) -> bool:
-        """Whether logits are linear in a vector, which acceleration can extrapolate."""
+        """Whether logits (or probits) are linear in a vector, which acceleration can
+        extrapolate."""
         return self._has_own("vector", "from_vector")
 
     def vector(self, state: FormState) -> Floats:
@@ -462,8 +466,26 @@ class Form(ABC):
 
     # -- other ways to learn -------------------------------------------------------------------
     @property
+    def has_design(self) -> bool:
+        """Whether its logits are a design matrix times its vector, so that a `Sum` can put the
+        levels of tables beside its columns."""
+        return self._has_own("design", "precision", "moved")
+
+    def design(self, state: FormState, rows: Rows) -> Any:
+        """Give the design of rows, a `forms.features.DesignMatrix`."""
+        raise NotImplementedError
+
+    def precision(self, n: int) -> Floats:
+        """Tell the precision of the prior of each number of the vector."""
+        raise NotImplementedError
+
+    def moved(self, previous: FormState, solution: Any) -> FormState:
+        """Make the state from where a regression ended, a `forms.linear.Optimum`."""
+        raise NotImplementedError
+
+    @property
     def takes_offsets(self) -> bool:
-        """Whether it can stand inside a `Sum`."""
+        """Whether it can stand inside a `Sum` without tables, though it has no design."""
         return self._has_own("fit_around", "logits")
 
     def fit_around(

@@ -16,6 +16,7 @@ import numpy as np
 
 from gecasmo.forms.features import DesignMatrix
 from gecasmo.forms.form import Floats
+from gecasmo.forms.links import LOGIT, Link, normal_moments
 from gecasmo.kernels.threads import default_threads
 
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
@@ -28,10 +29,8 @@ _PIECE = 8192
 # A step that gains nothing and yet moves a logit by this much heads for infinity. It is stopped
 # where all that it moves is beyond odds of 5e8.
 _LONG, _FAR = 0.02, 20.0
-# Logits are cut off here where they become probabilities: beyond, a double cannot tell 1 - p from
-# 0, and what is very unlikely would count as impossible.
-_FARTHEST = 36.0
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
+# How exactly Newton's equations are solved by conjugate gradients: later steps mend the rest.
+_SOLVED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -99,6 +98,7 @@ class WeightedRegression:
     precision: Floats  # of the prior, per coefficient
     variance: float | None = None
     past: PastCoefficients | None = None
+    link: Link = LOGIT
 
     def maximise(self, coefficients: Floats, offsets: Floats | None = None) -> Optimum:
         """Climb by Newton's method from a start, each step shortened until it is uphill."""
@@ -174,16 +174,11 @@ class WeightedRegression:
         logits = design.times(coefficients)
         if offsets is not None:
             logits = logits + offsets
-        # One exponential gives both the probability and the logarithms.
-        small = np.exp(-np.abs(logits))
-        total = self.heads + self.tails
-        value = float(self.heads @ logits - total @ (np.maximum(logits, 0.0) + np.log(1.0 + small)))
-        probability = np.where(logits >= 0, 1.0, small) / (1.0 + small)
-        residual = self.heads - total * probability
-        weight = total * small / (1.0 + small) ** 2
+        value = float(self.link.log_likelihood(self.heads, self.tails, logits).sum())
         if not with_slope:
             nothing = np.zeros(0)
-            return Pass(value, logits, residual, weight, nothing, nothing, np.zeros((0, 0)))
+            return Pass(value, logits, nothing, nothing, nothing, nothing, np.zeros((0, 0)))
+        residual, weight = self.link.slopes(self.heads, self.tails, logits)
         rest, reduced_weight = residual, weight
         if offsets is not None:
             assert self.variance is not None
@@ -274,47 +269,48 @@ class WeightedRegression:
         return np.linalg.solve(matrix, slope).astype(np.float64, copy=False)
 
     def _solve_iteratively(self, weight: Floats, slope: Floats) -> Floats:
-        from scipy.sparse.linalg import LinearOperator, cg
+        return solve_iteratively(self.design, weight, self.precision, slope, self.past)
 
-        squares = self.design.squares(weight)
-        penalty = self.precision + np.maximum(1e-11 * squares, 1e-300)
-        scale = squares + penalty
-        known = None if self.past is None else self.past.information
-        if known is not None:
-            scale = scale + np.diag(known)
-        n = len(slope)
 
-        def normal(given: Any) -> Floats:
-            vector: Floats = np.ravel(given)
-            logits = self.design.times(vector)
-            result = self.design.transposed_times(weight * logits) + penalty * vector
-            return result if known is None else result + known @ vector
+def solve_iteratively(
+    design: DesignMatrix,
+    weight: Floats,
+    precision: Floats,
+    right: Floats,
+    past: PastCoefficients | None = None,
+    start: Floats | None = None,
+) -> Floats:
+    """Solve the normal equations, which are not written out, by conjugate gradients."""
+    from scipy.sparse.linalg import LinearOperator, cg
 
-        matrix = LinearOperator((n, n), matvec=normal, dtype=np.float64)
-        inverse = LinearOperator((n, n), matvec=lambda v: np.ravel(v) / scale, dtype=np.float64)
-        solution, _ = cg(matrix, slope, rtol=1e-8, maxiter=500, M=inverse)
-        result: Floats = solution
-        return result
+    squares = design.squares(weight)
+    penalty = precision + np.maximum(1e-11 * squares, 1e-300)
+    scale = squares + penalty
+    known = None if past is None else past.information
+    if known is not None:
+        scale = scale + np.diag(known)
+    n = len(right)
+
+    def normal(given: Any) -> Floats:
+        vector: Floats = np.ravel(given)
+        result = design.transposed_times(weight * design.times(vector)) + penalty * vector
+        return result if known is None else result + known @ vector
+
+    matrix = LinearOperator((n, n), matvec=normal, dtype=np.float64)
+    inverse = LinearOperator((n, n), matvec=lambda v: np.ravel(v) / scale, dtype=np.float64)
+    solution, _ = cg(matrix, right, x0=start, rtol=_SOLVED, maxiter=500, M=inverse)
+    result: Floats = solution
+    return result
 
 
 def probabilities(logits: Floats) -> Floats:
     """Turn logits into probabilities, of which none is 0 or 1."""
-    from scipy.special import expit
-
-    probability: Floats = expit(np.clip(logits, -_FARTHEST, _FARTHEST))
-    return probability
+    return LOGIT.probability(logits)
 
 
 def logistic_normal(logits: Floats, deviation: Floats) -> tuple[Floats, Floats]:
     """Tell mean and standard deviation of probabilities whose logits are normal around these."""
-    mean, spread = np.empty(len(logits)), np.empty(len(logits))
-    share = _NODE_WEIGHTS / _NODE_WEIGHTS.sum()
-    for first in range(0, len(logits), _PIECE):
-        own = slice(first, first + _PIECE)
-        values = probabilities(logits[own, None] + deviation[own, None] * _NODES)
-        mean[own] = values @ share
-        spread[own] = np.sqrt((values - mean[own, None]) ** 2 @ share)
-    return mean, spread
+    return normal_moments(LOGIT, logits, deviation)
 
 
 def binomial_log_likelihood(heads: Floats, tails: Floats, logits: Floats) -> float:

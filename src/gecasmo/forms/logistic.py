@@ -120,9 +120,10 @@ class Logistic(Form):
         self, rows: Rows, heads: Floats, tails: Floats, previous: LogisticState
     ) -> LogisticState:
         solution = self.regression(rows, heads, tails, previous).maximise(previous.coefficients)
-        return self._moved(previous, solution)
+        return self.moved(previous, solution)
 
-    def _moved(self, previous: LogisticState, solution: Optimum) -> LogisticState:
+    def moved(self, previous: LogisticState, solution: Optimum) -> LogisticState:
+        """Give a state the coefficients that a regression has found."""
         coefficients = solution.coefficients
         if self.intercept:
             # What all levels have in common belongs to the intercept: no prediction changes but
@@ -139,20 +140,6 @@ class Logistic(Form):
             is_known=None,
             is_separated=solution.is_separated,
         )
-
-    def fit_around(
-        self,
-        rows: Rows,
-        heads: Floats,
-        tails: Floats,
-        previous: LogisticState,
-        offsets: Floats,
-        variance: float,
-    ) -> tuple[LogisticState, Floats]:
-        regression = self.regression(rows, heads, tails, previous, variance)
-        solution = regression.maximise(previous.coefficients, offsets)
-        assert solution.offsets is not None
-        return self._moved(previous, solution), solution.offsets
 
     def predict(self, state: LogisticState, rows: Rows) -> Floats:
         return probabilities(self.logits(state, rows))
@@ -445,12 +432,23 @@ class Logistic(Form):
         heads: Floats,
         tails: Floats,
         state: LogisticState,
-        variance: float | None = None,
     ) -> WeightedRegression:
         """Write the M-step as a regression."""
         design = self.design(state, rows)
         precision = self.precision(design.n_columns)
-        return WeightedRegression(design, heads, tails, precision, variance, state.past)
+        return WeightedRegression(design, heads, tails, precision, past=state.past)
+
+
+class Intercept(Logistic):
+    """A regression on nothing: what all rows of a sum without features have in common. Its prior is
+    so wide that only a coin which always fell the same way is held by it."""
+
+    def __init__(self) -> None:
+        self.columns, self.categorical, self.key = (), (), None
+        self.l2, self.intercept, self.missing = 0.01, True, "raise"
+
+    def precision(self, n: int) -> Floats:
+        return np.full(n, self.l2)
 
 
 def state_blocks(state: LogisticState) -> list[slice]:

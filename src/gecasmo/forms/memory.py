@@ -302,7 +302,9 @@ class TableMemory(Memory):
             _check(state.priors, state)
         self.original = form
         # Without learned priors the past is part of one that is given: nobody is to learn it.
-        given = Table(form.pseudo_counts, form.start, form.fixed, form.key)
+        given = Table(
+            pseudo_counts=form.pseudo_counts, start=form.start, fixed=form.fixed, key=form.key
+        )
         self.form = form if self.is_learned else given
         self.past = decay * _evidence_of(state, counts)
         self.row_past = RowPast.of(self.past, prior_of(state))

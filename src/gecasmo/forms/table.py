@@ -47,6 +47,9 @@ class Table(Form):
 
     Parameters
     ----------
+    *by : str
+        Other key columns than those that the model declares, as `key`: `Table("doc")`. In a `Sum`,
+        the columns whose levels have effects.
     pseudo_counts : (a, b), optional
         Heads and tails added to what is expected: a row answers
         (heads + a) / (heads + tails + a + b), and a row without counts a / (a + b). With (0, 0)
@@ -58,7 +61,7 @@ class Table(Form):
     fixed : dict
         Rows that are given, not estimated: `{1: 1.0}`, or `{(1, 0): 1.0}` for two keys.
     key : str or tuple of str
-        Other key columns than those that the model declares.
+        The same as `by`; `()` is one row for all.
     """
 
     row_by_row = True
@@ -66,12 +69,22 @@ class Table(Form):
 
     def __init__(
         self,
+        *by: Any,
         pseudo_counts: tuple[float, float] | None = None,
         start: float = 0.5,
         fixed: Mapping[Any, float] | None = None,
         key: str | tuple[str, ...] | None = None,
         prior: str | Empirical | None = None,
     ) -> None:
+        if len(by) == 1 and isinstance(by[0], tuple) and pseudo_counts is None:
+            pseudo_counts, by = by[0], ()  # as it used to be written
+        odd = [name for name in by if not isinstance(name, str)]
+        if odd:
+            raise ModelError(
+                f'Table({odd[0]!r}): columns are named by texts, such as Table("doc").'
+            )
+        if by and key is not None:
+            raise ModelError(f"Table({by[0]!r}, key={key!r}): columns once will do.")
         if pseudo_counts is not None and prior is not None:
             raise ModelError("Table(): give pseudo_counts, or a prior that is learned; not both.")
         if not 0 < start < 1:
@@ -81,13 +94,15 @@ class Table(Form):
         self.prior = _as_prior(prior)
         self.start = float(start)
         self.fixed = dict(fixed or {})
-        self.key = as_key(key)
+        self.key = as_key(by or key)
 
     def options(self) -> dict[str, Any]:
         is_learned = self.is_default or self.prior is not None
         is_plain = self.prior is not None and self.prior.by is None
         return {
+            "by": self.key or (),
             **super().options(),
+            "key": None if self.key else self.key,
             "pseudo_counts": None if is_learned else self.pseudo_counts,
             "fixed": self.fixed or None,
             "prior": "empirical" if is_plain else self.prior,

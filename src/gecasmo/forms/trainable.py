@@ -23,7 +23,7 @@ from gecasmo.forms.networks import FAR, Inputs, call
 if TYPE_CHECKING:
     from gecasmo.forms.fixed import Fixed
     from gecasmo.forms.logistic import Logistic, LogisticState
-    from gecasmo.forms.sum import Sum
+    from gecasmo.forms.sum import Sum, SumState
     from gecasmo.forms.table import Table
     from gecasmo.forms.table_state import TableState
     from gecasmo.forms.torch import Torch, TorchState
@@ -131,27 +131,40 @@ class TrainableLogistic(TrainableVector):
 
 
 class TrainableSum(Trainable):
-    """The covariates of a sum, and the offsets of its rows."""
+    """The covariates of a sum, and the effects of its tables."""
 
-    def __init__(self, form: Sum, state: Any, inner: Trainable) -> None:
+    def __init__(self, form: Sum, state: SumState, inner: Trainable) -> None:
         self.form, self.began, self.inner = form, state, inner
-        self.free = torch.tensor(state.offsets, dtype=torch.float64, requires_grad=True)
+        self.free = [
+            torch.tensor(table.effects, dtype=torch.float64, requires_grad=True)
+            for table in state.tables
+        ]
+        self.numbers = [torch.as_tensor(found) for found in form.level_numbers(state, state.rows)]
 
     def parameters(self) -> Sequence[torch.Tensor]:
-        return [*self.inner.parameters(), self.free]
+        return [*self.inner.parameters(), *self.free]
 
     def logits(self, numbers: Integers) -> torch.Tensor:
-        return self.inner.logits(numbers) + self.free[torch.as_tensor(numbers)]
+        rows = torch.as_tensor(numbers)
+        total = self.inner.logits(numbers)
+        for effects, levels in zip(self.free, self.numbers, strict=True):
+            total = total + effects[levels[rows]]
+        if self.form.link == "logit":
+            return total
+        log_ndtr = torch.special.log_ndtr
+        logits: torch.Tensor = log_ndtr(total) - log_ndtr(-total)
+        return logits
 
     def penalty(self) -> torch.Tensor:
-        around = -0.5 * (self.free**2).sum() / self.began.spread**2
-        around = around - len(self.free) * float(np.log(self.began.spread))
-        total: torch.Tensor = self.inner.penalty().to(around.dtype) + around
+        total = self.inner.penalty().to(torch.float64)
+        for effects, table in zip(self.free, self.began.tables, strict=True):
+            total = total - 0.5 * (effects**2).sum() / table.spread**2
+            total = total - len(effects) * float(np.log(table.spread))
         return total
 
-    def state(self) -> Any:
-        offsets = self.free.detach().numpy().copy()
-        return replace(self.began, inner=self.inner.state(), offsets=offsets)
+    def state(self) -> SumState:
+        effects = [each.detach().numpy().copy() for each in self.free]
+        return self.form.with_effects(self.began, self.inner.state(), effects)
 
 
 class TrainableNetwork(Trainable):

@@ -171,7 +171,8 @@ def _pairs_of_fit(
     model: Model, coins: tuple[str, ...], level: float, own: dict[str, pl.DataFrame]
 ) -> pl.DataFrame:
     """All pairs that the fit has rows for; the estimates that tell them are kept in `own`."""
-    keys = {coin: model.keys[coin] for coin in coins}
+    kept = _kept_features(model, coins)
+    keys = {coin: [k for k in model.keys[coin] if k not in kept.columns[2:]] for coin in coins}
     for coin, names in keys.items():
         other = [name for name in names if name not in PAIR]
         if other:
@@ -204,7 +205,21 @@ def _pairs_of_fit(
             f"{model.name} has no rows of {' and '.join(columns)} of its own. Give the pairs to be "
             f"judged: judge(model, pairs=log), or a frame with {' and '.join(columns)}."
         )
-    return pl.concat(rows).unique(maintain_order=True).sort(columns)
+    pairs = pl.concat(rows).unique(maintain_order=True).sort(columns)
+    if not kept.columns:
+        return pairs
+    return pairs.join(kept, on=list(PAIR), how="left", maintain_order="left")
+
+
+def _kept_features(model: Model, coins: tuple[str, ...]) -> pl.DataFrame:
+    """The pairs of a form that keeps their features, with these; nothing if none does."""
+    states = model.states(whole=False)
+    for coin in coins:
+        kept = model.forms[coin].kept_features(states[coin])
+        if kept and set(model.keys[coin]) == set(PAIR):
+            rows = model.forms[coin].to_frame(states[coin]).select(PAIR)
+            return rows.with_columns(column.alias(name) for name, column in kept.items())
+    return pl.DataFrame()
 
 
 def _described(model: Model, coins: tuple[str, ...], given: Any) -> pl.DataFrame:

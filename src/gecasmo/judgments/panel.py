@@ -56,7 +56,7 @@ def is_checked(frame: pl.DataFrame) -> pl.Series:
     return has_clicks & frame["spread"].is_not_null()
 
 
-class _Pairs(NamedTuple):
+class _Learning(NamedTuple):
     """What judges are learned from: pairs that were shown, then others."""
 
     frame: pl.DataFrame
@@ -136,12 +136,12 @@ class Panel:
         panel = cls((), Scale.of(told), told.mean(axis=0), sample)
         if len(unseen):  # none of them tells how judges go with relevance
             unseen[:] = unseen.mean(axis=0)
-        pairs = _Pairs(pl.concat([sample, others]), np.concatenate([mass, unseen]), len(sample))
+        pairs = _Learning(pl.concat([sample, others]), np.concatenate([mass, unseen]), len(sample))
         for number in order:
             panel = panel._hear(number, judges[number], pairs)
         return panel
 
-    def _hear(self, number: int, judge: Judge, pairs: _Pairs) -> Panel:
+    def _hear(self, number: int, judge: Judge, pairs: _Learning) -> Panel:
         """Hear one more judge, who is learned from these pairs."""
         said = pairs.frame[said_column(number)]
         graded = said.is_not_null()

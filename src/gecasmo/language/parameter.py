@@ -33,6 +33,8 @@ class Parameter:
         Name of a hidden attribute of the user that takes part in the key: the coin then has rows
         of its own for each value of `user.<state>`. The values are those of the `Choice` which the
         model has under that name; without one, no and yes.
+    form : Form, optional
+        The form of the coin where a model is made without one; `Table()` if there is none.
 
     Examples
     --------
@@ -47,10 +49,11 @@ class Parameter:
     Parameter('query', 'doc')
     """
 
-    __slots__ = ("coins", "keys", "name", "state")
+    __slots__ = ("coins", "form", "keys", "name", "state")
 
-    def __init__(self, *keys: str, state: str | None = None) -> None:
+    def __init__(self, *keys: str, state: str | None = None, form: Any = None) -> None:
         self.keys = check_keys(keys)
+        self.form = form
         self.name = ""
         if state is not None and (not isinstance(state, str) or not state.isidentifier()):
             raise ModelError(
@@ -62,7 +65,10 @@ class Parameter:
 
     def by_value(self, values: Iterable[Any]) -> dict[Any, Parameter]:
         """The coin of each of these values of the state; the same ones whenever asked."""
-        return {value: self.coins.setdefault(value, Parameter(*self.keys)) for value in values}
+        return {
+            value: self.coins.setdefault(value, Parameter(*self.keys, form=self.form))
+            for value in values
+        }
 
     def given(self, user: Any) -> Parameter:
         """The coin for the state that a user is in; itself if it has no state in its key."""

@@ -216,6 +216,12 @@ class Roles:
         if any(name not in meant for name in missing.get("click", ())):
             lines.append(f"Without clicks: {option('click', None)} reads the pages alone.")
             by_plain = {plain(name) for name in columns}
+            if "rank" in missing:
+                lines.append(
+                    "Is every row a click? Then impressions are missing: a click model learns from "
+                    "what was shown and not clicked. Join the results that were shown, from the "
+                    "log of the search engine. Clicks alone can only be counted."
+                )
             if by_plain & set(_EVENTS):
                 such = either("read_events", "--events")
                 lines.append(

@@ -71,7 +71,8 @@ class ClickModel(Model):
         observes = dict(cls._observes())
         keys |= {coin: (column,) for coin, column in observes.items()}
         coins = {name: form for name, form in forms.items() if name not in cls._densities()}
-        made = cls._by_coin(coins) | cls._density_forms(observes, forms)
+        usual = {name: p.form for name, p in cls._parameters().items() if p.form is not None}
+        made = usual | cls._by_coin(coins) | cls._density_forms(observes, forms)
         super().__init__(cls.__name__, keys, made, _program_text(cls))
         taken = [
             name

@@ -62,11 +62,18 @@ def solve(
     solution.best = best
     # Who asks for a number of steps gets these and nothing else.
     is_wanted = solution.converged or (is_em and method.tol > 0)
+    if is_wanted and not learns:
+        try:
+            solution.best = best = posteriors.with_beliefs(best)
+        except KeyboardInterrupt:
+            _interrupted(solution, "how sure rows are was being worked out", method)
+            return solution
     if is_em and is_wanted and (intervals or learns):
         try:
             summed_up = posteriors.summed_up(best)
             # Coefficients have moved along with priors, and so have their errors.
-            summed_up = posteriors.with_errors(summed_up, False) if learns else summed_up
+            if learns:
+                summed_up = posteriors.with_beliefs(posteriors.with_errors(summed_up, False))
             # The objective is what was climbed, the likelihood that of the reported probabilities.
             solution.best = replace(summed_up, objective=best.objective)
         except KeyboardInterrupt:

@@ -25,6 +25,7 @@ from gecasmo.models.ccm import CCM as CCM
 from gecasmo.models.counting_dcm import CountingDCM as CountingDCM
 from gecasmo.models.counting_sdbn import CountingSDBN as CountingSDBN
 from gecasmo.models.two_rate import TwoRate as TwoRate
+from gecasmo.models.zhu_gcm import ZhuGCM as ZhuGCM
 from gecasmo.models.picky import Picky as Picky
 from gecasmo.models.trust_pbm import TrustPBM as TrustPBM
 from gecasmo.models.bss import BSS as BSS

@@ -5,6 +5,11 @@
 Only products of the two coins are observed. To fix their scale, give one of them:
 `UBM(examination=Table(fixed={(1, 0): 1.0}))`.
 
+The Bayesian browsing model (BBM; Liu, Guo and Faloutsos, KDD 2009) is this model with a belief
+about the attraction of each pair in place of a number: what every fit ends with, the prior learned
+and the likelihood of each row multiplied exactly over its pages. `model.estimates("attraction")`
+shows it.
+
 Not for logs with few pages, which leave its many cells nearly empty, and questions about
 satisfaction.
 """

@@ -18,6 +18,7 @@ from gecasmo.encoding import Rows
 from gecasmo.errors import GecasmoError, GecasmoWarning, ModelError
 from gecasmo.estimation import EM
 from gecasmo.forms import Form, FormState
+from gecasmo.forms.links import LINKS
 from gecasmo.logs import ClickLog, read_log
 from gecasmo.model import Model, load
 from gecasmo.models import DCTR
@@ -154,7 +155,7 @@ class _FormCheck:
         yield "it starts at the probabilities of another fit", self.ask_start
         if form.has_vector:
             yield "its vector and back is the same state", self.ask_vector
-            yield "logits are linear in its vector", self.ask_linear
+            yield f"{form.link}s are linear in its vector", self.ask_linear
         if form.has_score:
             yield "its score is the derivative of the objective by the vector", self.ask_score
         if form.has_errors:
@@ -305,11 +306,12 @@ class _FormCheck:
         state = self.fitted()
         vector = self.form.vector(state)
         step = 0.1 * self.rng.normal(size=len(vector))
+        predictor = LINKS[self.form.link].predictor
         here, up, down = (
-            _logits(self.answer(self.form.from_vector(state, vector + side * step), self.rows))
+            predictor(self.answer(self.form.from_vector(state, vector + side * step), self.rows))
             for side in (0.0, 1.0, -1.0)
         )
-        inside = np.isfinite(here) & (np.abs(here) < 15)
+        inside = np.isfinite(here) & (np.abs(here) < (15 if self.form.link == "logit" else 4))
         return _apart((up + down)[inside], 2 * here[inside]), 1e-7
 
     def ask_score(self) -> Answer:

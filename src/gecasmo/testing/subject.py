@@ -216,8 +216,9 @@ def every_way(model: ClickModel, guards: Sequence[Mapping[str, bool]], chance: C
     """All ways through a page of `len(guards)` results, with their probabilities."""
     ways = []
     outcomes: list[bool] = []
+    parameters = model.parameters_by_name  # collected anew each time it is asked for
     while True:
-        chooser = _Chooser(model.parameters_by_name, outcomes, chance)
+        chooser = _Chooser(parameters, outcomes, chance)
         token = running.set(chooser)
         try:
             signals, reached = _play(model, guards, chooser)
@@ -296,6 +297,7 @@ class Subject:
         with plain_python():
             # Random clicks may be impossible under the model; what it simulates never is.
             self.possible: ClickLog = self.model.simulate(self.log, seed=seed)
+        self._ways: dict[int, list[Way]] = {}  # of each session: several questions ask for them
 
     def rows(self, log: ClickLog, session: int) -> NDArray[np.int64]:
         """Rows of the log that a session has, in order of rank."""
@@ -346,6 +348,11 @@ class Subject:
 
     def ways(self, session: int) -> list[Way]:
         """List every way in which a session can have happened, with its probability."""
+        if session not in self._ways:
+            self._ways[session] = self._play_all(session)
+        return self._ways[session]
+
+    def _play_all(self, session: int) -> list[Way]:
         log = self.possible
         rows = self.rows(log, session)
         columns = self.model.traced_automaton.guard_columns()

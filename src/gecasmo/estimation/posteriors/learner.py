@@ -245,13 +245,24 @@ class Posteriors:
         if not takers:
             return best
         if self.sample.is_all:
-            return with_beliefs(self.part, with_errors(self.part, best, polish))
+            return with_errors(self.part, best, polish)
         told = with_errors(self.part, self.sample.settled(best), False).states
         forms = list(best.states)
         for number in takers:
             forms[number] = told[number]
-        view: Any = _GlobalCoins(self.problem, best)
-        return with_beliefs(view, best.with_forms(forms))
+        return best.with_forms(forms)
+
+    def with_beliefs(self, best: Evaluated) -> Evaluated:
+        """The end of a fit, with what is believed of rows where forms keep that; counts belong to
+        the means, the objective to what was climbed."""
+        if not any(coin.form.has_beliefs for coin in self.problem.coins):
+            return best
+        if not self.sample.is_all:  # rows at their parts would move if they were asked again
+            view: Any = _GlobalCoins(self.problem, best)
+            return with_beliefs(view, best)
+        at = self.part.evaluate(best.states)  # counts that go with all states as they are
+        there = self.part.evaluate(with_beliefs(self.part, at).states)
+        return replace(there, objective=best.objective)
 
     # -- what is known in the end --------------------------------------------------------------
     def summed_up(self, best: Evaluated) -> Evaluated:

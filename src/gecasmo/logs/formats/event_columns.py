@@ -343,12 +343,12 @@ def _nothing_shown(names: pl.Series, kinds: Mapping[str, str], roles: EventRoles
         f"what people passed over as much as from what they clicked. {roles.title('event')} has: "
         f"{_most(names)}. {met}\n"
         f"  If impressions have another name, say it: {option('impression', shown='...')}.\n"
-        "  If they are elsewhere, bring them: an event a result, or an event a page with a list of "
-        "documents, under the same id of the page; the log of the search engine has them.\n"
-        "  If only sums are known (query, doc, rank, impressions, clicks), "
+        "  If they are elsewhere, add them: one event per result, or one per page with a list "
+        "of documents, with the same page id; the log of the search engine has them.\n"
+        "  If only counts are known (query, doc, rank, impressions, clicks), "
         + either("read_counts", "--counts")
         + " reads these. From clicks alone, only the number of clicks of each query and "
-        "document can be told, which says more about ranks than about documents."
+        "document can be computed, which says more about ranks than about documents."
     )
 
 
