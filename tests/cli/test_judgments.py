@@ -180,7 +180,7 @@ def test_ratings_and_ordered_pairs(folder: Path, fit_file: Path) -> None:
     left_out = f"{own.n_ordered + own.n_insufficient:,} pairs left out, for lack of data"
     assert f"{left_out} ({own.n_ordered:,} of them ordered)" in " ".join(text.split())
     said = fail("judgments", fit_file, "-o", "j.json", "--include", "ordered")
-    assert "so say --ratings" in said
+    assert "so also give --ratings float" in said
 
 
 def test_worth_judging(folder: Path, fit_file: Path) -> None:

@@ -89,7 +89,7 @@ def test_compiled_sweeps_on_any_number_of_threads(each: bool, fixed: bool) -> No
 
 def test_a_small_table_is_left_to_numpy() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_sweeps, "_sweep", None)
+        patch.setattr(row_sweeps, "sweep", None)
         everything(*example(1, 1000, False, False))
         with pytest.raises(TypeError):
             swept(*example(1, 1000, False, False))

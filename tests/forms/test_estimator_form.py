@@ -339,7 +339,7 @@ def test_a_worse_classifier_is_not_taken() -> None:
     assert stump.fit(rows, heads, tails, good) is good
     assert tree.fit(rows, 0 * heads, 0 * tails, good) is good
     broken = Estimator(Recorder(np.nan), "x")
-    with pytest.raises(ModelError, match="no probabilities"):
+    with pytest.raises(ModelError, match="not probabilities"):
         broken.fit(rows, heads, tails, good)
 
 

@@ -18,6 +18,7 @@ NAMES = [
     "convergence",
     "ctr_by_rank",
     "examination",
+    "fit_check",
     "perplexity_by_rank",
     "relevance_against_ctr",
     "story",

@@ -280,7 +280,7 @@ def test_q_is_the_closest_distribution() -> None:
         constraints=limits,
         options={"ftol": 1e-12, "maxiter": 1000},
     )
-    assert found.success
+    assert found.status in (0, 8)  # 8: there is no better point that it can reach
     close_to(part.expectation.run(weights).log_likelihood, -found.fun, 1e-5)
     heads = found.x[:n] @ attracted
     close_to(part.expectation.run(weights).heads(1).sum(), heads.sum(), 1e-3)

@@ -119,7 +119,7 @@ def test_a_damaged_manifest(stored: StoredLog, changes: dict[str, Any], said: st
 def test_what_is_no_stored_log(stored: StoredLog, tmp_path: Path) -> None:
     with pytest.raises(ClickLogError, match="there is no such stored log"):
         open_log(tmp_path / "none")
-    with pytest.raises(ClickLogError, match="is no stored log"):
+    with pytest.raises(ClickLogError, match="is not a stored log"):
         open_log(tmp_path)
     (stored.path / "manifest.json").write_text("{")
     with pytest.raises(ClickLogError, match="is damaged"):

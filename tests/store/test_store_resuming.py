@@ -367,7 +367,7 @@ def test_killed_after_all_was_done(parquet: str, tmp_path: Path) -> None:
     log = ClickLog.ingest(parquet, tmp_path / "log")
     rest = tmp_path / "log.part"
     (rest / "spill").mkdir(parents=True)
-    with pytest.raises(ClickLogError, match="is there already"):
+    with pytest.raises(ClickLogError, match="exists already"):
         ClickLog.ingest(parquet, tmp_path / "log")
     assert not rest.exists()
     assert open_log(tmp_path / "log").fingerprint == log.fingerprint

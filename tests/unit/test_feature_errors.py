@@ -558,13 +558,15 @@ def test_coefficients_that_do_not_fit_their_columns_are_refused() -> None:
             Logistic.from_data(data, broken)
 
 
-def test_offsets_that_are_no_numbers_are_refused() -> None:
+def test_effects_that_are_no_numbers_are_refused() -> None:
     form = Sum(Logistic("rank"), key=("doc", "rank"))
     data, parts = form.to_data(fit(form).states()["attraction"])
-    assert isinstance(parts["offsets"], pl.DataFrame)
-    broken = {**parts, "offsets": parts["offsets"].with_columns(pl.lit(np.inf).alias("*offset*"))}
-    for case in ((data, broken), ({**data, "spread": 0.0}, parts)):
-        with pytest.raises(SavedModelError, match=r"of the offsets of a sum|The spread of a sum"):
-            Sum.from_data(*case)
+    effects = parts["effects_0"]
+    assert isinstance(effects, pl.DataFrame)
+    broken = {**parts, "effects_0": effects.with_columns(pl.lit(np.inf).alias("*effect*"))}
+    with pytest.raises(SavedModelError, match="of the effects of a sum"):
+        Sum.from_data(data, broken)
+    with pytest.raises(SavedModelError, match="The spread of a sum"):
+        Sum.from_data({**data, "spreads": [0.0]}, parts)
     with pytest.raises(SavedModelError, match="'Mystery' is not known to this version"):
         Sum.from_data({**data, "covariates": "Mystery"}, parts)

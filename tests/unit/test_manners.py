@@ -124,7 +124,9 @@ def test_get_and_set_params() -> None:
     assert repr(model.forms["continuation"]) == "Fixed(0.5)"
     with pytest.raises(ModelError, match="has no coin 'beauty'"):
         model.set_params(beauty=Table())
-    with pytest.raises(ModelError, match=r"has no option 'depth'\. It has: pseudo_counts, start"):
+    with pytest.raises(
+        ModelError, match=r"has no option 'depth'\. It has: by, pseudo_counts, start"
+    ):
         model.set_params(attraction__depth=3)
 
 

@@ -69,7 +69,7 @@ class WriteOptions:
         if self.include == ORDERED and self.ratings != "float":
             raise JudgmentsError(
                 f"{option('include', ORDERED)}: these pairs have a rating and no grade, so also "
-                f"give {option('ratings', 'float')}, too."
+                f"give {option('ratings', 'float')}."
             )
 
     def left_out(self, judgments: Judgments) -> tuple[int, int]:

@@ -215,6 +215,8 @@ def _kept_features(model: Model, coins: tuple[str, ...]) -> pl.DataFrame:
     """The pairs of a form that keeps their features, with these; nothing if none does."""
     states = model.states(whole=False)
     for coin in coins:
+        if coin not in states:  # values that were given, not fitted
+            continue
         kept = model.forms[coin].kept_features(states[coin])
         if kept and set(model.keys[coin]) == set(PAIR):
             rows = model.forms[coin].to_frame(states[coin]).select(PAIR)
