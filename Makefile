@@ -6,7 +6,7 @@ CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper test lint style types suite coverage format soak bench priors bayes judged rivals features scale views judges lowest release-check clean
+.PHONY: help demo paper gap test lint style types suite coverage format soak bench priors bayes judged rivals features scale views judges docs docs-serve lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -27,6 +27,9 @@ demo: $(VENV)/core ## simulate a log, fit three models, compare them
 paper: $(VENV)/dev ## the paper's experiment and what lies beyond it; charts into docs/images
 	$(BIN)/python examples/paper.py --chart docs/images/paper.png
 	$(BIN)/python examples/beyond_the_paper.py --chart docs/images/beyond.png
+
+gap: $(VENV)/dev ## networks behind coins against a black box; tables and chart of docs/gap.md
+	$(BIN)/gecasmo gap --keep .gap --docs docs/gap.md --chart docs/images/gap.png
 
 # Types are checked beside the tests: mypy has use for one processor only.
 test: style ## lint, type check and all tests
@@ -81,6 +84,18 @@ scale: $(VENV)/dev ## logs of 1M to 100M pages, out of core; writes benchmarks/r
 views: $(VENV)/dev ## logs under views, in memory and stored; writes benchmarks/results/views.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.views
 
+docs: .docs/made ## the documentation site, into site/
+	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs build --quiet
+
+docs-serve: .docs/made ## the same on this machine, made anew when a page changes
+	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs serve
+
+.docs/made: pyproject.toml
+	$(PYTHON) -m venv .docs
+	.docs/bin/pip install --quiet --editable . "mkdocs-material>=9.6" "mkdocstrings[python]>=0.29" ruff
+	cd .docs && tar xzf $$(npm pack --silent mermaid@11) --strip-components 2 package/dist/mermaid.min.js
+	@touch $@
+
 # The core with the lowest versions that pyproject.toml allows; tests of heavy extras are left out.
 lowest: ## the core's tests with the lowest versions of all dependencies, in .lowest
 	$(PYTHON) -m venv .lowest
@@ -94,4 +109,4 @@ release-check: ## build wheel and sdist, and do what the README says in an empty
 	.release/bin/python .ci/release_check.py
 
 clean: ## remove what the commands above made
-	rm -rf $(VENV) .lowest .release .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build
+	rm -rf $(VENV) .lowest .release .docs site .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist build

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import tomllib
 import venv
 import zipfile
 from email.parser import Parser
@@ -28,7 +29,7 @@ FIELDS = (
     "Requires-Python",
     "Description-Content-Type",
 )
-EXTRAS = {"all", "dev", "plots", "relevance", "sklearn", "spark", "torch"}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def run(*command: str | Path, **options: object) -> None:
@@ -60,7 +61,8 @@ def look_into(wheel: Path, source: Path) -> None:
     fields = Parser().parsestr(zipfile.ZipFile(wheel).read(metadata).decode())
     missing = [name for name in FIELDS if not fields[name]]
     assert not missing, f"the metadata lack {missing}"
-    assert set(fields.get_all("Provides-Extra")) == EXTRAS, fields.get_all("Provides-Extra")
+    extras = fields.get_all("Provides-Extra")
+    assert set(extras) == set(PROJECT["optional-dependencies"]), extras
     with tarfile.open(source) as archive:
         inside = {name.split("/", 1)[-1] for name in archive.getnames()}
     for name in ("README.md", "CITATION.cff", "LICENSE", "Makefile", "tests/conftest.py"):

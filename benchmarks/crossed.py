@@ -7,8 +7,10 @@ Logs are made here in plain NumPy; nothing of the package but the reading of the
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,7 +37,16 @@ FORMS: dict[str, Any] = {
     "crossed, probit": lambda: Sum(
         Table("query", "doc"), Table("doc"), Table("query"), Logistic("x"), link="probit"
     ),
+    "crossed, without x": lambda: Sum(Table("query", "doc"), Table("doc"), Table("query")),
 }
+# Which differences are told: of this form to that one.
+COMPARED = [
+    ("crossed", "`Table()`"),
+    ("crossed", '`Table("doc")`'),
+    ("crossed", '`Sum(Logistic("x"))`'),
+    ("crossed, without x", "`Table()`"),
+]
+SCORES = Path(__file__).parent / "results" / "crossed.jsonl"
 # What the ranker goes by: features, all of relevance, and chance; pages; how far pairs stray.
 RANKERS: dict[str, dict[str, Any]] = {
     "random order": {},
@@ -99,19 +110,41 @@ def crossed_log(
     return found[0], found[1]
 
 
-def held_out(n_logs: int) -> list[str]:
-    """A table of held-out log-likelihoods a page."""
-    rows = []
-    for name, world in WORLDS.items():
-        scores = []
-        for seed in range(n_logs):
+def held_out(n_logs: int, resume: bool = False) -> list[str]:
+    """Two tables: held-out log-likelihoods a page, and differences between forms, paired by log."""
+    if not resume:
+        SCORES.unlink(missing_ok=True)
+    known = [json.loads(line) for line in SCORES.read_text().splitlines()] if resume else []
+    scores: dict[tuple[str, int], dict[str, float]] = {
+        (one["world"], one["seed"]): one["scores"] for one in known
+    }
+    for seed in range(n_logs):
+        for name, world in WORLDS.items():
+            if (name, seed) in scores:
+                continue
             train, test = crossed_log(seed, **world)
-            scores.append([_fitted(make(), train).score(test) for make in FORMS.values()])
-        mean = np.mean(scores, axis=0)
-        gain = np.array(scores)[:, 3] - np.array(scores)[:, :3].max(axis=1)
-        error = gain.std(ddof=1) / np.sqrt(n_logs)
-        rows.append([name, *(f"{one:.4f}" for one in mean), f"{gain.mean():+.4f} ± {error:.4f}"])
-    return table(["what matters", *FORMS, "crossed over the best of the first three"], rows)
+            found = {form: _fitted(make(), train).score(test) for form, make in FORMS.items()}
+            scores[name, seed] = found
+            with SCORES.open("a") as file:
+                file.write(json.dumps({"world": name, "seed": seed, "scores": found}) + "\n")
+    means, differences = [], []
+    for name in WORLDS:
+        own = [scores[name, seed] for seed in range(n_logs)]
+        means.append([name, *(f"{np.mean([one[form] for one in own]):.4f}" for form in FORMS)])
+        told = [_difference([one[a] - one[b] for one in own]) for a, b in COMPARED]
+        differences.append([name, str(n_logs), *told])
+    return [
+        *table(["what matters", *FORMS], means),
+        "",
+        "What the first form of each column gains a page over the second: mean over logs, and its "
+        "standard error.",
+        "",
+        *table(["what matters", "logs", *(f"{a} - {b}" for a, b in COMPARED)], differences),
+    ]
+
+
+def _difference(values: list[float]) -> str:
+    return f"{np.mean(values):+.4f} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.4f}"
 
 
 def _fitted(attraction: Any, log: ClickLog) -> Any:
@@ -206,8 +239,13 @@ def _covered(told: pl.DataFrame, truth: pl.Series) -> Any:
     return ((told["low"] <= truth) & (truth <= told["high"])).to_numpy()
 
 
-def speed(n_pages: int) -> list[str]:
-    """CPU seconds of fits of a large log, in one run."""
+def speed(sizes: list[int]) -> list[str]:
+    """CPU seconds of fits of large logs, in one run."""
+    rows = [row for n_pages in sizes for row in _timed(n_pages)]
+    return table(["pages", "attraction", "its rows", "CPU s", "times `Table()`", "spreads"], rows)
+
+
+def _timed(n_pages: int) -> list[list[str]]:
     # There every pair has a document of its own; here queries share them.
     frame = rivals_log(n_pages).train.to_frame().with_columns(pl.col("doc") % (n_pages // 20))
     log = read_log(frame)
@@ -226,6 +264,9 @@ def speed(n_pages: int) -> list[str]:
         cpu, wall = time.process_time() - began[0], time.perf_counter() - began[1]
         first = first or cpu
         n_rows = len(model.parameters["attraction"])
-        rows.append([f"{n_pages:,}", name, f"{n_rows:,}", f"{cpu:.1f}", f"{cpu / first:.2f}"])
+        tables = getattr(model.states()["attraction"], "tables", ())
+        spreads = ", ".join(f"{one.spread:.2f} ({' x '.join(one.keys)})" for one in tables)
+        told = [f"{cpu:.1f}", f"{cpu / first:.2f}", spreads]
+        rows.append([f"{n_pages:,}", name, f"{n_rows:,}", *told])
         print(name, f"{cpu:.1f} s of CPU, {wall:.1f} s", flush=True)
-    return table(["pages", "attraction", "its rows", "CPU s", "times `Table()`"], rows)
+    return rows

@@ -372,7 +372,11 @@ def _tables(asked: argparse.Namespace) -> None:
                 if asked.only in name:
                     found.setdefault((name, n_pages), []).append(run_of(name, n_pages, seed))
                     _say(f"{name}, {n_pages:,} pages, {seed}")
-    text = [
+        _write(_tables_text(found), asked.folder / "judges.md")
+
+
+def _tables_text(found: dict[tuple[str, int], list[dict[str, Any]]]) -> list[str]:
+    return [
         "# Clicks with other judges",
         "",
         "Made by `make judges`: 100 queries with 20 candidates each, traffic by Zipf, in worlds",
@@ -384,7 +388,6 @@ def _tables(asked: argparse.Namespace) -> None:
         "",
         *as_markdown(found),
     ]
-    _write(text, asked.folder / "judges.md")
 
 
 def _coverage(asked: argparse.Namespace) -> None:

@@ -4,13 +4,15 @@
     python -m benchmarks.soak --minutes 15       a twelfth of it
     python -m benchmarks.soak --only mutants     some of it
 
-Each line of the table is a selection of tests, with variables that say how much of everything; the
-table, with date and commit, is written to benchmarks/results/soak.md.
+Each line of the table is a selection of tests, with variables that say how much of everything.
+The last outcome of each is kept in benchmarks/results/soak.jsonl, with its date and commit, and the
+table of all of them in benchmarks/results/soak.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import subprocess
@@ -22,13 +24,15 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, load_average
 from benchmarks.markdown import table
 
 _ROOT = Path(__file__).parent.parent
-_RESULTS = _ROOT / "benchmarks" / "results" / "soak.md"
+_RESULTS = _ROOT / "benchmarks" / "results" / "soak.jsonl"
 _MINUTES = 180.0
+_COLUMNS = ("what", "how many", "tests", "failures", "seconds", "peak MB", "load", "day", "commit")
 
 
 @dataclass(frozen=True)
@@ -135,36 +139,27 @@ ITEMS = (
     Item(
         "properties",
         "times the examples of property tests",
-        ["tests/proof", "tests/store", "tests/readers", "tests/forms"],
-        5,
+        ["tests/proof", "tests/store", "tests/readers", "tests/forms", "tests/judgments"],
+        4,
         _examples(1, fewest=1),
-        steps=(1, 2, 5),
+        steps=(1, 2, 4),
         is_parallel=True,
     ),
 )
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What became of an item."""
-
-    item: Item
-    n: int
-    n_tests: int
-    failures: Sequence[str]
-    seconds: float
-    peak: float  # MB, of the largest process
-
-    def row(self) -> list[str]:
-        """A line of the table."""
-        failed = str(len(self.failures)) if self.n_tests else "not run"
-        figures = [f"{self.n:,}", f"{self.n_tests:,}", failed]
-        return [self.item.what, *figures, f"{self.seconds:,.0f}", f"{self.peak:,.0f}"]
+def row(outcome: dict[str, Any]) -> list[str]:
+    """A line of the table, of what became of an item."""
+    failed = str(len(outcome["failures"])) if outcome["n_tests"] else "not run"
+    figures = [f"{outcome['n']:,}", f"{outcome['n_tests']:,}", failed]
+    figures += [f"{outcome['seconds']:,.0f}", f"{outcome['peak']:,.0f}", f"{outcome['load']:.0f}"]
+    return [outcome["what"], *figures, outcome["moment"][:10], outcome["commit"]]
 
 
-def run(item: Item, n: int, limit: float, workers: int) -> Outcome:
+def run(item: Item, n: int, limit: float, workers: int) -> dict[str, Any]:
     """Run the tests of an item; one that takes longer than its limit has failed."""
     environment = os.environ | ({"NUMBA_BOUNDSCHECK": "1"} if item.is_checked else {})
+    machine = describe_machine()  # before the run: somebody may change files during it
     environment |= {name: str(value) for name, value in item.variables(n).items()}
     with tempfile.TemporaryDirectory(prefix="gecasmo-soak-") as folder:
         said = Path(folder) / "tests.xml"
@@ -194,31 +189,52 @@ def run(item: Item, n: int, limit: float, workers: int) -> Outcome:
     ]
     if is_late:
         failures.append(f"{item.name} did not end within {limit:,.0f} s")
-    return Outcome(item, n, len(cases), failures, seconds, used.ru_maxrss / 1024)
+    return {
+        "item": item.name,
+        "what": item.what,
+        "n": n,
+        "n_tests": len(cases),
+        "failures": failures,
+        "seconds": round(seconds),
+        "peak": round(used.ru_maxrss / 1024),  # MB, of the largest process
+        "load": load_average(),
+        **machine,
+    }
 
 
-def report(outcomes: Sequence[Outcome], minutes: float) -> str:
+def report(outcomes: Sequence[dict[str, Any]]) -> str:
     """The table, and what failed."""
-    machine = describe_machine()
+    machine = outcomes[-1]
     lines = [
         "# Soak",
         "",
-        f"`python -m benchmarks.soak --minutes {minutes:g}`, {machine['moment']}, commit "
-        f"{machine['commit']}, {machine['n_processors']} x {machine['processor']}, Python "
+        f"Made by `make soak`, on {machine['n_processors']} x {machine['processor']}, Python "
         f"{machine['python']}, NumPy {machine['numpy']}, Numba {machine['numba']}, Polars "
-        f"{machine['polars']}. A whole soak has 180 minutes; a shorter one does a share of "
-        "everything. Peak memory is that of the largest process.",
+        f"{machine['polars']}. Each line is the last run of its item. Peak memory is that of the "
+        "largest process; load is how many processes wanted a processor at the end of it. What "
+        "soaks have found is in [docs/reliability.md](../../docs/reliability.md).",
         "",
-        *table(
-            ["what", "how many", "tests", "failures", "seconds", "peak MB"],
-            [outcome.row() for outcome in outcomes],
-        ),
+        *table(_COLUMNS, [row(outcome) for outcome in outcomes]),
     ]
-    failures = [(outcome, failure) for outcome in outcomes for failure in outcome.failures]
+    failures = [(outcome, failure) for outcome in outcomes for failure in outcome["failures"]]
     if failures:
         lines += ["## Failures", ""]
-        lines += [f"- {o.item.name}: {' '.join(f.split())[:500]}" for o, f in failures] + [""]
+        lines += [f"- {o['item']}: {' '.join(f.split())[:500]}" for o, f in failures] + [""]
     return "\n".join(lines)
+
+
+def kept(path: Path) -> dict[str, dict[str, Any]]:
+    """The last outcome of each item, by its name."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {outcome["item"]: outcome for outcome in map(json.loads, lines)}
+
+
+def keep(outcome: dict[str, Any], path: Path) -> None:
+    """Put an outcome in the place of the last one of its item, and write the table anew."""
+    outcomes = kept(path) | {outcome["item"]: outcome}
+    ordered = [outcomes[item.name] for item in ITEMS if item.name in outcomes]
+    path.write_text("".join(json.dumps(o) + "\n" for o in ordered), encoding="utf-8")
+    path.with_suffix(".md").write_text(report(ordered), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,13 +247,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, default=_RESULTS)
     given = parser.parse_args(arguments)
     share = given.minutes / _MINUTES
-    outcomes: list[Outcome] = []
+    is_clean = True
     for item in ITEMS:
         if item.name in given.only:
-            outcomes.append(run(item, item.scaled(share), 60 * given.minutes, given.workers))
-            print(" | ".join([item.name, *outcomes[-1].row()]), flush=True)
-            given.output.write_text(report(outcomes, given.minutes))
-    return int(any(outcome.failures or not outcome.n_tests for outcome in outcomes))
+            outcome = run(item, item.scaled(share), 60 * given.minutes, given.workers)
+            is_clean &= bool(outcome["n_tests"]) and not outcome["failures"]
+            print(" | ".join([item.name, *row(outcome)]), flush=True)
+            keep(outcome, given.output)
+    return int(not is_clean)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from gecasmo.testing import plain_python
 DOCS = Path(__file__).parents[1] / "docs"
 NEEDS = {
     "bayes.md": ("arviz",),
+    "browser.md": (),
     "constraints.md": (),
     "events.md": (),
     "forms.md": ("sklearn", "torch"),
@@ -156,3 +157,55 @@ def test_the_page_that_is_walked_gives_the_counts_that_are_shown():
         row = counts[coin].filter(query=query, doc=doc)
         found = row["heads"].item(), row["tails"].item()
         assert found == pytest.approx([float(Fraction(side)) for side in sides])
+
+
+PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    heads = re.findall(r"^#+ (.+)$", text, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).strip().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "../README.md", "../CONTRIBUTING.md"])
+def test_links_lead_somewhere(page):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    text = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    for address in re.findall(r"\]\(([^)\s]+)\)", text):
+        if ":" in address:
+            continue
+        path, _, anchor = address.partition("#")
+        target = (DOCS / page).parent / path if path else DOCS / page
+        assert target.exists(), f"{page}: {address}"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{page}: {address}"
+
+
+def test_the_site_has_every_page():
+    nav = (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8")
+    assert [page for page in PAGES if page not in nav] == []
+
+
+def test_the_reference_has_every_public_name():
+    import gecasmo
+    from gecasmo.models import CATALOGUE
+
+    pages = "".join(path.read_text(encoding="utf-8") for path in (DOCS / "reference").glob("*.md"))
+    listed = set(re.findall(r"^::: ([\w.]+)$", pages, flags=re.M))
+    public = [name for name in gecasmo.__all__ if name not in {*CATALOGUE, "CZM", "matrices"}]
+    assert [name for name in public if f"gecasmo.{name}" not in listed] == []
+    for name in listed:
+        module, _, last = name.rpartition(".")
+        assert hasattr(__import__(module, fromlist=[last]), last), name
+
+
+def test_messages_of_the_questions_are_ours():
+    page = (DOCS / "faq.md").read_text(encoding="utf-8")
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (DOCS.parent / "src").rglob("*.py")
+    )
+    rows = re.findall(r"^\| `([^`]+)` \|", page, flags=re.M)
+    assert len(rows) > 5
+    assert [message for message in rows if message not in sources] == []

@@ -14,7 +14,7 @@ def text_of(path):
 
 def test_every_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"```python\n(.*?)```", text_of(README), flags=re.DOTALL)
-    assert len(blocks) >= 3
+    assert blocks
     (tmp_path / "examples").symlink_to(README.parent / "examples")
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "readme.py"
@@ -22,7 +22,7 @@ def test_every_python_block_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     namespace = {"__name__": "readme", "__file__": str(program)}
     exec(compile(text_of(program), str(program), "exec"), namespace)
     printed = capsys.readouterr().out
-    assert "log-likelihood per session" in printed
+    assert "judgments by TwoKindsOfUsers" in printed
     assert "TwoKindsOfUsers: passed" in printed
 
 
@@ -31,7 +31,7 @@ def test_the_readme_begins_with_how_to_install_it_and_is_short():
     shown = [[line.split("#")[0].strip() for line in block.splitlines()] for block in commands]
     assert shown[0] == ["pip install gecasmo"]
     assert shown[1] == ["make demo", "make test"]
-    assert len(text_of(README).splitlines()) <= 175
+    assert len(text_of(README).splitlines()) <= 120
 
 
 def test_ci_runs_the_test_command_of_the_readme():

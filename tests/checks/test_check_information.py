@@ -220,7 +220,9 @@ def test_a_table_of_what_cannot_be_told_apart_has_a_finding(compiled: None) -> N
         assert ("beside the products" in told) <= ("only together, in any log" in reasons)
 
 
-def test_no_finding_denies_what_the_table_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_finding_denies_what_the_table_shows(
+    compiled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A large error is told also where the observed second derivative sees no flat direction."""
     monkeypatch.setattr("gecasmo.checks.flat._is_flat_in_fact", lambda *given: False)
     log = pbm_users(shelves(8000, 2, 2, 0.001, 1), 1)

@@ -175,8 +175,8 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
         tell("fitting")
         return Found()
 
-    def with_small_run() -> Any:
-        experiment = find_experiment()
+    def with_small_run(name: str) -> Any:
+        experiment = find_experiment(name)
         experiment.run_paper = run_paper
         return experiment
 
@@ -192,6 +192,7 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_paper_is_in_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("gecasmo.__file__", str(tmp_path / "lib" / "gecasmo" / "__init__.py"))
     assert "run the command in a checkout" in fail("paper")
+    assert "run the command in a checkout" in fail("gap")
 
 
 @pytest.mark.parametrize("door", [model_named, contestants.as_model, subject.as_model, find_model])

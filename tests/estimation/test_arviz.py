@@ -12,10 +12,6 @@ from gecasmo import DBN, RCTR, VB, Fixed, Gibbs, Table
 from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, without
 from gecasmo.simulation.simulated import demo_log
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    arviz = pytest.importorskip("arviz")
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The chains of Gibbs"),
     pytest.mark.filterwarnings("ignore::UserWarning:arviz"),
@@ -26,6 +22,14 @@ LOG, _ = demo_log(300, 6)
 SHORT = Gibbs(draws=60, warmup=20, chains=2)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def arviz() -> Any:
+    """It takes seconds to be imported: whoever has none of these tests to run need not wait."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pytest.importorskip("arviz")
+
+
 @pytest.fixture(scope="module")
 def model() -> Any:
     forms = {"attraction": Table(key="doc", pseudo_counts=(1, 2)), "satisfaction": Fixed(0.4)}
@@ -33,7 +37,7 @@ def model() -> Any:
         return DBN(**forms).fit(LOG, SHORT)
 
 
-def test_draws_have_names_and_places(model: Any) -> None:
+def test_draws_have_names_and_places(arviz: Any, model: Any) -> None:
     data = model.to_arviz()
     posterior = data["posterior"]
     assert np.array_equal(posterior["attraction"].values, model.draws("attraction"))
@@ -49,7 +53,7 @@ def test_draws_have_names_and_places(model: Any) -> None:
     assert float(summary["ess_bulk"].iloc[0]) == pytest.approx(line["effective_draws"], rel=0.35)
 
 
-def test_likelihoods_of_pages_for_leave_one_out(model: Any) -> None:
+def test_likelihoods_of_pages_for_leave_one_out(arviz: Any, model: Any) -> None:
     data = model.to_arviz(LOG)
     found = data["log_likelihood"]["page"]
     assert found.shape == (2, 60, LOG.n_sessions)

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit, log_ndtr, logsumexp, ndtr
 from scipy.stats import norm, qmc
@@ -15,9 +17,15 @@ import gecasmo
 from gecasmo import DBN, DCTR, ClickLog, Logistic, Sum, Table, read_log
 from gecasmo.encoding import Rows
 from gecasmo.errors import ClickLogError, ModelError
-from gecasmo.forms import crossed
+from gecasmo.forms import crossed, features, linear
+from gecasmo.forms.features import CodedFeatures, DesignMatrix
 from gecasmo.forms.form import Posterior
+from gecasmo.forms.linear import solve_iteratively
 from gecasmo.forms.links import LINKS
+from gecasmo.kernels.static.row_steps import CHUNK
+from gecasmo.kernels.threads import using_threads
+from gecasmo.testing import plain_python
+from strategies.checks import many
 
 CROSSED = (Table("query", "doc"), Table("doc"), Table("query"))
 
@@ -66,8 +74,6 @@ def market(n_pages: int, seed: int, spreads: Any = (0.5, 0.8, 0.6)) -> tuple[Cli
 @pytest.mark.parametrize("link", ["logit", "probit"])
 @pytest.mark.parametrize("is_dense", [True, False])
 def test_effects_are_the_most_likely_ones(link: str, is_dense: bool, monkeypatch) -> None:
-    from gecasmo.forms import linear
-
     if not is_dense:
         monkeypatch.setattr(linear, "_DENSE", 0)
     rng = np.random.default_rng(1)
@@ -226,6 +232,63 @@ def test_flips_that_may_not_have_been_made_are_told_by_what_they_say() -> None:
     again = crossed.counts_like(p, counts[0] - flips * p, flips * p * (1 - p))
     np.testing.assert_allclose(again[:2], counts, atol=1e-9)
     assert (again[2] == 1).all()
+
+
+# -- many rows -------------------------------------------------------------------------------------
+def walked(n_rows: int, seed: int) -> list[np.ndarray]:
+    """All that is done with the rows of a design with levels, some of which were never seen."""
+    rng = np.random.default_rng(seed)
+    sizes, n_features = [7, 3], int(rng.integers(0, 3))
+    levels = tuple(rng.integers(-1, size, n_rows) for size in sizes)
+    coded = CodedFeatures(rng.normal(size=(n_rows, n_features)), levels)
+    design = DesignMatrix(coded, sizes, intercept=False)
+    vector, weight = rng.normal(size=design.n_columns), rng.gamma(1, 1, n_rows)
+    precision, start = np.full(design.n_columns, 0.7), rng.normal(size=design.n_columns)
+    found = [design.times(vector), design.transposed_times(weight)]
+    found += [solve_iteratively(design, weight, precision, vector, start=start)]
+    sure = np.where(rng.random((2, n_rows)) < 0.5, 1.0, rng.uniform(0.02, 1, (2, n_rows)))
+    heads, tails = rng.poisson(2, (2, n_rows)) * rng.choice([0.5, 1.0, 40.0], n_rows)
+    given = 0.1 * rng.normal(size=n_rows)
+    around = 9 * rng.normal(size=n_rows), rng.gamma(1, 1, n_rows)
+    prior = 3 * rng.normal(size=n_rows), 0.1 + rng.gamma(1, 1, n_rows)
+    for link in LINKS.values():
+        evidence = crossed.Evidence(
+            design, heads, tails, given, precision, (), link, np.zeros(n_rows), sure
+        )
+        for of_rates in (False, True):
+            found += crossed.tilted_moments(evidence, around, prior, of_rates)
+    return found
+
+
+def _close(one: list[np.ndarray], other: list[np.ndarray]) -> None:
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+@many(10)
+@given(seed=st.integers(0, 10**6), n_rows=st.integers(1, 90))
+def test_walks_over_rows_against_numpy(seed: int, n_rows: int) -> None:
+    with plain_python(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear, "_SOLVED", 1e-12)
+        plain = walked(n_rows, seed)
+        for module in (features, crossed):
+            patch.setattr(module, "MANY_ROWS", 0)
+        _close(walked(n_rows, seed), plain)
+
+
+def test_compiled_walks_on_any_number_of_threads(compiled: None, monkeypatch) -> None:
+    monkeypatch.setattr(linear, "_SOLVED", 1e-12)
+    n_rows = 2 * CHUNK + 311
+    plain = walked(n_rows, 3)
+    for module in (features, crossed):
+        monkeypatch.setattr(module, "MANY_ROWS", 0)
+    one, two = [], []
+    for threads, found in ((1, one), (2, two)):
+        with using_threads(threads):
+            found += walked(n_rows, 3)
+    _close(one, plain)
+    for a, b in zip(one, two, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 # -- models with crossed effects -------------------------------------------------------------------

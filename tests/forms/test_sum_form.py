@@ -14,7 +14,7 @@ from scipy.special import expit, logit
 import gecasmo
 from gecasmo import DBN, EM, GCTR, ClickModel, Logistic, Parameter, Sum, Table, flip, read_log
 from gecasmo.encoding import Rows
-from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.errors import ClickLogError, GecasmoWarning, ModelError
 from gecasmo.estimation import Problem
 from gecasmo.forms import linear
 from gecasmo.logs import ClickLog
@@ -95,6 +95,39 @@ def test_with_a_tiny_spread_it_is_the_regression() -> None:
         plain.coefficients["taste"]["standard_error"],
         rtol=0.02,
     )
+
+
+@pytest.mark.parametrize("spread", [1e-4, 0.3, 0.9])
+def test_means_are_those_of_quadrature(spread: float) -> None:
+    """Both coefficients on a grid, and offsets by quadrature at each of its points."""
+    n = 14
+    log, _ = market(n, 15, 1.0, seed=21)
+    model = fit(log, Sum(Logistic("x"), spread=spread))
+    frame = by_doc(model)
+    heads, tails = (frame[side].to_numpy() for side in ("heads", "tails"))
+    x = log.to_frame().unique("doc").sort("doc")["x"].to_numpy()
+    z = (x - x.mean()) / x.std()
+    level, slope = (
+        a.ravel() for a in np.meshgrid(np.linspace(-4, 3, 141), np.linspace(-3, 4, 141))
+    )
+    nodes, weights = np.polynomial.hermite_e.hermegauss(31)
+    posterior = -0.5 * slope**2 - 0.5e-3 * level**2
+    means = []
+    for doc in range(n):
+        eta = (level + slope * z[doc])[:, None] + spread * nodes
+        joint = -heads[doc] * np.logaddexp(0, -eta) - tails[doc] * np.logaddexp(0, eta)
+        share = np.exp(joint) * weights
+        posterior = posterior + np.log(share.sum(axis=1))
+        means.append((share * expit(eta)).sum(axis=1) / share.sum(axis=1))
+    chance = np.exp(posterior - posterior.max())
+    chance /= chance.sum()
+    np.testing.assert_allclose(frame["probability"], np.array(means) @ chance, atol=5e-4)
+    told = model.coefficients["taste"]
+    by_x = slope / x.std()
+    mean = by_x @ chance
+    deviation = np.sqrt((by_x - mean) ** 2 @ chance)
+    assert told["coefficient"][1] == pytest.approx(mean, abs=0.01 * deviation)
+    assert told["standard_error"][1] == pytest.approx(deviation, rel=0.01)
 
 
 def test_with_a_huge_spread_it_is_a_table_without_pseudo_counts() -> None:
@@ -266,15 +299,6 @@ def test_a_given_spread_stays() -> None:
     assert spread_of(fit(log, Sum(Logistic("x"), spread=0.37))) == 0.37
 
 
-def test_a_sample_of_rows_is_enough_to_learn_the_spread(monkeypatch) -> None:
-    from gecasmo.forms import sum as sums
-
-    log, _ = market(400, 20, 1.0, seed=7)
-    full = spread_of(fit(log, Sum(Logistic("x"))))
-    monkeypatch.setattr(sums, "MOST_ROWS", 150)
-    assert spread_of(fit(log, Sum(Logistic("x")))) == pytest.approx(full, rel=0.2)
-
-
 def test_the_objective_never_falls_while_the_spread_stays(monkeypatch) -> None:
     log, _ = market(60, 10, 0.2, seed=8, hidden=True)
     rounds: list[list[float]] = []
@@ -335,6 +359,46 @@ def test_intervals_of_coefficients_cover_the_truth() -> None:
         off = (frame["coefficient"] - pl.Series([-1.0, 0.8])) / frame["standard_error"]
         covered += (off.abs() < 1.645).to_list()
     assert 0.78 < np.mean(covered) <= 0.98
+
+
+# -- a ranker that knows more --------------------------------------------------------------------
+def ranked(seed: int, by_truth: float) -> ClickLog:
+    """Pages of eight of twelve results in the order of relevance and chance, read downwards."""
+    rng = np.random.default_rng(seed)
+    n = 60 * 12
+    x = rng.normal(size=n)
+    chance = expit(-1 + 0.9 * x + 1.5 * rng.normal(size=n))
+    own = rng.integers(0, 60, 1800)[:, None] * 12 + np.arange(12)
+    score = by_truth * logit(chance[own]) + 0.3 * rng.normal(size=own.shape)
+    shown = np.take_along_axis(own, np.argsort(-score, axis=1)[:, :8], axis=1)
+    click, there = np.zeros(shown.shape, int), np.ones(1800, bool)
+    for rank in range(8):
+        click[:, rank] = there & (rng.random(1800) < chance[shown[:, rank]])
+        there &= rng.random(1800) < np.where(click[:, rank] == 1, 0.5, 0.85)
+    return read_log(
+        {
+            "session": np.repeat(np.arange(1800), 8),
+            "query": shown.ravel() // 12,
+            "doc": shown.ravel(),
+            "rank": np.tile(np.arange(1, 9), 1800),
+            "x": x[shown.ravel()],
+            "click": click.ravel(),
+        }
+    )
+
+
+def test_a_ranker_that_knows_what_features_do_not_tell_is_noticed() -> None:
+    """Where intervals hold the truth far less often than they say; a random order is fine."""
+    forms = {"attraction": Sum(Logistic("x")), "satisfaction": Table(key=())}
+    DBN(**forms).fit(ranked(0, 0.0))
+    with pytest.warns(
+        GecasmoWarning, match="'attraction': effects of query, doc fall with the rank"
+    ):
+        DBN(**forms).fit(ranked(0, 3.0))
+    log = ranked(0, 3.0)
+    mean = log.to_frame().group_by("doc").agg(mean_rank=pl.col("rank").mean())
+    told = read_log(log.to_frame().join(mean, on="doc", how="left", maintain_order="left"))
+    DBN(attraction=Sum(Logistic("x", "mean_rank")), satisfaction=Table(key=())).fit(told)
 
 
 # -- documents that are new or rare ----------------------------------------------------------------

@@ -138,7 +138,7 @@ def test_files_beside_from_before_do_not_mislead(judgments, features, tmp_path):
 
 def test_training_files_want_features(judgments, tmp_path):
     for name in ("lightgbm", "xgboost"):
-        with pytest.raises(JudgmentsError, match=rf"A {name} file holds features.*features="):
+        with pytest.raises(JudgmentsError, match=rf"'{name}' files hold features.*features="):
             judgments.write(tmp_path / "x", name)
     assert list(tmp_path.iterdir()) == []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ from sklearn.datasets import load_svmlight_file
 
 from gecasmo.judgments import FORMATS, JudgmentsError, judge
 
+MORE = int(os.environ.get("GECASMO_EXAMPLES", "1"))
 GRADED = [name for name, format in FORMATS.items() if format.is_graded and not format.required]
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=8)
@@ -60,7 +62,7 @@ def folder(tmp_path_factory):
 
 # -- each format with its reader --------------------------------------------------------------
 @given(lists_of(LINE) | lists_of(NUMBERS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 def test_quepid_is_a_csv_of_query_docid_rating(folder, ids):
     judgments = some_judgments(*zip(*ids, strict=True))
     judgments.write(folder / "a.csv", "quepid")
@@ -73,7 +75,7 @@ def test_quepid_is_a_csv_of_query_docid_rating(folder, ids):
 
 
 @given(lists_of(TEXT) | lists_of(NUMBERS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 def test_opensearch_takes_the_body_of_its_import(folder, ids):
     judgments = some_judgments(*zip(*ids, strict=True))
     judgments.write(folder / "a.json")
@@ -103,7 +105,7 @@ def read_qrels(path):
 
 
 @given(lists_of(WORD) | lists_of(NUMBERS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 def test_qrels_are_what_trec_tools_read(folder, ids):
     judgments = some_judgments(*zip(*ids, strict=True))
     judgments.write(folder / "a.qrels")
@@ -111,7 +113,7 @@ def test_qrels_are_what_trec_tools_read(folder, ids):
 
 
 @given(lists_of(TEXT))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 def test_qrels_encode_what_they_cannot_hold(folder, ids):
     judgments = some_judgments(*zip(*ids, strict=True))
     judgments.write(folder / "b.qrels", ids="encode")
@@ -154,7 +156,7 @@ def read_judgment_list(path):
 
 
 @given(st.lists(st.tuples(LINE, WORD), min_size=1, max_size=12) | lists_of(NUMBERS))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 def test_judgment_lists_without_features(folder, ids):
     judgments = some_judgments(*zip(*ids, strict=True))
     judgments.write(folder / "a.txt")
@@ -165,7 +167,7 @@ def test_judgment_lists_without_features(folder, ids):
     st.lists(st.tuples(LINE, LINE), min_size=1, max_size=12),
     st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=12, max_size=12),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20 * MORE, deadline=None)
 def test_libsvm_files_are_read_by_scikit_learn(folder, ids, numbers):
     judgments = some_judgments(*zip(*ids, strict=True))
     frame = judgments.frame
@@ -209,7 +211,7 @@ def test_lightgbm_trains_on_a_libsvm_file(folder):
 
 
 @given(lists_of(TEXT) | lists_of(NUMBERS))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15 * MORE, deadline=None)
 def test_plain_files_hold_everything(folder, ids):
     judgments = some_judgments(*zip(*ids, strict=True))
     assert judgments.write(folder / "p.parquet").judgments == len(judgments)

@@ -136,7 +136,20 @@ def test_only_ids_are_made_of_several_columns(columns: dict[str, Any]) -> None:
     assert "the list should hold column names" in message(columns, session=[])
 
 
-def test_a_table_of_clicks_lacks_impressions() -> None:
+@pytest.mark.parametrize("more", [{}, {"session": [1, 2], "rank": [3, 1]}])
+def test_a_table_of_clicks_lacks_impressions(more: dict[str, Any]) -> None:
     """One row a click: the message says what is missing, and what can still be done."""
     with pytest.raises(ClickLogError, match=r"Is every row a click\? Then impressions are missing"):
-        read_log({"query": ["cats", "cats"], "doc": ["a", "b"], "time": [1, 2]})
+        read_log({"query": ["cats", "cats"], "doc": ["a", "b"], "time": [1, 2], **more})
+
+
+@pytest.mark.parametrize("name", ["impressions", "views", "impression_count"])
+def test_counts_are_recognised(name: str) -> None:
+    text = message({"query": ["cats"], "doc": ["a"], "rank": [1], name: [9], "clicks": [2]})
+    assert "Are these counts of impressions and clicks? read_counts reads them" in text
+
+
+def test_events_are_recognised() -> None:
+    text = message({"session": [1], "query": ["cats"], "doc": ["a"], "event_type": ["click"]})
+    assert "Is a row an event, such as an impression or a click? read_events" in text
+    assert "every row a click" not in text

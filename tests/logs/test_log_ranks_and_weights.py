@@ -12,6 +12,7 @@ import pytest
 import gecasmo
 from gecasmo.errors import ClickLogError, ClickLogWarning
 from gecasmo.logs import ClickLog, read_log
+from gecasmo.testing import plain_python
 
 
 def message(source: Any, **names: Any) -> str:
@@ -127,3 +128,13 @@ def test_pages_that_weigh_nothing_teach_nothing(columns: dict[str, Any]) -> None
     log = read_log(columns | {"weight": [0] * 5}, weight="weight")
     with pytest.raises(ClickLogError, match="nothing to fit: all pages of the log weigh 0"):
         gecasmo.PBM().fit(log)
+
+
+def test_weights_that_are_very_far_apart_give_numbers(columns: dict[str, Any]) -> None:
+    named = {"s2": 1e15, "s1": 1e-15}
+    weighed = columns | {"weight": [named[session] for session in columns["session"]]}
+    with plain_python():
+        fitted = gecasmo.PBM().fit(read_log(weighed, weight="weight"))
+    assert np.isfinite([fitted.report_.objective, fitted.report_.log_likelihood]).all()
+    for table in fitted.parameters.values():
+        assert table["probability"].is_between(0, 1).all()

@@ -162,9 +162,10 @@ def test_what_a_view_refuses(view: str, columns: dict[str, Any], words: str | No
 def test_what_is_noted_of_tasks() -> None:
     log = changed(time=lambda row, old: -old)
     viewed = log.view("tasks")
-    assert [str(note) for note in viewed.notes] == [
+    assert [note.what for note in viewed.notes] == [
         "pages of tasks out of order: 2 (they are read in the order of 'time')."
     ]
+    assert viewed.notes[0].examples[0].startswith("session ")
     assert viewed.column("page_number").to_list() == [1] * 4 + [2] * 4 + [1] * 4 + [2] * 4
     assert viewed.rows[:4].tolist() == [4, 5, 6, 7]
     with pytest.warns(UserWarning, match="pages at the same time as another of their task: 2"):

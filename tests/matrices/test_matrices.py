@@ -251,7 +251,7 @@ def test_what_the_paper_cannot_say_is_refused(tmp_path):
     with pytest.raises(ModelError, match="read from such a definition"):
         matrices.write(matrices.read(FILE, "czm"))
     with pytest.raises(ModelError, match=r"needs .* states; 1,024 at most"):
-        matrices.write(UBM(), list_size=900)
+        matrices.write(UBM(), list_size=350)
     with pytest.raises(ModelError, match="list_size=0"):
         matrices.write(DBN(), list_size=0)
 

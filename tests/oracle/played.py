@@ -49,13 +49,14 @@ class _Player:
 
 def played(model: Any) -> Callable[[Shown], Any]:
     """The stories of a model, page by page."""
+    made = model()  # a program keeps nothing: one does for all stories
 
     def story_of(page: Shown) -> Any:
         def story(flip: Any) -> tuple[frozenset, ...]:
             player = _Player(page, flip)
             token = running.set(player)
             try:
-                return tuple(_results(model(), page, player))
+                return tuple(_results(made, page, player))
             finally:
                 running.reset(token)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,11 +11,16 @@ import pytest
 
 from gecasmo import ClickModel, Parameter, flip
 from gecasmo.compiler import Automaton
+from gecasmo.errors import GecasmoWarning
+from gecasmo.estimation import EM
+from gecasmo.forms import TableState
 from gecasmo.models import CATALOGUE
-from gecasmo.testing import ModelCheckError, check_model
+from gecasmo.testing import ModelCheckError, check_model, plain_python
+from gecasmo.testing.subject import Subject
 
 MORE = int(os.environ.get("GECASMO_EXAMPLES", "1"))
 SEEDS = range(2 if MORE == 1 else 40 * MORE)
+WHOLE_SEEDS = range(1 if MORE == 1 else 4 * MORE)
 BROKEN_SEEDS = range(1 if MORE == 1 else MORE)
 
 
@@ -38,6 +44,22 @@ MODELS = {**CATALOGUE, "Trust": Trust}
 def test_sound_models_pass(name: str) -> None:
     for seed in SEEDS:
         assert check_model(MODELS[name], seed=seed, compiled=False).passed
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_whole_fits_climb(name: str) -> None:
+    """What takes longest, priors and how sure rows are, is learned for fewer logs."""
+    for seed in WHOLE_SEEDS:
+        subject = Subject(MODELS[name](), seed, compiled=False)
+        with plain_python(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", GecasmoWarning)
+            fitted = subject.blank.copy().fit(subject.possible, EM(6, restarts=1))
+        for _, climb in fitted.history.group_by("round"):
+            objective = climb["objective"].to_numpy()
+            assert (np.diff(objective) >= -1e-10 * max(1, abs(objective[-1]))).all()
+        for state in fitted.states().values():
+            if isinstance(state, TableState):
+                assert np.isfinite(state.spread).all()
 
 
 def test_kernels_pass_as_compiled() -> None:

@@ -182,6 +182,15 @@ def read(seed: int, folder: Path) -> None:
         shutil.rmtree(folder / "s.gclog.part", ignore_errors=True)
 
 
+def peak_memory() -> int:
+    """Of this program; what `resource` says begins with that of the process that started it."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    lines = status.read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
 def main(first: int, last: int) -> None:
     """Read the files of some seeds; print each that ends otherwise, and the memory at the end."""
     warnings.simplefilter("ignore")
@@ -194,7 +203,7 @@ def main(first: int, last: int) -> None:
                 print(json.dumps([seed, damaged(seed)[0], type(error).__name__, str(error)[:200]]))
             print(seed, flush=True)
             faulthandler.cancel_dump_traceback_later()
-    print(json.dumps({"memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}))
+    print(json.dumps({"memory": peak_memory()}))
 
 
 if __name__ == "__main__":

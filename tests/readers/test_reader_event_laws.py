@@ -71,7 +71,7 @@ SCHEMA = {
 }
 
 
-@settings(deadline=None, max_examples=60 * MORE)
+@settings(deadline=None, max_examples=30 * MORE)
 @given(shown_pages, st.booleans(), st.randoms(use_true_random=False), st.booleans())
 def test_order_repeats_and_files_play_no_part(
     shown: Shown, positions: bool, order: random.Random, split: bool
@@ -124,7 +124,7 @@ def test_a_list_a_page_says_what_single_impressions_say(
     assert by_page(other) == by_page(log)
 
 
-@settings(deadline=None, max_examples=40 * MORE)
+@settings(deadline=None, max_examples=20 * MORE)
 @given(shown_pages, st.booleans(), st.sampled_from(["e.parquet", "e.csv", "e.jsonl.gz"]), st.data())
 def test_a_log_written_as_events_is_the_same_log(
     shown: Shown, timed: bool, name: str, data: st.DataObject

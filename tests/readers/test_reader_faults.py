@@ -229,6 +229,8 @@ def test_ubi_events_without_their_queries_ask_for_them(tmp_path: Path) -> None:
             read_log(source)
         said = str(caught.value)
         assert "events.ndjson: no event belongs to a known query" in said
+        assert "nothing says what was shown" in said
+        assert "Clicks alone can only be counted" in said
         assert "There are 4 events, and no query record" in said
         assert "events of unknown queries: 3 (" in said
         assert "events without a query: 1 (" in said

@@ -127,3 +127,16 @@ def test_no_column_plays_two_parts(columns: list[str]) -> None:
     assert set(guessed.values()) <= set(columns)
     assert not set(guessed) & set(columns)
     assert not set(guessed.values()) & {"session", "query", "doc", "rank", "click"}
+
+
+def test_names_of_shops_and_of_events() -> None:
+    columns = ["visit_id", "query_id", "user_query", "sku", "position", "click_count"]
+    assert guess_roles(columns) == {
+        "session": "visit_id",
+        "query": "user_query",
+        "doc": "sku",
+        "rank": "position",
+        "click": "click_count",
+    }
+    assert guess_roles(["session", "asin", "rank", "click"]) == {"doc": "asin"}
+    assert guess_roles(["session", "object_id", "rank", "click"]) == {"doc": "object_id"}

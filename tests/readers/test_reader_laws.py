@@ -76,7 +76,7 @@ def slow_yandex(lines: list[tuple[Any, ...]]) -> tuple[list[Any], Counter[str]]:
     return expected, +notes
 
 
-@settings(deadline=None, max_examples=60 * MORE)
+@settings(deadline=None, max_examples=30 * MORE)
 @given(st.lists(query_lines | click_lines, min_size=1, max_size=14))
 def test_yandex_reads_like_a_slow_reader(lines: list[tuple[Any, ...]]) -> None:
     lines = [*lines, ("1", 0, "Q", "a", ["10"])]
@@ -109,7 +109,7 @@ def ubi_lines(shown: list[list[tuple[str, int, int]]]) -> list[str]:
     return [json.dumps(record) for record in records]
 
 
-@settings(deadline=None, max_examples=60 * MORE)
+@settings(deadline=None, max_examples=30 * MORE)
 @given(st.lists(results, min_size=1, max_size=4), st.randoms(use_true_random=False))
 def test_the_order_of_ubi_records_plays_no_part(
     shown: list[list[tuple[str, int, int]]], order: random.Random

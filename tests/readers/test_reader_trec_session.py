@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reader_helpers import SAMPLES, examples, pages, read_noting
+from reader_helpers import MORE, SAMPLES, examples, pages, read_noting
 
 from gecasmo.errors import ClickLogError
 from gecasmo.logs import peek, read_log
@@ -203,7 +203,7 @@ interactions = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40 * MORE)
 @given(st.lists(st.lists(interactions, min_size=1, max_size=3), min_size=1, max_size=3))
 def test_what_was_written_is_read(
     sessions: list[list[tuple[str, list[tuple[int, str]], list[int]]]],

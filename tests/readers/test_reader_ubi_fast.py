@@ -153,7 +153,7 @@ def damaged(draw: st.DrawFn, text: st.SearchStrategy[str]) -> str:
     return line[:at] + draw(st.sampled_from([*strokes, "\x01", "true", "\ufeff"])) + line[at + 1 :]
 
 
-@settings(deadline=None, max_examples=100 * MORE)
+@settings(deadline=None, max_examples=40 * MORE)
 @given(st.lists(lines(), min_size=1, max_size=8), st.data())
 def test_lines_read_fast_are_the_lines_read_slowly(written: list[str], data: st.DataObject) -> None:
     # Lines of one shape, so that one is the sample of the others.
@@ -168,7 +168,7 @@ EVENT = '{"action_name": "click", "query_id": "q", "timestamp": 5, "event_attrib
 PLACE = '{"object": {"object_id": "d"}, "position": {"ordinal": %s}}'
 
 
-@settings(deadline=None, max_examples=100 * MORE)
+@settings(deadline=None, max_examples=40 * MORE)
 @given(
     st.text(alphabet='0123456789-+.eE "\\u,]}:[{tnaN\x00é', max_size=12),
     st.sampled_from(["%s", '"%s"', "[%s]", '["a", %s]', '{"a": %s}']),
@@ -277,14 +277,14 @@ moments = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=100 * MORE)
+@settings(deadline=None, max_examples=40 * MORE)
 @given(st.lists(moments, max_size=8))
 def test_times_in_texts(written: list[str | None]) -> None:
     found = moments_of_texts(pl.Series(written, dtype=pl.String))
     assert found.to_list() == [read_moment(text) for text in written]
 
 
-@settings(deadline=None, max_examples=100 * MORE)
+@settings(deadline=None, max_examples=40 * MORE)
 @given(
     st.lists(
         st.integers(-(2**63), 2**63 - 1)
@@ -369,7 +369,7 @@ def tables(draw: st.DrawFn) -> pl.DataFrame:
     return table
 
 
-@settings(deadline=None, max_examples=100 * MORE)
+@settings(deadline=None, max_examples=40 * MORE)
 @given(tables())
 def test_tables_read_fast_are_the_tables_read_slowly(table: pl.DataFrame) -> None:
     data = io.BytesIO()

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:PySpark does not yet fully support pandas", "ignore:.*:ResourceWarning"
 )
 
-STEPS = EM(max_iter=7, tol=0)
+STEPS = EM(max_iter=4, tol=0)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFra
     if name == "features":
         frame = frame.withColumn("price", frame.doc * frame.doc / 10 + frame.doc % 2)
         clicks = clicks.with_columns(price=pl.col("doc") ** 2 / 10 + pl.col("doc") % 2)
-    method = EM(max_iter=7, tol=0, restarts=2) if name == "mixture" else STEPS
+    method = EM(max_iter=4, tol=0, restarts=2) if name == "mixture" else STEPS
     model = MODELS[name]()
     found = on_spark.fit(model, frame, method=method, partitions=2, **options)
     assert found is model

@@ -60,7 +60,7 @@ def test_many_empty_pages_do_not_mislead_the_continuation_of_dbn() -> None:
         log = truth.simulate(shuffled_pages(1_500, 30, 8, rng), seed=seed)
         estimates.append(DBN().fit(log).parameters["continuation"]["probability"][0])
         ones = Table(pseudo_counts=(1, 1))
-        fitted = DBN(attraction=ones, satisfaction=ones).fit(log, THOROUGH)
+        fitted = DBN(attraction=ones, satisfaction=ones).fit(log, THOROUGH, intervals=False)
         at_fit, at_truth = objectives(fitted, truth, log)
         assert at_fit >= at_truth
     errors = np.array(estimates) - 0.60
@@ -162,7 +162,7 @@ def test_global_coins_are_recovered_without_bias(case: Case) -> None:
     for seed in range(N_SEEDS):
         log, truth = simulated(case, seed)
         forms = {name: weak() for name in case.by_doc} | case.forms()
-        fitted = case.model(**forms).fit(log, THOROUGH)
+        fitted = case.model(**forms).fit(log, THOROUGH, intervals=False)
         errors.append(estimated(fitted, case) - true_values(case))
         at_fit, at_truth = objectives(fitted, truth, log)
         assert at_fit >= at_truth - 1e-9 * abs(at_truth)

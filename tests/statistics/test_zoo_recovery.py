@@ -69,7 +69,7 @@ def true_rows(model: ClickModel, log: ClickLog, rng: np.random.Generator) -> dic
     met = pl.concat([met.with_columns(last_click=n, clicks_above=n) for n in range(LENGTH)])
     values: dict[str, Any] = {}
     observed = dict(model.traced_automaton.observes)
-    for coin, keys in model.keys.items():
+    for coin, keys in model.declared_keys.items():
         if coin in observed:
             continue
         given = ANCHORS.get(model.name, {}).get(coin, {})
@@ -101,7 +101,7 @@ def test_a_fit_gains_what_chance_gives(name: str) -> None:
     model = make(**{coin: weak(anchors.get(coin)) for coin in make._parameters()})
     method = EM(max_iter=2_000, tol=1e-7)
     at_truth = model.copy().fit(log, EM(max_iter=1, tol=0), start=truth)
-    model.fit(log, method)
+    model.fit(log, method, intervals=False)
     gained = 2 * (model.history["log_likelihood"][-1] - at_truth.history["log_likelihood"][0])
     n_free = sum(
         frame.filter(pl.col("heads") + pl.col("tails") > 1e-9).height
@@ -135,7 +135,7 @@ def test_pscm_recovers_users_who_read_downwards() -> None:
         examination=Table(key=key, pseudo_counts=(0.01, 0.01), fixed=fixed), attraction=weak(None)
     )
     at_truth = model.copy().fit(log, EM(max_iter=1, tol=0), start=truth)
-    model.fit(log, EM(max_iter=2_000, tol=1e-7))
+    model.fit(log, EM(max_iter=2_000, tol=1e-7), intervals=False)
     gained = 2 * (model.history["log_likelihood"][-1] - at_truth.history["log_likelihood"][0])
     met = pl.col("heads") + pl.col("tails") > 1e-9
     n_free = sum(frame.filter(met).height for frame in model.parameters.values()) - len(fixed)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-POINTS = 60 if "GECASMO_EXAMPLES" in os.environ else 20
+POINTS = 60 if "GECASMO_EXAMPLES" in os.environ else 10
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 SCRIPT = """
@@ -119,7 +119,7 @@ def test_full_at_any_point(work: str, tmp_path: Path) -> None:
     if not _may_mount():
         pytest.skip("no small disk can be made here")
     chance = np.random.default_rng(2)
-    n = 400
+    n = 100
     query = np.repeat(chance.integers(0, 60, n), 5)
     rows = {"session": np.repeat(np.arange(n), 5), "query": query}
     rows |= {"doc": query * 9 + chance.integers(0, 9, 5 * n), "rank": np.tile(np.arange(1, 6), n)}

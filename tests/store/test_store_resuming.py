@@ -55,7 +55,7 @@ def killed(source: str, target: Path, step: int, when: str) -> bool:
     return done.returncode == -9
 
 
-ROUNDS = int(os.environ.get("GECASMO_KILLS", "5"))
+ROUNDS = int(os.environ.get("GECASMO_KILLS", "3"))
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])

@@ -89,7 +89,7 @@ def tables(draw: st.DrawFn) -> tuple[pl.DataFrame, dict[str, Any]]:
     kind=st.sampled_from(["frame", "frames", "log", "parquet"]),
     most=st.sampled_from([2, 7, 10**6]),
 )
-@settings(deadline=None, max_examples=20 * int(os.environ.get("GECASMO_EXAMPLES", "1")))
+@settings(deadline=None, max_examples=8 * int(os.environ.get("GECASMO_EXAMPLES", "1")))
 def test_a_stored_log_has_the_pages_of_the_source(
     table: tuple[pl.DataFrame, dict[str, Any]],
     partitions: int | None,

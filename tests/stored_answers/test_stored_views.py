@@ -1,7 +1,7 @@
 """Stored logs under views: the answers are those of the log in memory, and refusals say what to do.
 
 Pages of a task are of several queries. Where a log is stored for tasks, they are in one partition,
-and rows by query are met in many.
+and rows by query are met in many; a fit of tasks makes one part of them.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from gecasmo import DBN, EM, ClickLog, ClickModel, Table, read_log
+from gecasmo import DBN, EM, VB, ClickLog, ClickModel, Table, load, read_log
 from gecasmo.errors import ClickLogError
+from gecasmo.estimation.disk import DiskParts
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.logs.views import as_view
 from gecasmo.model import log_parts
@@ -26,7 +27,9 @@ VIEWED = [name for name, model in CATALOGUE.items() if as_view(model.view).name 
 OVER_PAGES = [name for name in VIEWED if as_view(CATALOGUE[name].view).spans_pages]
 
 
-def source(model: type[ClickModel], n_pages: int = 36, seed: int = 5) -> pl.DataFrame:
+def source(
+    model: type[ClickModel], n_pages: int = 36, seed: int = 5, n_queries: int = 5
+) -> pl.DataFrame:
     """Pages as a log tells them, in no order: tasks of one to five pages at times that are tied now
     and then, and clicks in an order of their own."""
     rng = np.random.default_rng(seed)
@@ -37,7 +40,7 @@ def source(model: type[ClickModel], n_pages: int = 36, seed: int = 5) -> pl.Data
     table = pl.DataFrame(
         {
             "session": [f"s{number}" for number in page],
-            "query": [f"q{number}" for number in rng.integers(0, 5, n_pages)[page]],
+            "query": [f"q{number}" for number in rng.integers(0, n_queries, n_pages)[page]],
             "doc": rng.integers(0, 6, len(page)),
             "rank": rank,
             "visit": [f"v{number}" for number in task[page]],
@@ -71,14 +74,17 @@ def fitted(name: str, log: Any, **options: Any) -> Any:
     return model.fit(log, EM(5, tol=0, accelerate=False), progress=False, **options)
 
 
-def same(one: pl.DataFrame, other: pl.DataFrame, keys: list[str]) -> None:
+def same(
+    one: pl.DataFrame, other: pl.DataFrame, keys: list[str], tolerance: Any = TOLERANCE
+) -> None:
     """Two frames with the same rows in any order."""
     assert one.columns == other.columns
-    one, other = one.sort(keys, nulls_last=True), other.sort(keys, nulls_last=True)
+    if keys:
+        one, other = one.sort(keys, nulls_last=True), other.sort(keys, nulls_last=True)
     for name in one.columns:
         if one[name].dtype.is_float():
             found = [frame[name].fill_null(-1.0).to_numpy() for frame in (one, other)]
-            np.testing.assert_allclose(*found, **TOLERANCE, err_msg=name)
+            np.testing.assert_allclose(*found, **tolerance, err_msg=name)
         else:
             assert one[name].to_list() == other[name].to_list(), name
 
@@ -112,6 +118,53 @@ def test_all_answers_are_those_in_memory(name: str, tmp_path: Path) -> None:
     updated = [model.update(day, progress=False).parameters for model in (in_memory, on_disk)]
     for coin, rows in updated[0].items():
         same(rows, updated[1][coin].select(rows.columns), list(in_memory.keys[coin]))
+
+
+def test_default_fits_of_tasks_learn_what_they_learn_in_memory(tmp_path: Path) -> None:
+    """Priors by rank and exposure, intervals and verdicts: rows by query are met in every
+    partition, so all partitions are one part."""
+    name = "SessionDBN"
+    table = source(CATALOGUE[name], n_pages=160, n_queries=30)
+    stored = ClickLog.ingest(table, tmp_path / "log", view="tasks", partitions=4)
+    log = read_log(table)
+    models = [CATALOGUE[name]().fit(each, progress=False) for each in (log, stored)]
+    assert len(models[0].parameters["attraction"]) > 100
+    np.testing.assert_allclose(*(m.report_.log_likelihood for m in models), **TOLERANCE)
+    loose = {"rtol": 1e-6, "atol": 1e-9}
+    for coin in models[0].forms:
+        keys = list(models[0].keys[coin])
+        same(*(model.estimates(coin) for model in models), keys, loose)
+    pairs = ["query", "doc"]
+    judged = [model.judgments(pairs=log).frame for model in models]
+    same(*judged, pairs, loose)
+    assert judged[1].select("low", "high").null_count().sum_horizontal().sum() == 0
+    model = models[1]
+    model.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    same(model.estimates("attraction"), again.estimates("attraction"), pairs)
+    found = [CATALOGUE[name]().fit(each, VB(3), progress=False) for each in (log, stored)]
+    np.testing.assert_allclose(*(m.report_.log_likelihood for m in found), **TOLERANCE)
+
+
+def test_a_fit_of_tasks_is_resumed(tmp_path: Path, monkeypatch: Any) -> None:
+    """What was answered before a fit was killed is not asked again, and the end is the same."""
+    _, stored = both("SessionDBN", tmp_path)
+    model = CATALOGUE["SessionDBN"]
+    whole = model().fit(stored, progress=False)
+    run, asked = DiskParts._one_part, []
+
+    def killed(*given: Any) -> Any:
+        asked.append(1)
+        if len(asked) == 4:
+            raise RuntimeError("killed")
+        return run(*given)
+
+    monkeypatch.setattr(DiskParts, "_one_part", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model().fit(stored, checkpoint=tmp_path / "fit", progress=False)
+    resumed = model().fit(stored, checkpoint=tmp_path / "fit", progress=False)
+    assert resumed.report_.log_likelihood == whole.report_.log_likelihood
+    assert resumed.estimates("attraction").equals(whole.estimates("attraction"))
 
 
 @pytest.mark.parametrize("name", ["SessionDBN", "WalkCM"])

@@ -17,7 +17,7 @@ if os.environ.get("GECASMO_SHRINK"):
 
 
 # Examples are the same in every run, so that few of them will do; a soak makes new ones.
-_SHARE = float(os.environ.get("GECASMO_EXAMPLES", "0.6"))
+_SHARE = float(os.environ.get("GECASMO_EXAMPLES", "0.3"))
 
 
 def many(n: int) -> Any:

@@ -216,6 +216,22 @@ def test_a_full_disk_costs_nothing_but_a_warning(kept, monkeypatch) -> None:
         assert kept() == (45.0, False, path)
 
 
+def test_a_file_that_another_process_reads_may_stay(kept, monkeypatch) -> None:
+    """Windows does not replace it; what is there is the same kernel, so nobody is warned."""
+
+    def in_use(*_):
+        raise PermissionError(13, "Access is denied")
+
+    *_, path = kept()
+    path.write_bytes(b"")
+    monkeypatch.setattr(cache.os, "replace", in_use)
+    monkeypatch.setattr(cache, "_warned", set())
+    assert kept() == (45.0, False, path)
+    path.unlink()
+    with pytest.raises(ValueError, match="unpack"), pytest.warns(match="Access is denied"):
+        kept()  # nothing is there, so its one file is not found
+
+
 BEYOND = """
 import numpy as np
 from gecasmo.kernels import cache

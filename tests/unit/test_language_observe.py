@@ -20,6 +20,7 @@ from gecasmo import (
     Density,
     Exponential,
     Gamma,
+    Gradient,
     LogNormal,
     Normal,
     Parameter,
@@ -328,8 +329,6 @@ def test_what_is_saved_is_what_was_there(log: ClickLog, tmp_path: Any) -> None:
     assert again.simulate(log, seed=5).to_frame().equals(model.simulate(log, seed=5).to_frame())
     further = again.fit(log, EM(max_iter=5, tol=0), start=model)
     assert further.history["objective"][0] == pytest.approx(model.history["objective"][-1])
-    with pytest.raises(ModelError, match="cannot be updated"):
-        model.update(log)
 
 
 def test_check_model_examines_it() -> None:
@@ -358,3 +357,116 @@ def test_without_numbers_the_automaton_is_that_of_dbn() -> None:
     bare = hide.without_numbers(TACM().traced_automaton)
     assert bare.edges == gecasmo.DBN().traced_automaton.edges
     assert bare.parameters == gecasmo.DBN().traced_automaton.parameters
+
+
+# -- keys, and another day -----------------------------------------------------------------------
+class ByDevice(ClickModel):
+    """What is read is clicked; how long depends on the device."""
+
+    attraction = Parameter("query", "doc")
+    satisfaction = Parameter()
+    reading = Density(LogNormal(), "device")
+
+    def browse(self, user: Any, result: Any) -> None:
+        if flip(self.attraction):
+            user.click()
+            user.observe("dwell", self.reading, given=flip(self.satisfaction))
+
+
+SLOW = {"phone": LogNormal(4.0, 0.5), "desk": LogNormal(5.5, 0.6)}
+FAST = {"phone": LogNormal(1.0, 0.7), "desk": LogNormal(2.5, 0.4)}
+
+
+def on_devices(n_pages: int, seed: int) -> ClickLog:
+    shown = pages(n_pages, seed=seed)
+    device = pl.when(pl.col("session") % 3 == 0).then(pl.lit("phone")).otherwise(pl.lit("desk"))
+    reading = {True: SLOW, False: FAST}
+    truth = ByDevice.with_values(attraction=0.5, satisfaction=0.6, reading=reading)
+    return truth.simulate(shown.with_columns(device=device), seed=seed)
+
+
+def test_a_density_by_device_finds_each_device(tmp_path: Any) -> None:
+    log = on_devices(500, seed=4)
+    model = ByDevice().fit(log, EM(200), progress=False, intervals=False)
+    told = model.parameters["reading[True]"]
+    apart = told.filter(pl.col("device").is_not_null())
+    truth = {"reading[True]": SLOW, "reading[False]": FAST}
+    if model.parameters["satisfaction"]["probability"][0] < 0.5:  # names of hidden states are free
+        truth = {"reading[True]": FAST, "reading[False]": SLOW}
+    assert len(apart) == 4
+    for row in apart.iter_rows(named=True):
+        mean, deviation = truth[row["density"]][row["device"]]._parts()
+        error = deviation / np.sqrt(row["values"])
+        assert abs(row["mean"] - mean) < 4 * error + 0.02
+        assert abs(row["deviation"] - deviation) < 4 * error + 0.02
+    together = told.filter(pl.col("device").is_null())
+    for coin in truth:  # that of all devices, for one that is new
+        own = apart.filter(density=coin)
+        mean = np.average(own["mean"], weights=own["values"])
+        assert together.filter(density=coin)["mean"][0] == pytest.approx(mean, rel=1e-3)
+    model.save(tmp_path / "made.fit")
+    again = load(tmp_path / "made.fit")
+    assert again.parameters["reading[True]"].equals(told)
+    new = read_log(log.to_frame().with_columns(device=pl.lit("watch")))
+    assert np.array_equal(again.log_likelihood(new), model.log_likelihood(new))
+    assert check_model(ByDevice, compiled=False).passed
+
+
+def test_keys_of_densities_make_sense() -> None:
+    log = on_devices(20, seed=5)
+    for keys in (("last_click",), ("click",), ("device", "device"), (3,)):
+        with pytest.raises(ModelError, match="a key is a column of the log"):
+            Density(LogNormal(), *keys)
+    lost = log.to_frame().with_columns(device=pl.lit(None, pl.String))
+    with pytest.raises(ClickLogError, match=r"depends on .device., but .* have none there"):
+        ByDevice().fit(read_log(lost), progress=False)
+    with pytest.raises(ModelError, match="a value of each of device is wanted"):
+        ByDevice.with_values(
+            attraction=0.5,
+            satisfaction=0.6,
+            reading={True: {("a", 1): LogNormal(1, 1)}, False: FAST},
+        )
+
+
+@pytest.mark.parametrize("kind", [LogNormal(), Gamma()])
+def test_an_update_is_the_fit_of_both_days(kind: Any) -> None:
+    """Where nothing is hidden, what a day leaves behind is all that it said; and in an update as in
+    a fit the objective never falls."""
+
+    class Times(ClickModel):
+        attraction = Parameter("rank")
+        reading = Density(kind, "device")
+
+        def browse(self, user: Any, result: Any) -> None:
+            if flip(self.attraction):
+                user.click()
+                user.observe("dwell", self.reading)
+
+    whole = on_devices(200, seed=6)
+    first, second = whole.split(test=0.4, by="session", seed=1)
+    model = Times().fit(first, progress=False).update(second, decay=1.0, progress=False)
+    both = Times().fit(whole, progress=False)
+    keys = ["device", "density"]
+    one, other = (m.parameters["reading"].sort(keys) for m in (model, both))
+    for name in one.select(pl.selectors.float()).columns:
+        np.testing.assert_allclose(one[name], other[name], rtol=2e-6)
+    assert one["values"].sum() == 2 * whole.click.sum()
+
+
+def test_an_update_with_hidden_states_never_falls() -> None:
+    first, second = on_devices(300, seed=7).split(test=0.5, by="session", seed=1)
+    method = EM(30, accelerate=False)
+    model = ByDevice().fit(first, method, progress=False, intervals=False)
+    before = model.parameters["reading[True]"]
+    model.update(second, method=method, progress=False, intervals=False)
+    climbed = model.history["objective"].to_numpy()
+    assert (np.diff(climbed) > -1e-9 * abs(climbed[0])).all()
+    after = model.parameters["reading[True]"]
+    assert (after["values"] > before["values"]).all()
+
+
+def test_matrices_and_gradients_say_what_they_cannot(log: ClickLog) -> None:
+    with pytest.raises(ModelError, match="it sees users through numbers: dwell"):
+        gecasmo.matrices.write(users(), 3)
+    with pytest.raises(ModelError, match="Gradient cannot train the form Density"):
+        TACM().fit(log, Gradient(), progress=False)

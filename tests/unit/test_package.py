@@ -32,9 +32,10 @@ LAYERS = (
     ("matrices", "models"),
     ("evaluation",),
     ("simulation", "testing", "torch"),
-    ("checks", "judgments"),
+    ("checks", "judgments", "pages"),
     ("spark",),
     ("plots",),
+    ("browser",),
     ("cli",),
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}
@@ -44,6 +45,7 @@ UPWARD = {
     # Methods of a fitted model, where people look for answers; what makes them stands above.
     ("model/base.py", "evaluation"): "model.evaluate(log)",
     ("model/base.py", "judgments"): "model.judgments()",
+    ("model/base.py", "pages"): "model.page_value(pages), best_page, what_if",
     ("model/base.py", "plots"): "model.plot",
     ("evaluation/comparison.py", "plots"): "comparison.plot",
     ("evaluation/fit_check.py", "plots"): "check.plot()",

@@ -15,7 +15,8 @@ from gecasmo.cli.flags import LOG_FLAGS
 from gecasmo.cli.guard import EPILOG, Guarded, run
 from gecasmo.cli.judgments import judgments, propensities
 from gecasmo.cli.logs import check, ingest
-from gecasmo.cli.zoo import demo, describe, models, paper
+from gecasmo.cli.show import report, show
+from gecasmo.cli.zoo import demo, describe, gap, models, paper
 
 app = typer.Typer(
     cls=Guarded,
@@ -29,8 +30,8 @@ _PANELS = {
     "Look around": (demo, models, describe),
     "From a log to judgments": (check, compare, fit, update, judgments, propensities),
     "Logs larger than memory": (ingest,),
-    "Look into a fit": (evaluate, explain, predict, simulate),
-    "Research": (paper,),
+    "Look into a fit": (evaluate, explain, predict, simulate, show, report),
+    "Research": (paper, gap),
 }
 for _panel, _commands in _PANELS.items():
     for _command in _commands:

@@ -28,10 +28,7 @@ from gecasmo.errors import ClickLogError, GecasmoError
 from gecasmo.report import Column, TextTable, bar, printable, wrapped
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from gecasmo.logs import ClickLog
-    from gecasmo.model.base import Model
 
 _BAR = 8  # characters of a bar
 _LEAST = 16  # of an id; in less room it would go on for too many lines
@@ -95,6 +92,7 @@ def explain(
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.model.answers import unseen_coins
+    from gecasmo.model.stories import story_frame
 
     model = load_fit(fit)
     read = reading.read(
@@ -120,7 +118,9 @@ def _place(log: ClickLog, which: str) -> int:
     """The number of the session with this id; ids are compared as text."""
     import polars as pl
 
-    texts = _as_text(log.sessions)
+    from gecasmo.model.stories import ids_as_text
+
+    texts = ids_as_text(log.sessions)
     found = (texts == which).arg_true()
     if len(found):
         return int(found[0])
@@ -129,36 +129,6 @@ def _place(log: ClickLog, which: str) -> int:
     raise ClickLogError(
         f"--session {printable(which)}: the log has no such session. It has {log.n_sessions:,}, "
         f"such as {', '.join(map(printable, some))}."
-    )
-
-
-def _as_text(ids: pl.Series) -> pl.Series:
-    import polars as pl
-
-    if isinstance(ids.dtype, pl.Struct):  # an id of several columns, as they were named
-        parts = ids.struct.unnest()
-        return parts.select(pl.concat_str(pl.all().cast(pl.String), separator=",")).to_series()
-    return ids.cast(pl.String)
-
-
-def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
-    """One row a result from the top: click, what was expected, and what lay behind it."""
-    import polars as pl
-
-    behind = model.posterior(page)
-    kept = [c for c in behind.columns if c == "reached" or c.endswith("_heads")]
-    return (
-        pl.DataFrame(
-            {
-                "rank": page.rank,
-                "doc": _as_text(page.column("doc")),
-                "click": page.click,
-                "expected": model.predict_clicks(page),
-                "expected_given_above": model.predict_conditional_clicks(page),
-            }
-        )
-        .with_columns(behind.select(kept))
-        .sort("rank")
     )
 
 

@@ -22,6 +22,7 @@ from gecasmo.cli.flags import (
     output_flag,
 )
 from gecasmo.cli.output import Output, table_format, write_table
+from gecasmo.cli.show import report_place, said_command
 from gecasmo.files import STANDARD_OUTPUT
 from gecasmo.report import TextTable
 
@@ -79,6 +80,12 @@ def compare(
             "standard output, as CSV."
         ),
     ] = None,
+    mail: Annotated[
+        str | None,
+        typer.Option(
+            "--report", metavar="FILE", help="Also write a page that can be mailed: report.html."
+        ),
+    ] = None,
 ) -> None:
     """Fit several models to the same pages, and score them on pages that none has seen.
 
@@ -98,6 +105,7 @@ def compare(
 
     plotting.check()
     place = None
+    mailed = None if mail is None else report_place(output, mail, log, heldout, judgments, target)
     if target is not None:
         table_format(target)
         place = output.place(target, log, heldout, judgments, *models)
@@ -130,11 +138,17 @@ def compare(
     data["plots"] = drawn
     if place is not None:
         write_table(found.table, place, data)
+    if mailed is not None:
+        from gecasmo.browser import comparison_page, write_page
+
+        write_page(comparison_page(found, said_command()), mailed)
     if place == STANDARD_OUTPUT:
         return
     output.show(data, found, *(_by_rank(found.by_rank) if per_rank else ()))
     if target is not None:
         output.say(f"Written to {target}.")
+    if mailed is not None:
+        output.say(f"The report is in {mail}.")
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
 

@@ -29,6 +29,7 @@ from gecasmo.cli.flags import (
     bundled,
     in_memory_sample,
     output_flag,
+    seen_as,
 )
 from gecasmo.cli.guard import INTERRUPTED, NOT_CONVERGED, resumable
 from gecasmo.cli.output import Output, place_name
@@ -103,22 +104,22 @@ def fit(
         int | None, typer.Option(help="Draws of each chain of Gibbs sampling (1000).")
     ] = None,
     warmup: Annotated[
-        int | None, typer.Option(help="Sweeps before them that do not count (500).")
+        int | None, typer.Option(help="Sweeps of each chain before its draws (500).")
     ] = None,
     chains: Annotated[int | None, typer.Option(help="Chains of Gibbs sampling (4).")] = None,
     prefer: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COIN[=MARGIN]",
-            help="A clicked result shall be expected to have more heads of this coin than those "
-            "skipped above it, by 0.1 or so much.",
+            help="Expect more heads of this coin at a clicked result than at each result skipped "
+            "above it, by MARGIN (0.5).",
         ),
     ] = None,
     at_most: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COIN=SHARE",
-            help="At most this share of the flips of a coin shall be expected to be heads.",
+            help="Expect at most this share of the flips of a coin to be heads.",
         ),
     ] = None,
     strength: Annotated[
@@ -177,6 +178,7 @@ def fit(
         with output.working("Choosing a model") as tell:
             selection = _select(read.log, seed, tell)
         chosen = with_forms(selection.model, *given)
+    viewed = seen_as(chosen.view, read.log, log)
     began = time.perf_counter()
     how = (
         f"The same command resumes the fit from {checkpoint}; keep that folder until the fit is "
@@ -199,6 +201,7 @@ def fit(
             checkpoint=checkpoint,
             constraints=constraints,
         )
+    del viewed
     seconds = time.perf_counter() - began
     chosen.save(place)
     drawn = plotting.draw(fit_charts, output, *in_memory_sample(chosen, read.log))

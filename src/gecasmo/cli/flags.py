@@ -203,7 +203,11 @@ class LogFlags(EventFlags):
         str | None, _column("The rank on the page; 'none' takes the order of the rows.", "--rank")
     ] = None
     click: Annotated[
-        str | None, _column("Whether it was clicked; 'none' if unknown.", "--click")
+        str | None,
+        _column(
+            "Whether it was clicked; 'none' if unknown. With --events, the name of the event.",
+            "--click",
+        ),
     ] = None
     weight: Annotated[
         str | None, _column("How often the page counts; 'none' if each counts once.", "--weight")
@@ -399,6 +403,22 @@ def _told(note: Note, source: str) -> str:
     if note.examples:
         text += f" First: {note.examples[0].removeprefix(f'{source}, ')}."
     return text
+
+
+def seen_as(view: Any, log: Any, source: str) -> Any:
+    """A log in memory as a model reads it, to be held while the model does; what the view notes is
+    told one by one, beside what it warns of."""
+    from gecasmo.logs import ClickLog
+    from gecasmo.logs.views import as_view
+    from gecasmo.logs.views.view import ViewedLog
+
+    if not isinstance(log, ClickLog):
+        return None
+    viewed = as_view(view).apply(log)
+    if isinstance(viewed, ViewedLog):
+        for note in viewed.walks.notes:
+            warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
+    return viewed
 
 
 def _names(role: str, text: str) -> str | list[str] | None:

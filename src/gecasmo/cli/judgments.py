@@ -188,7 +188,7 @@ def judgments(
 
     [cyan]gecasmo judgments dbn.fit -o judgments.json --ratings float --include ordered[/cyan]
 
-    [cyan]gecasmo judgments dbn.fit -o - --format qrels | head[/cyan]
+    [cyan]gecasmo judgments dbn.fit -o - --format qrels --ids encode | head[/cyan]
 
     [cyan]gecasmo judgments dbn.fit -o judgments.csv --grades llm.csv --grades humans.csv[/cyan]
     """

@@ -133,8 +133,8 @@ def ingest(
         list[str] | None,
         typer.Option(
             metavar="VIEW",
-            help="For models of this view ('grids', 'tasks', 'walks'): keep its columns, and for "
-            "tasks all pages of one together.",
+            help="For models of this view ('grids', 'tasks', 'walks'): keep its columns; for "
+            "tasks, also keep all pages of a task together.",
         ),
     ] = None,
     fold: Annotated[

@@ -160,7 +160,7 @@ def with_forms(
 def constraints_of(
     prefer: Iterable[str], at_most: Iterable[str], strength: float | None
 ) -> list[Prefer | AtMost]:
-    """What flags such as `--prefer attraction=0.1` and `--at-most noise=0.1` ask for."""
+    """What flags such as `--prefer attraction=0.3` and `--at-most noise=0.1` ask for."""
     how: dict[str, Any] = {} if strength is None else {"strength": strength}
     found: list[Prefer | AtMost] = []
     for text in prefer:

@@ -38,6 +38,11 @@ CHOOSER = (
     ("features of results", "relevance behind noise clicks", "BSS"),
     ("rare pairs of documents that many queries share", "estimates that borrow", "ZhuGCM"),
     ("clicks", "whole beliefs about relevance, as BBM has them", "UBM"),
+    (
+        "clicks, and no need to know why",
+        "a black box to measure others against",
+        "NCM, AttentiveNCM",
+    ),
     ("queries that mean two things", "what is good for each meaning", "Intents"),
     ("carts and purchases", "what sells", "ShopDBN"),
     ("whether users asked again", "which pages answer without a click", "Abandonment"),

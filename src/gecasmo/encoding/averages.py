@@ -139,7 +139,7 @@ def smoothed_share(shown: Floats | float, pages: Floats) -> Floats:
 
 
 class JoinedAverages:
-    """Averages over all places of a row by query, wherever they are.
+    """Averages over all places of a row, wherever they are.
 
     Parameters
     ----------
@@ -150,6 +150,7 @@ class JoinedAverages:
         self.names = names
         self._shown: Floats = np.zeros(0)
         self._pages: Floats = np.zeros(0)  # of the query of each row
+        self._all_pages = 0.0
         counted = (EXPOSURE, IMPRESSIONS, PAGES)
         self._means = {n: np.zeros(0) for n in names if n not in counted}
 
@@ -157,7 +158,7 @@ class JoinedAverages:
         self, places: RowPlaces, means: Mapping[str, Floats], shown: Floats, pages: Floats
     ) -> None:
         """Add a piece: for each of its rows the means, how often it is shown, and on how many
-        pages of its query it could have been."""
+        pages (of its query) it could have been."""
         index, k = places.index, places.n_continued
         n_rows = max(len(self._shown), int(index.max()) + 1)
         before = _longer(self._shown, n_rows)
@@ -170,13 +171,17 @@ class JoinedAverages:
             weighs = after[index] > 0
             mean[index] = np.divide(both, after[index], out=means[name].copy(), where=weighs)
             self._means[name] = mean
+        self._shown = after
+        if not places.is_by_query:  # every page could have shown every row
+            self._all_pages += float(pages.max(initial=0.0))
+            self._pages = np.full(n_rows, self._all_pages)
+            return
         of_query = self._pages[places.start] + pages[0] if k else 0.0
         self._pages = _longer(self._pages, n_rows)
         self._pages[index[k:]] = pages[k:]
         if k:
             last = int(index[k]) if k < len(index) else n_rows
             self._pages[places.start : last] = of_query  # also of rows that are not in this piece
-        self._shown = after
 
     def finish(self) -> dict[str, Floats]:
         """What was wanted, for each row of all pieces."""

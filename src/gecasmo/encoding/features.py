@@ -23,12 +23,14 @@ class Wanted:
     """The feature columns that the form of a coin reads.
 
     Coins that share a form share this object. `frame` is a table of features by key, for columns
-    that are not in the log. With `allow_missing`, missing and infinite values become nulls.
+    that are not in the log. With `allow_missing`, missing and infinite values become nulls. With
+    `pages` rows are told on which page they are, and which results above them were clicked.
     """
 
     columns: tuple[str, ...]
     allow_missing: bool = False
     frame: pl.DataFrame | None = None
+    pages: bool = False
 
     def from_frame(self, keys: Sequence[str]) -> list[str]:
         """The columns that the frame supplies."""

@@ -91,7 +91,12 @@ class JoinedPieces:
             row_start=row_start,
             weight=self._joined("weight"),
             bucket_start=offsets(self._totals["bucket_pages"]),
-            shifts=[self._shift(coin, len(own)) for coin, own in enumerate(rows)],
+            shifts=[
+                self._shift(
+                    coin, len(own), len(codes[own_plan.codes]) if own_plan.codes >= 0 else 0
+                )
+                for coin, (own, own_plan) in enumerate(zip(rows, self._plan.coins, strict=True))
+            ],
             ranks=np.zeros(0, np.int32),
             page_of_session=NOTHING,
             bucket_rows=[self._bucket_rows(coin) for coin in range(len(rows))],
@@ -161,10 +166,10 @@ class JoinedPieces:
         counts = self._totals.get(f"bucket_rows.{coin}")
         return NO_ROWS if counts is None else offsets(counts)
 
-    def _shift(self, coin: int, n_rows: int) -> int:
+    def _shift(self, coin: int, n_rows: int, n_places: int) -> int:
         if f"bucket_rows.{coin}" in self._totals:
             return 8
-        return count_shift(n_rows, coin in self._spans)
+        return count_shift(n_rows, coin in self._spans, n_places)
 
     # -- arrays --------------------------------------------------------------------------------
     def _keep(self, name: str, array: NDArray[Any]) -> None:
@@ -250,6 +255,7 @@ class RowPlaces:
     n_continued: int = 0
     start: int = 0
     has_old: bool = False  # whether some rows were met before
+    is_by_query: bool = True
 
 
 class RowsByQuery:
@@ -315,7 +321,7 @@ class RowsByValue:
         index = self._rows.add(rows)
         has_old = bool((index < self._n_rows).any())
         self._n_rows = max(self._n_rows, int(index.max(initial=-1)) + 1)
-        return RowPlaces(index, has_old=has_old)
+        return RowPlaces(index, has_old=has_old, is_by_query=False)
 
     def rows(self) -> Rows:
         """All rows that were met."""

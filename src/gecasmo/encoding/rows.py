@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gecasmo.errors import ModelError
 from gecasmo.language.parameter import HISTORY_KEYS
+
+
+@dataclass(frozen=True, eq=False)
+class RowPages:
+    """Where rows stand, for a coin that has a row for each shown result.
+
+    Page n has the rows `rows[start[n]:start[n + 1]]`, from the top; `above` says at each of these
+    places whether the result just above it was clicked. Clicks are only here by one place late, so
+    that whoever reads a page down to a result cannot know of a click at that result, or below.
+    """
+
+    rows: NDArray[np.int64]
+    start: NDArray[np.int64]
+    above: NDArray[np.bool_]
+
+    @classmethod
+    def apart(cls, n_rows: int) -> RowPages:
+        """Each row on a page of its own."""
+        return cls(np.arange(n_rows), np.arange(n_rows + 1), np.zeros(n_rows, bool))
 
 
 class Rows:
@@ -25,7 +46,10 @@ class Rows:
     columns : their values
     n_rows : how many rows there are (without keys: one)
     attached : feature columns that are not part of the key
+    pages : on which pages the rows are, for forms that look at whole pages
     """
+
+    pages: RowPages | None = None
 
     def __init__(
         self,
@@ -61,9 +85,13 @@ class Rows:
             [self.frame[c] if c in self.keys else self.attached[c].alias(c) for c in columns]
         )
 
-    def with_features(self, attached: Mapping[str, pl.Series]) -> Rows:
-        """The same rows with feature columns."""
-        return _FeaturedRows(self, attached)
+    def with_features(
+        self, attached: Mapping[str, pl.Series], pages: RowPages | None = None
+    ) -> Rows:
+        """The same rows with feature columns, and perhaps with the pages that they are on."""
+        featured = _FeaturedRows(self, attached)
+        featured.pages = pages
+        return featured
 
     def __repr__(self) -> str:
         return f"Rows({self.n_rows:,} by {', '.join(self.keys) or 'nothing'})"

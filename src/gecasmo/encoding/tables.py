@@ -15,7 +15,7 @@ from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs
 from gecasmo.encoding.columns import coded, combined, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
 from gecasmo.encoding.layout import Layout, Level
-from gecasmo.encoding.rows import ONE_ROW, LazyRows, Rows
+from gecasmo.encoding.rows import ONE_ROW, LazyRows, RowPages, Rows
 from gecasmo.errors import ModelError
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
@@ -149,7 +149,8 @@ class RowTables:
         is_dear = n_rows > _MANY_ROWS or not is_large(level.n_places)
         spans = not is_dear or self._spans_buckets(codes, n_rows, level)
         rows = LazyRows(keys, lambda: values(distinct), n_rows)
-        return RowTable(rows, codes, count_shift(n_rows, spans), level, NOTHING, NO_ROWS, NO_ROWS)
+        shift = count_shift(n_rows, spans, len(codes))
+        return RowTable(rows, codes, shift, level, NOTHING, NO_ROWS, NO_ROWS)
 
     def _spans_buckets(self, codes: Numbers, n_rows: int, level: Level) -> bool:
         """Whether pages of several buckets use a row."""
@@ -185,7 +186,17 @@ class RowTables:
                     part = coded(self.log, name, coin)
                     column = part.values.gather(pl.Series(part.codes))
                 attached[name] = column.gather(row_of_log)
-        return rows.with_features(attached)
+        pages = self._pages(table) if need.pages and table is not None else None
+        return rows.with_features(attached, pages)
+
+    def _pages(self, table: RowTable) -> RowPages:
+        """On which page each result is, and whether that just above it was clicked."""
+        log = self.log
+        rows = np.empty(log.n_results, np.int64)
+        rows[self.layout.places(table.level)] = table.numbers  # nothing is folded by result
+        above = np.append(False, in_chain(log, log.click)[:-1])
+        above[log.starts[:-1][log.lengths > 0]] = False
+        return RowPages(rows, log.starts, above)
 
     def _check_agreement(
         self, coin: str, columns: Sequence[str], table: RowTable, scope: str
@@ -222,15 +233,20 @@ class RowTables:
         return name in self.nullable or all(name not in listed for listed in self.keys.values())
 
 
-def count_shift(n_rows: int, spans_buckets: bool) -> int:
+def count_shift(n_rows: int, spans_buckets: bool, n_places: int = 0) -> int:
     """How many of the 256 buckets share a table of counts, as a power of two.
 
     Rows of one bucket only need a single table. Others get as many as fit, a number that depends
-    on the log alone, so that sums are taken in the same order on any number of threads.
+    on the log alone, so that sums are taken in the same order on any number of threads. Many rows
+    that stand at few places get fewer: tables are emptied and added up at every E-step, which
+    should not take longer than to look at the places.
     """
     if not spans_buckets:
         return 8
+    most = _MAX_TABLE_BYTES // 16
+    if n_rows > _MANY_ROWS:
+        most = min(most, n_places // 2)
     shift = 0
-    while (256 >> shift) * n_rows * 16 > _MAX_TABLE_BYTES and shift < 8 - _MIN_TABLES_LOG2:
+    while (256 >> shift) * n_rows > most and shift < 8 - _MIN_TABLES_LOG2:
         shift += 1
     return shift

@@ -42,7 +42,7 @@ class Prefer:
 
     coin: str
     clicked_over: str = "skipped_above"
-    margin: float = 0.1
+    margin: float = 0.5
     strength: float = 1.0
 
     def __post_init__(self) -> None:

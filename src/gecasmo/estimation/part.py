@@ -78,6 +78,12 @@ class Part(Coins):
         found.index = dict(index)
         return found
 
+    def with_coins(self, coins: Sequence[Coin]) -> Part:
+        """The part with what else is known of its coins, such as the keys of their rows."""
+        found = copy.copy(self)
+        found.coins = list(coins)
+        return found
+
     def with_rows(self, local: Mapping[int, TableState]) -> Part:
         """The part with the rows of these coins as its own."""
         found = copy.copy(self)

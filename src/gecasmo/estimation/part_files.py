@@ -219,7 +219,8 @@ def _check_rows(
             is_right &= array.dtype == np.int64 and number in n_rows
             is_right &= bool(((array >= 0) & (array < n_rows.get(number, 0))).all())
         else:
-            is_right &= number in local and array.dtype == (bool if kind == "fixed" else float)
+            is_right &= array.dtype == (bool if kind == "fixed" else float)
+            is_right &= number in local or kind == "typical"
         if not is_right:
             raise ValueError(f"its array {name!r} does not fit the others")
 

@@ -11,6 +11,7 @@ from gecasmo.forms.form import Form, FormState, Posterior, form_named
 from gecasmo.forms.logistic import Logistic
 from gecasmo.forms.memory import Memory
 from gecasmo.forms.priors import Empirical
+from gecasmo.forms.recurrent import Recurrent
 from gecasmo.forms.sum import Sum
 from gecasmo.forms.table import Table
 from gecasmo.forms.table_state import TableState, beta_draws
@@ -32,6 +33,7 @@ __all__ = [
     "Memory",
     "Normal",
     "Posterior",
+    "Recurrent",
     "Sum",
     "Table",
     "TableState",

@@ -23,14 +23,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gecasmo.forms.features import CodedFeatures, DesignMatrix, sums
+from gecasmo.forms.features import MANY_ROWS, DesignMatrix, sums
 from gecasmo.forms.form import Floats
 from gecasmo.forms.linear import solve_iteratively
-from gecasmo.forms.links import Link
+from gecasmo.forms.links import LINKS, Link
+from gecasmo.kernels.static.effect_steps import tilt_rows
+from gecasmo.kernels.static.row_steps import CHUNK
+from gecasmo.kernels.static.row_sweeps import sweep
 
 DENSE = 600
-# So many rows are enough to learn spreads from.
-MOST_ROWS = 20_000
 # Of more rows than these what spreads may be instead does not matter.
 FEW_ROWS = 5_000
 LEAST_SPREAD, MOST_SPREAD = 1e-3, 30.0
@@ -80,29 +81,6 @@ class Evidence:
         down = np.log(1 - of_tails + of_tails * link.probability(-predictor))
         value: Floats = self.heads[own, None] * up + self.tails[own, None] * down
         return value
-
-    def of_first(self, n_rows: int) -> Evidence:
-        """That of the first rows, with the levels that are found there."""
-        own, design = slice(0, n_rows), self.design
-        levels, sizes, precision = [], [], [self.precision[: design.n_dense]]
-        for column, start in zip(design.levels, design.starts, strict=True):
-            found, numbers = np.unique(column[own], return_inverse=True)
-            levels.append(numbers.astype(np.int64))
-            sizes.append(len(found))
-            precision.append(np.full(len(found), self.precision[start]))
-        features = CodedFeatures(design.numeric[own], tuple(levels))
-        ends = np.cumsum([design.n_dense, *sizes])[-1 - len(self.tables) :]
-        return Evidence(
-            DesignMatrix(features, sizes, intercept=False),
-            self.heads[own],
-            self.tails[own],
-            self.given[own],
-            np.concatenate(precision),
-            tuple(slice(int(a), int(b)) for a, b in pairwise(ends)),
-            self.link,
-            self.start[own],
-            self.sure[:, own],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -358,6 +336,8 @@ def tilted_moments(
     """Tell mean and variance of each row's predictor, or of its probability, under its likelihood
     and a normal prior, by quadrature at points around where these are thought to be."""
     n, link = len(evidence.heads), evidence.link
+    if n >= MANY_ROWS and link.name in LINKS:
+        return _swept(evidence, around, prior, of_rates)
     mean, variance = np.empty(n), np.empty(n)
     for a, b in pairwise([*range(0, n, _PIECE), n]):
         own = slice(a, b)
@@ -373,6 +353,34 @@ def tilted_moments(
         mean[own] = middle
         variance[own] = (share * (values - middle[:, None]) ** 2).sum(axis=1)
     return mean, np.maximum(variance, 1e-16)
+
+
+def _swept(
+    evidence: Evidence,
+    around: tuple[Floats, Floats],
+    prior: tuple[Floats, Floats],
+    of_rates: bool,
+) -> tuple[Floats, Floats]:
+    """The same, compiled and on threads."""
+    out = np.empty((2, len(evidence.heads)))
+    sweep(
+        tilt_rows,
+        len(evidence.heads),
+        [
+            CHUNK,
+            np.stack([evidence.heads, evidence.tails]),
+            evidence.sure,
+            evidence.given,
+            np.stack(around),
+            np.stack(prior),
+            _NODES,
+            _NODE_WEIGHTS,
+            evidence.link.name == "probit",
+            of_rates,
+            out,
+        ],
+    )
+    return out[0], out[1]
 
 
 def counts_like(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import astuple, dataclass, fields
 from typing import Any, ClassVar, Self
+from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,6 +110,21 @@ class Family(ABC):
 
 KINDS: dict[str, type[Family]] = {}
 
+# Logarithms of values that nobody can change: a fit asks for those of a log again and again.
+_logs: dict[int, tuple[ref[Floats], Floats]] = {}
+
+
+def _logarithm(x: Floats) -> Floats:
+    """The logarithm of each value."""
+    place = id(x)
+    known = _logs.get(place)
+    if known is not None and known[0]() is x:
+        return known[1]
+    found: Floats = np.log(x)
+    if not x.flags.writeable:
+        _logs[place] = (ref(x, lambda _: _logs.pop(place, None)), found)
+    return found
+
 
 @dataclass(frozen=True, repr=False)
 class Normal(Family):
@@ -173,10 +189,10 @@ class LogNormal(Normal):
 
     @staticmethod
     def _seen(x: Floats) -> Floats:
-        return np.log(x)
+        return _logarithm(x)
 
     def log_density(self, x: Floats) -> Floats:
-        return super().log_density(x) - np.log(x)
+        return super().log_density(x) - _logarithm(x)
 
     def quantile(self, share: Floats) -> Floats:
         return np.exp(super().quantile(share))
@@ -197,7 +213,7 @@ class Gamma(Family):
         mean, shape = self._parts()
         found: Floats = (
             shape * np.log(shape / mean)
-            + (shape - 1) * np.log(x)
+            + (shape - 1) * _logarithm(x)
             - shape * x / mean
             - gammaln(shape)
         )
@@ -206,7 +222,7 @@ class Gamma(Family):
     def fitted(self, x: Floats, weight: Floats, common: Self | None = None) -> Self:
         mean = float(np.average(x, weights=weight))
         # By Jensen's inequality this is positive, and 0 where all values are one.
-        apart = float(np.log(mean) - np.average(np.log(x), weights=weight))
+        apart = float(np.log(mean) - np.average(_logarithm(x), weights=weight))
         most = _WIDTH_OF_ONE**-2 if common is None else common._parts()[1] / NARROWEST**2
         return type(self)(mean, _gamma_shape(max(apart, 1e-300), most))
 

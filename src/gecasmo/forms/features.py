@@ -22,6 +22,8 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
 from gecasmo.forms.form import Floats
+from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.effect_steps import add_rows, times_rows
 
 
 class ByRows(WeakKeyDictionary[Rows, Any]):
@@ -31,6 +33,8 @@ class ByRows(WeakKeyDictionary[Rows, Any]):
         return ByRows, ()
 
 
+# From so many rows on sums over rows and levels are compiled.
+MANY_ROWS = 10_000
 _TEXTUAL = (pl.String, pl.Categorical, pl.Enum)
 
 
@@ -211,7 +215,7 @@ class DesignMatrix:
     """Rows of features as a matrix with columns (intercept, numeric, levels...)."""
 
     def __init__(self, features: CodedFeatures, sizes: list[int], intercept: bool) -> None:
-        self.numeric = features.numeric
+        self.numeric = np.ascontiguousarray(features.numeric)
         if intercept:
             self.numeric = np.column_stack([np.ones(len(features)), features.numeric])
         self.levels = features.levels
@@ -233,6 +237,19 @@ class DesignMatrix:
         part = CodedFeatures(self.numeric[place], levels)
         return place, DesignMatrix(part, self.sizes, intercept=False)
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it is worth compiled walks over the rows; plain NumPy needs no compiling."""
+        return bool(self.levels) and self.n_rows >= MANY_ROWS
+
+    @cached_property
+    def places(self) -> NDArray[np.int32]:
+        """The column of each row's level, `[row, table]`; one too far if it was never seen."""
+        found = np.empty((self.n_rows, len(self.levels)), np.int32)
+        for number, (levels, start) in enumerate(zip(self.levels, self.starts, strict=True)):
+            found[:, number] = np.where(levels < 0, self.n_columns, start + levels)
+        return found
+
     @cached_property
     def starts(self) -> NDArray[np.int64]:
         """Where the effects of each categorical column begin."""
@@ -240,6 +257,11 @@ class DesignMatrix:
 
     def times(self, vector: Floats) -> Floats:
         """Multiply by a vector of coefficients: the logit of every row."""
+        if self.is_large:
+            out = np.empty(self.n_rows)
+            given = [self.numeric, self.places, np.append(vector, 0.0), out]
+            static_kernel(times_rows, given)(*given)
+            return out
         result: Floats = self.numeric @ vector[: self.n_dense]
         start = self.n_dense
         for levels, size in zip(self.levels, self.sizes, strict=True):
@@ -250,6 +272,11 @@ class DesignMatrix:
 
     def transposed_times(self, per_row: Floats) -> Floats:
         """Sum over rows a number per row times their features."""
+        if self.is_large:
+            out = np.zeros(self.n_columns + 1)
+            given = [self.numeric, self.places, np.ascontiguousarray(per_row), out]
+            static_kernel(add_rows, given)(*given)
+            return out[:-1]
         return np.concatenate([self.numeric.T @ per_row, *self._by_level(per_row)])
 
     def _by_level(self, per_row: Floats) -> list[Floats]:

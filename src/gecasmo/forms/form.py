@@ -77,6 +77,9 @@ class Form(ABC):
         `tuned` finds a better prior of its own once EM has converged.
     link : "logit" or "probit"
         What of the probabilities is linear in the vector, if there is one.
+    reads_pages : bool
+        Its rows are shown results, and it looks at the pages that they are on, `rows.pages`: at
+        all results, and at the clicks above each. Without pages each row is one of its own.
     is_joint : bool
         Coins that share it each have a part of its state: `fit_together` and `score_together` get
         the counts of each, and `probabilities` the coin that is meant.
@@ -92,6 +95,7 @@ class Form(ABC):
     prior: Empirical | None = None
     learns_prior: bool = False
     link: str = "logit"
+    reads_pages: bool = False
     is_joint: bool = False
     name_in_files: ClassVar[str]
 
@@ -266,6 +270,25 @@ class Form(ABC):
         rests_on = np.full(n, own)
         return Posterior(np.zeros(n), probability, np.full(n, np.nan), rests_on)
 
+    def possible(
+        self,
+        state: FormState,
+        rows: Rows,
+        found: Posterior,
+        n_draws: int,
+        seed: tuple[int, ...],
+        shared: Mapping[str, Floats],
+    ) -> tuple[Floats, Floats]:
+        """Tell means and deviations of rows as they might be, `[row, draw]`, when what rows have in
+        common is drawn: numbers of this form by the seed, and logits of global coins as `shared`
+        has them, less those that were found, `[row of the coin, draw]`. `found` is what is believed
+        of rows over all draws. By default each row errs for itself."""
+        shape = len(rows), n_draws
+        return (
+            np.broadcast_to(found.mean[:, None], shape),
+            np.broadcast_to(found.spread[:, None], shape),
+        )
+
     def places(self, state: FormState, rows: Rows) -> NDArray[np.int64] | None:
         """Tell where rows stand among those of a state with a probability for each, -1 for rows
         that are not there; None if it has no such list."""
@@ -373,7 +396,7 @@ class Form(ABC):
         """Make the M-step with expected tails and heads by coin; asked of forms that are joint."""
         raise NotImplementedError
 
-    def invented(self, generator: np.random.Generator) -> FormState:
+    def invented(self, generator: np.random.Generator, log: pl.DataFrame) -> FormState:
         """Make up a state, to check a model with; asked of forms that are joint."""
         raise NotImplementedError
 
@@ -433,6 +456,11 @@ class Form(ABC):
         """Give the state, at the end of a fit, what the log says of each row, in expected heads and
         tails; `information` is that on the logit of each row."""
         return state
+
+    def own_effects(self, state: FormState) -> tuple[Floats, Floats, float] | None:
+        """Tell mean and variance of the effect of each row of the fit that features do not explain,
+        and how much these differ; None if it has none."""
+        return None
 
     def logit_deviation(self, state: FormState, rows: Rows) -> Floats | None:
         """Tell how uncertain coefficients make the logit of each row: its standard deviation, NaN

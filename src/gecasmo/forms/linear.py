@@ -17,6 +17,8 @@ import numpy as np
 from gecasmo.forms.features import DesignMatrix
 from gecasmo.forms.form import Floats
 from gecasmo.forms.links import LOGIT, Link, normal_moments
+from gecasmo.kernels.static import static_kernel
+from gecasmo.kernels.static.effect_steps import solve_rows
 from gecasmo.kernels.threads import default_threads
 
 # Up to this many coefficients Newton's equations are solved directly, above by conjugate gradients.
@@ -30,7 +32,7 @@ _PIECE = 8192
 # where all that it moves is beyond odds of 5e8.
 _LONG, _FAR = 0.02, 20.0
 # How exactly Newton's equations are solved by conjugate gradients: later steps mend the rest.
-_SOLVED = 1e-4
+_SOLVED, _MOST_ROUNDS = 1e-4, 500
 
 
 @dataclass(frozen=True)
@@ -281,11 +283,30 @@ def solve_iteratively(
     start: Floats | None = None,
 ) -> Floats:
     """Solve the normal equations, which are not written out, by conjugate gradients."""
-    from scipy.sparse.linalg import LinearOperator, cg
-
     squares = design.squares(weight)
     penalty = precision + np.maximum(1e-11 * squares, 1e-300)
     scale = squares + penalty
+    if past is None and design.is_large:
+        solution = np.zeros(len(right)) if start is None else start.copy()
+        given = [design.numeric, design.places, weight, penalty, scale, right]
+        given = [np.ascontiguousarray(one) for one in given]
+        arguments = [*given, _SOLVED, _MOST_ROUNDS, solution]
+        static_kernel(solve_rows, arguments)(*arguments)
+        return solution
+    return _solve_plainly(design, weight, penalty, scale, right, past, start)
+
+
+def _solve_plainly(
+    design: DesignMatrix,
+    weight: Floats,
+    penalty: Floats,
+    scale: Floats,
+    right: Floats,
+    past: PastCoefficients | None,
+    start: Floats | None,
+) -> Floats:
+    from scipy.sparse.linalg import LinearOperator, cg
+
     known = None if past is None else past.information
     if known is not None:
         scale = scale + np.diag(known)
@@ -298,7 +319,7 @@ def solve_iteratively(
 
     matrix = LinearOperator((n, n), matvec=normal, dtype=np.float64)
     inverse = LinearOperator((n, n), matvec=lambda v: np.ravel(v) / scale, dtype=np.float64)
-    solution, _ = cg(matrix, right, x0=start, rtol=_SOLVED, maxiter=500, M=inverse)
+    solution, _ = cg(matrix, right, x0=start, rtol=_SOLVED, maxiter=_MOST_ROUNDS, M=inverse)
     result: Floats = solution
     return result
 

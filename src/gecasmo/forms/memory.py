@@ -20,6 +20,8 @@ from gecasmo.encoding.averages import EXPOSURE, IMPRESSIONS, PAGES, smoothed_sha
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError
+from gecasmo.forms.densities import Densities, DensityState
+from gecasmo.forms.families import Family
 from gecasmo.forms.features import ByRows, FeatureCoding, learn_coding
 from gecasmo.forms.fixed import Fixed
 from gecasmo.forms.form import Floats, Form, FormState
@@ -124,6 +126,59 @@ class FixedMemory(Memory):
         total: Floats = self.union.widened(self.counts, 0.0)
         total[:, self.union.place] += counts
         return self.union.rows(), total
+
+
+class DensityMemory(Memory):
+    """The past of densities: as many values as they had, decayed, spread as they were."""
+
+    form: Densities
+
+    def __init__(self, form: Densities, state: DensityState, decay: float) -> None:
+        self.form, self.before, self.decay = form, state, decay
+
+    def begin(self, rows: Rows) -> DensityState:
+        begun, before = self.form.begin(rows, None), self.before
+        if not before.is_known:
+            return begun
+        groups = dict.fromkeys([*before.by_key, *begun.by_key])
+        past: dict[Any, Any] = {None: self._worth(before.families, before.n_values)}
+        for group, n_values in before.n_by_key.items():
+            past[group] = self._worth(before.by_key[group], n_values)
+        return DensityState(
+            before.families,
+            before.common,
+            dict.fromkeys(before.families, 0.0),
+            False,
+            {group: before.of(group) for group in groups},
+            {group: dict.fromkeys(before.families, 0.0) for group in groups},
+            past,
+        )
+
+    def _worth(
+        self, families: Mapping[str, Family], n_values: Mapping[str, float]
+    ) -> dict[str, tuple[Floats, Floats]]:
+        """By coin, values at even steps of the logit of their share, and how many each stands for:
+        sums over these are integrals, of anything smooth."""
+        share = 1 / (1 + np.exp(-np.arange(-25.0, 25.2, 0.25)))
+        weight = share * (1 - share)
+        weight /= weight.sum()
+        return {
+            coin: (family.quantile(share), self.decay * n_values[coin] * weight)
+            for coin, family in families.items()
+            if n_values[coin] > 0
+        }
+
+    def merged(self, state: DensityState, counts: Floats) -> tuple[DensityState, Floats]:
+        before = self.before
+        if not before.is_known:
+            return state, counts
+
+        def both(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, float]:
+            return {coin: self.decay * old.get(coin, 0.0) + n for coin, n in new.items()}
+
+        n_by_key = {g: both(before.n_by_key.get(g, {}), own) for g, own in state.n_by_key.items()}
+        n_values = both(before.n_values, state.n_values)
+        return replace(state, n_values=n_values, n_by_key=n_by_key, past={}), counts
 
 
 class LogisticMemory(Memory):

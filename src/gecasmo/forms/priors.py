@@ -272,8 +272,20 @@ class Priors:
     def of_unseen(self, rows: Rows) -> tuple[Floats, Floats, NDArray[np.str_]]:
         """Tell the Beta prior of rows that were never shown, `[heads or tails, row]`, its mean,
         and what it rests on."""
+        believed = self.unseen_beliefs(rows)
+        # How far down they are nobody knows, only which way it goes.
+        variance = believed.variance + believed.further(self.slopes[0]) ** 2
+        linear = within_reach(believed.linear)
+        pseudo = pseudo_counts(linear[0], variance, linear[1])
+        return pseudo, pseudo[0] / pseudo.sum(axis=0), believed.rests_on
+
+    def unseen_beliefs(self, rows: Rows) -> UnseenBeliefs:
+        """Tell what priors of rows that were never shown are made of."""
         n_rows = len(rows)
         linear, variance = np.repeat(self.slopes[:, :1], n_rows, axis=1), np.zeros(n_rows)
+        basis = np.zeros((n_rows, self.slopes.shape[1]))
+        basis[:, 0] = 1.0
+        place = None
         if self.unseen is not None:
             typical = self.unseen.typical(rows)
             if PLACE in typical:
@@ -283,11 +295,10 @@ class Priors:
             for smooth, part in zip(self.smooths, self.parts(), strict=True):
                 if smooth.is_known_from(typical):
                     linear += smooth.at(typical, self.slopes[:, part])
+                    smooth.fill(typical, basis, part.start)
                 if smooth.name == PLACE and not smooth.times:
-                    # How far down they are nobody knows, only which way it goes.
-                    further = _FURTHER * smooth.rise(self.slopes[0, part])
-                    linear[0] += further
-                    variance += further**2
+                    place = smooth, part
+                    linear[0] += _FURTHER * smooth.rise(self.slopes[0, part])
                 if smooth.name == EXPOSURE and not smooth.times:
                     linear += smooth.at(typical, self.unseen.slopes[:, 1:])
         rests_on = np.full(n_rows, "prior", dtype=object)
@@ -300,9 +311,30 @@ class Priors:
             variance += own
             better = known & (own < 0.9 * effect.spread**2)
             rests_on[better & (rests_on == "prior")] = effect.name
-        linear = within_reach(linear)
-        pseudo = pseudo_counts(linear[0], variance, linear[1])
-        return pseudo, pseudo[0] / pseudo.sum(axis=0), rests_on.astype(str)
+        return UnseenBeliefs(linear, variance, basis, rests_on.astype(str), place)
+
+
+@dataclass(frozen=True)
+class UnseenBeliefs:
+    """What priors of rows that were never shown are made of.
+
+    `linear` are logits of means and logarithms of strengths, `[which, row]`; `variance` is that of
+    the former, without what all such rows have in common; `basis` is what slopes are multiplied
+    with; `place` is the function of places, if there is one.
+    """
+
+    linear: Floats
+    variance: Floats
+    basis: Floats
+    rests_on: NDArray[np.str_]
+    place: tuple[SmoothFunction, slice] | None
+
+    def further(self, slopes: Floats) -> float:
+        """Tell how far they lie beyond the last place, with these slopes of means."""
+        if self.place is None:
+            return 0.0
+        smooth, part = self.place
+        return _FURTHER * smooth.rise(slopes[part])
 
 
 def within_reach(linear: Floats) -> Floats:

@@ -18,7 +18,6 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
 from gecasmo.forms.crossed import (
     FEW_ROWS,
-    MOST_ROWS,
     EffectBelief,
     Evidence,
     Propagation,
@@ -273,7 +272,7 @@ class Sum(Form):
         """Find the spreads under which the rows are most likely, effects integrated out."""
         if not self.learns_prior or not len(rows):
             return state
-        evidence = _some(self._evidence(state, rows, heads, tails, information))
+        evidence = self._evidence(state, rows, heads, tails, information)
         before = np.array([table.spread for table in state.tables])
         with threadpool_limits(1, "blas"):
             run = Propagation(evidence, before, state.has_own, self._learned(state))
@@ -375,6 +374,12 @@ class Sum(Form):
         told = normal_moments(self._link, mean, np.sqrt(variance))
         kept = belief.probability[found], belief.deviation[found]
         return np.where(same, kept[0], told[0]), np.where(same, kept[1], told[1])
+
+    def own_effects(self, state: SumState) -> tuple[Floats, Floats, float] | None:
+        belief = state.belief
+        if belief is None or not state.has_own:
+            return None
+        return belief.own_mean, belief.own_variance, float(belief.spreads[-1])
 
     def posterior(
         self, state: SumState, rows: Rows, probability: Floats, counts: Floats | None
@@ -715,11 +720,3 @@ def _spreads(spread: Any, n_tables: int) -> tuple[float | None, ...]:
         if one is not None and not (is_number and 0 < one < np.inf):
             raise ModelError(f"Sum(spread={one!r}): a positive number is wanted.")
     return tuple(None if one is None else float(one) for one in each)
-
-
-def _some(evidence: Evidence) -> Evidence:
-    """As many rows as it takes to learn spreads: rows that stand together, since these have levels
-    in common."""
-    if evidence.design.n_rows <= MOST_ROWS:
-        return evidence
-    return evidence.of_first(MOST_ROWS)

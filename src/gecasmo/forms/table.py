@@ -365,6 +365,38 @@ class Table(Form):
             spread[seen] = np.nan
         return Posterior(trials, centre, spread, np.where(is_fixed, "given", told))
 
+    def possible(
+        self,
+        state: TableState,
+        rows: Rows,
+        found: Posterior,
+        n_draws: int,
+        seed: tuple[int, ...],
+        shared: Mapping[str, Floats],
+    ) -> tuple[Floats, Floats]:
+        """Tell means and deviations of rows, `[row, draw]`, with slopes of learned priors drawn."""
+        mean, spread = (
+            np.array(own) for own in super().possible(state, rows, found, n_draws, seed, shared)
+        )
+        if state.priors is None or state.evidence is None:
+            return mean, spread
+        from gecasmo.forms.drawn_rows import DrawnSlopes, drawn_rows, drawn_unseen
+
+        slopes = DrawnSlopes.of(state.priors, n_draws, seed)
+        places = self.places(state, rows)
+        unsure = found.spread > 0  # what is given is certain
+        seen, unseen = np.flatnonzero((places >= 0) & unsure), np.flatnonzero((places < 0) & unsure)
+        chosen = pl.Series(unseen)
+        others = Rows(rows.keys, [rows.frame[key].gather(chosen) for key in rows.keys], len(unseen))
+        for some, (heads, tails) in (
+            (seen, drawn_rows(state, places[seen], slopes, shared)),
+            (unseen, drawn_unseen(state.priors, others, slopes)),
+        ):
+            total = heads + tails
+            mean[some] = heads / total
+            spread[some] = np.sqrt(heads * tails / (total + 1)) / total
+        return mean, spread
+
     def drawn(self, state: TableState, rng: np.random.Generator) -> TableState:
         if state.spread is None:
             return state

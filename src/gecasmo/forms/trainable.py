@@ -19,10 +19,12 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Form, FormState
 from gecasmo.forms.networks import FAR, Inputs, call
+from gecasmo.forms.sequences import Sequences, call_pages
 
 if TYPE_CHECKING:
     from gecasmo.forms.fixed import Fixed
     from gecasmo.forms.logistic import Logistic, LogisticState
+    from gecasmo.forms.recurrent import Recurrent, RecurrentState
     from gecasmo.forms.sum import Sum, SumState
     from gecasmo.forms.table import Table
     from gecasmo.forms.table_state import TableState
@@ -194,3 +196,40 @@ class TrainableNetwork(Trainable):
     def state(self) -> TorchState:
         network = copy.deepcopy(self.network).eval()
         return replace(self.began, network=network, moments=None)
+
+
+class TrainablePages(Trainable):
+    """A copy of a state's network that reads pages, and may change."""
+
+    def __init__(self, form: Recurrent, state: RecurrentState, sequences: Sequences) -> None:
+        self.form, self.began, self.sequences = form, state, sequences
+        self.network = copy.deepcopy(state.network)
+
+    def parameters(self) -> Sequence[torch.Tensor]:
+        return [weight for weight in self.network.parameters() if weight.requires_grad]
+
+    def logits(self, numbers: Integers) -> torch.Tensor:
+        pages = np.unique(self.sequences.page_of_row[numbers])
+        self.network.train(len(pages) > 1)
+        rows, found = [], []
+        for table in self.sequences.tables(pages):
+            rows.append(table.ravel())
+            inputs = self.sequences.inputs(table)
+            found.append(call_pages(self.network, inputs, self.form.one_pass).reshape(-1))
+        # A batch has whole pages, and perhaps not all of their rows.
+        there = np.concatenate(rows)
+        order = np.argsort(there)
+        place = order[np.searchsorted(there, numbers, sorter=order)]
+        logits = torch.cat(found)[torch.as_tensor(place)]
+        return logits.cpu().double().clamp(-FAR, FAR)
+
+    def penalty(self) -> torch.Tensor:
+        total = torch.zeros((), dtype=torch.float64)
+        for weight in self.network.parameters():
+            total = total - 0.5 * self.form.recipe.weight_decay * weight.pow(2).sum().cpu().double()
+        return total
+
+    def state(self) -> RecurrentState:
+        network = copy.deepcopy(self.network).eval()
+        self.form.require_causal(network, self.sequences)
+        return replace(self.began, network=network)

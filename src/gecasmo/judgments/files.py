@@ -23,8 +23,8 @@ from gecasmo.report import counted
 
 # Why formats need an option.
 _NEEDS = {
-    "features": "holds features, so give a table with query and doc, or one of these, and numbers",
-    "index": "names the index of each document, so say which",
+    "features": "hold features, so give a table with query and doc, or one of these, and numbers",
+    "index": "name the index of each document, so say which",
 }
 
 # files of parts, where to, what is told of all
@@ -65,7 +65,7 @@ class WriteOptions:
             if given and name not in format.options:
                 raise JudgmentsError(f"'{format.name}' files do not use {option(name)}.")
             if not given and name in format.required:
-                raise JudgmentsError(f"A {format.name} file {_NEEDS[name]}: {option(name)}.")
+                raise JudgmentsError(f"'{format.name}' files {_NEEDS[name]}: {option(name)}.")
         if self.include == ORDERED and self.ratings != "float":
             raise JudgmentsError(
                 f"{option('include', ORDERED)}: these pairs have a rating and no grade, so also "

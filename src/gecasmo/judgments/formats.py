@@ -160,7 +160,9 @@ def write_judgments(
 
 def _refuse_stream(path: Any, format: JudgmentFormat) -> None:
     if is_stream(path):
-        raise JudgmentsError(f"A {format.name} file has others beside it, so name a file for it.")
+        raise JudgmentsError(
+            f"'{format.name}' files have others beside them, so give the name of a file."
+        )
 
 
 def _write_beside(

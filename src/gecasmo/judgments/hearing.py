@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from gecasmo.errors import GecasmoError
 from gecasmo.forms.parted_table import part_of
 from gecasmo.judgments.grade_tables import Judge, read_judges
+from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.judged import KeptFrames, said_name
-from gecasmo.judgments.pairs import relevance_frame
+from gecasmo.judgments.pairs import relevance_draws, relevance_frame
 from gecasmo.judgments.panel import Panel, said_column, with_grades
+from gecasmo.judgments.trust import N_DRAWS
 from gecasmo.model.fit_pairs import PAIR
 from gecasmo.model.log_parts import part_view
 from gecasmo.report import counted
@@ -48,7 +53,10 @@ class Hearing:
             rows[said_name(number)] = said
             names = [said_column(number) for number in range(len(self.judges))]
             graded.append(said.filter(pl.any_horizontal(pl.col(names).is_not_null())))
-        self.panel = Panel.learned(self.judges, pl.concat(graded)) if graded else None
+        self.panel = None
+        if graded:
+            draws = partial(possible_pairs, parts.model, features)
+            self.panel = Panel.learned(self.judges, pl.concat(graded), draws)
 
     def frames(self) -> Iterator[tuple[int, pl.DataFrame]]:
         """The pairs of each part as clicks and judges have them together."""
@@ -101,6 +109,20 @@ class Hearing:
             )
             return frame
         return pl.concat([frame, added.select(frame.columns)])
+
+
+def possible_pairs(
+    model: Model, features: Any, pairs: pl.DataFrame
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What clicks might say of pairs: means and deviations, `[pair, draw]`."""
+    try:
+        return relevance_draws(model, pairs, features, N_DRAWS)
+    except JudgmentsError:
+        # Pairs were judged with columns that are gone by now; then each errs for itself.
+        shape = len(pairs), N_DRAWS
+        told = (pairs[name].cast(pl.Float64).to_numpy() for name in ("relevance", "spread"))
+        mean, spread = (np.broadcast_to(own[:, None], shape) for own in told)
+        return mean, spread
 
 
 def unknown_pairs(

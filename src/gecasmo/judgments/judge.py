@@ -33,7 +33,7 @@ from gecasmo.judgments.grades import (
     grading_of,
     most_likely,
 )
-from gecasmo.judgments.hearing import Hearing, unknown_pairs
+from gecasmo.judgments.hearing import Hearing, possible_pairs, unknown_pairs
 from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
 from gecasmo.judgments.order import order_of
 from gecasmo.judgments.pairs import all_pairs, relevance_coins, relevance_frame
@@ -197,6 +197,7 @@ def judge(
         ask=partial(
             unknown_pairs, model, level, features, () if hearing is None else hearing.judges
         ),
+        draws=partial(possible_pairs, model, features),
     )
 
 

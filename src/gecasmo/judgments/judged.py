@@ -24,7 +24,7 @@ from gecasmo.report import Column, TextTable, counted, html_of, percent, printab
 if TYPE_CHECKING:
     from gecasmo.judgments.files import Written
     from gecasmo.judgments.judges import Judges
-    from gecasmo.judgments.panel import Panel
+    from gecasmo.judgments.panel import Draws, Panel
     from gecasmo.judgments.run_quality import RunQuality
     from gecasmo.judgments.worth import WorthJudging
     from gecasmo.logs import ClickLog
@@ -225,6 +225,8 @@ class Judgments:
     remarks: tuple[str, ...] = ()
     panel: Panel | None = field(default=None, compare=False)  # other judges, if there are any
     ask: Callable[[pl.DataFrame], pl.DataFrame] | None = field(default=None, compare=False)
+    # What clicks might say of pairs, when what they have in common is drawn.
+    draws: Draws | None = field(default=None, compare=False)
 
     def parts(self) -> Iterator[JudgedPart]:
         """Read one part after the other; all pairs of a query are in one."""
@@ -409,12 +411,8 @@ class Judgments:
         """What clicks say of other judges; there are some if `grades_from` named them."""
         from gecasmo.judgments.judges import Judges
 
-        return Judges.of(self._heard(), self.grading, self.level, self.n_coins)
-
-    @property
-    def n_coins(self) -> int:
-        """How many coins relevance is the product of."""
-        return self.relevance_is.count(" x ") + 1
+        assert self.draws is not None
+        return Judges.of(self._heard(), self.grading, self.level, self.draws)
 
     def disagreements(self, n: int = 20) -> pl.DataFrame:
         """The pairs where clicks and a trusted judge are farthest apart, to be looked at by hand.

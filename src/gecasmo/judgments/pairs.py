@@ -13,6 +13,7 @@ from gecasmo.errors import option
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import beta_interval
+from gecasmo.model.drawn_estimates import possible_estimates
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
 from gecasmo.model.log_parts import Partitioned, all_pieces
 from gecasmo.model.structured import as_frame
@@ -59,19 +60,8 @@ def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None
         Features of pairs, by query and doc or by one of these.
     """
     coins = relevance_coins(model)
-    model.states(whole=False)
     own: dict[str, pl.DataFrame] = {}
-    described = None if features is None else _described(model, coins, features)
-    if pairs is None and model.pairs_ is not None:
-        base = model.pairs_
-    elif pairs is None and described is not None and set(PAIR) <= set(described.columns):
-        base = _given_pairs(model, coins, described, None)
-    elif pairs is None:
-        base = _pairs_of_fit(model, coins, level, own)
-    else:
-        base = _given_pairs(model, coins, pairs, described)
-    if described is not None:
-        base = _with_features(base, described)
+    base = _asked(model, coins, pairs, level, features, own)
     answers = [_estimates(model, coin, base, level, own) for coin in coins]
     mean, square = np.ones(len(base)), np.ones(len(base))
     for answer in answers:
@@ -95,6 +85,45 @@ def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None
         (first["low"].is_not_null() & on_features).alias("by_features"),
         pl.Series("lacks_by_features", _lacks_by_features(answers), dtype=pl.Boolean),
     )
+
+
+def relevance_draws(
+    model: Model, pairs: pl.DataFrame, features: Any, n_draws: int
+) -> tuple[Floats, Floats]:
+    """Means and deviations of the relevance of pairs as they might be, `[pair, draw]`: what pairs
+    have in common is drawn, and is the same whichever pairs are asked about."""
+    coins = relevance_coins(model)
+    keys = [name for name in PAIR if name in pairs.columns]
+    base = _asked(model, coins, pairs.select(keys), 0.9, features, {})
+    mean, square = np.ones((2, len(base), n_draws))
+    for coin in coins:
+        p, s = possible_estimates(model, coin, base, n_draws)
+        mean, square = mean * p, square * (p * p + s * s)
+    spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
+    place = match(pairs, base, keys)
+    return mean[place], spread[place]
+
+
+def _asked(
+    model: Model,
+    coins: tuple[str, ...],
+    pairs: Any,
+    level: float,
+    features: Any,
+    own: dict[str, pl.DataFrame],
+) -> pl.DataFrame:
+    """The pairs to be answered, each once, with what coins are found by."""
+    model.states(whole=False)
+    described = None if features is None else _described(model, coins, features)
+    if pairs is None and model.pairs_ is not None:
+        base = model.pairs_
+    elif pairs is None and described is not None and set(PAIR) <= set(described.columns):
+        base = _given_pairs(model, coins, described, None)
+    elif pairs is None:
+        base = _pairs_of_fit(model, coins, level, own)
+    else:
+        base = _given_pairs(model, coins, pairs, described)
+    return base if described is None else _with_features(base, described)
 
 
 def _examinations(model: Model, base: pl.DataFrame, first: pl.DataFrame) -> pl.Series:

@@ -8,7 +8,7 @@ believed as judges usually can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -18,18 +18,31 @@ from numpy.typing import NDArray
 
 from gecasmo.judgments.grade_tables import Judge
 from gecasmo.judgments.grades import BetaBeliefs
-from gecasmo.judgments.trust import N_DRAWS, RELEVANCE, Scale, Trust, learn, masses
+from gecasmo.judgments.trust import (
+    LEVEL,
+    POINTS,
+    RELEVANCE,
+    SLOPE,
+    STEP,
+    Level,
+    Scale,
+    Trust,
+    learn,
+    masses,
+)
 from gecasmo.model.answers import beta_interval
 from gecasmo.model.fit_pairs import PAIR
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+# Means and deviations of pairs, [pair, draw], when what pairs have in common is drawn.
+Draws = Callable[[pl.DataFrame], tuple[Floats, Floats]]
 
 _MOST_PAIRS = 20_000  # to learn from
 _MOST_OTHERS = 4_000  # pairs that no page shows
-# What these are worth together, in pairs that were shown: for how often grades are given, and for
-# how they go with those of another judge.
-_WORTH_ALONE, _WORTH_AFTER = 20.0, 200.0
+# These are worth no more together than those that were shown; but at least so much.
+_LEAST_WORTH = 20.0
+_FOR_LEVEL = 500  # pairs that tell the level of those that no page shows
 _OPEN = 0.1  # a doubt that is worth a word
 _FEWEST = 10  # pairs in common of two judges that are compared
 _AT_ONCE = 20_000  # pairs whose beliefs are in memory, cell by cell
@@ -56,12 +69,49 @@ def is_checked(frame: pl.DataFrame) -> pl.Series:
     return has_clicks & frame["spread"].is_not_null()
 
 
+class Unseen(NamedTuple):
+    """What the fit believes of pairs that no page shows: mean logits, theirs and of those shown;
+    the same by draw of what pairs have in common; and the shape of their beliefs, around the mean
+    of the scale."""
+
+    now: float
+    drawn: Floats
+    shown: Floats
+    shape: Floats
+
+    @classmethod
+    def of(cls, sample: pl.DataFrame, others: pl.DataFrame, scale: Scale, ask: Draws) -> Unseen:
+        """Ask about some of both."""
+        levels, shapes = [], []
+        for frame in (sample, others):
+            some = frame.sample(_FOR_LEVEL, seed=4) if len(frame) > _FOR_LEVEL else frame
+            drawn = zip(*(own.T for own in ask(some)), strict=True)
+            crowds = [masses(BetaBeliefs.from_moments(*own)).mean(axis=0) for own in drawn]
+            levels.append(np.array([crowd @ POINTS for crowd in crowds]))
+            shapes.append(crowds)
+        moved = [
+            _moved(crowd, scale.mean - level)
+            for crowd, level in zip(shapes[1], levels[1], strict=True)
+        ]
+        now = float(masses(BetaBeliefs.of(others)).mean(axis=0) @ POINTS)
+        return cls(now, levels[1], levels[0], np.mean(moved, axis=0))
+
+    def level(self, scale: Scale) -> Level:
+        """Their level as z. Where nothing was learned of it, they are like pairs that were shown,
+        give or take a standard deviation."""
+        above = (self.drawn - self.shown) / scale.spread
+        if above.std() < 1e-6:
+            return Level(0.0, 1.0)
+        return Level(float(above.mean()), float(above.std()))
+
+
 class _Learning(NamedTuple):
     """What judges are learned from: pairs that were shown, then others."""
 
     frame: pl.DataFrame
     mass: Floats
     n_shown: int
+    level: Level | None
 
 
 class Heard(NamedTuple):
@@ -100,7 +150,7 @@ class Heard(NamedTuple):
             return "repeats another judge; adds nothing"
         if self.alone.doubt > _OPEN:
             return f"believed in part: it is noise with a probability of {self.alone.doubt:.0%}"
-        if self.judge.is_ordered and self.alone.found[-2] < 0:
+        if self.judge.is_ordered and self.alone.found[SLOPE] < 0:
             return "trusted, inverted: its low grades are the good ones"
         return "trusted"
 
@@ -113,9 +163,10 @@ class Panel:
     scale: Scale
     crowd: Floats  # what is believed of pairs with clicks, on average
     sample: pl.DataFrame  # the pairs that it was learned from
+    unseen: Unseen | None = None  # of pairs that no page shows, if there are any beside others
 
     @classmethod
-    def learned(cls, judges: Sequence[Judge], frame: pl.DataFrame) -> Panel:
+    def learned(cls, judges: Sequence[Judge], frame: pl.DataFrame, ask: Draws) -> Panel:
         """Learn it from pairs: their relevance and spread by clicks, and what judges said."""
         names = [said_column(number) for number in range(len(judges))]
         known = frame.filter(frame["spread"].is_not_null())
@@ -134,9 +185,15 @@ class Panel:
         counts = [sample[name].count() for name in names]
         order = sorted(range(len(judges)), key=lambda number: -counts[number])
         panel = cls((), Scale.of(told), told.mean(axis=0), sample)
+        level = None
         if len(unseen):  # none of them tells how judges go with relevance
             unseen[:] = unseen.mean(axis=0)
-        pairs = _Learning(pl.concat([sample, others]), np.concatenate([mass, unseen]), len(sample))
+        if len(unseen) and len(mass):
+            panel = replace(panel, unseen=Unseen.of(sample, others, panel.scale, ask))
+            assert panel.unseen is not None
+            unseen[:], level = panel.unseen.shape, panel.unseen.level(panel.scale)
+        both = pl.concat([sample, others]), np.concatenate([mass, unseen])
+        pairs = _Learning(*both, len(sample), level)
         for number in order:
             panel = panel._hear(number, judges[number], pairs)
         return panel
@@ -153,15 +210,19 @@ class Panel:
             own, mass = pairs.frame.filter(graded), pairs.mass[graded.to_numpy()]
             n_grades = len(judge.labels)
             order = np.arange(n_grades) if judge.is_ordered else None
-            weight = _weight(shown, _WORTH_ALONE)
-            alone = after = learn(mass, grade, n_grades, self.scale, order, None, weight)
+            weight = _weight(shown)
+            by = (grade, n_grades, self.scale)
+            alone = after = learn(mass, *by, order, None, weight, ~shown, pairs.level)
             follows = None if alone.is_noise else self._nearest(own, grade)
             if follows is not None:
                 # What others said is known of the pairs by then, beside clicks.
+                levels = self.levels
+                if levels is not None:
+                    above = float(levels.mean()) * self.scale.spread
+                    mass = np.where(shown[:, None], mass, _moved(mass, above))
                 mass = mass * self.likelihoods(own)
                 mass /= mass.sum(axis=1, keepdims=True)
-                other, weight = _said(own, follows), _weight(shown, _WORTH_AFTER)
-                after = learn(mass, grade, n_grades, self.scale, alone.order, other, weight)
+                after = learn(mass, *by, alone.order, _said(own, follows), weight)
         one = Heard(number, judge, alone, after, follows, bool(shown.any()))
         return replace(self, heard=(*self.heard, one))
 
@@ -182,6 +243,14 @@ class Panel:
         """In the order given."""
         return sorted(self.heard, key=lambda one: one.number)
 
+    @property
+    def levels(self) -> Floats | None:
+        """The levels of pairs that no page shows, as z, by draw; None if judges tell nothing."""
+        if self.unseen is None:
+            return None
+        first = next((one.after for one in self.heard if one.counts and one.follows is None), None)
+        return None if first is None else first.draws[:, LEVEL]
+
     def trusted(self, frame: pl.DataFrame) -> NDArray[np.bool_]:
         """Which pairs somebody graded who changes something."""
         found = np.zeros(len(frame), bool)
@@ -189,6 +258,14 @@ class Panel:
             if one.counts:
                 found |= frame[said_column(one.number)].is_not_null().to_numpy()
         return found
+
+    def changed(self, frame: pl.DataFrame) -> NDArray[np.bool_]:
+        """Which pairs judges change: those that they graded, and all that no page shows, of whose
+        level judges tell something."""
+        found = self.trusted(frame)
+        if self.levels is not None:
+            found |= ~is_checked(frame).to_numpy()
+        return found & (frame["spread"].cast(pl.Float64).fill_null(0.0) > 0).to_numpy()
 
     def likelihoods(self, frame: pl.DataFrame, draw: int | None = None) -> Floats:
         """How probable what judges said of each pair is, by point."""
@@ -207,37 +284,56 @@ class Panel:
         return found
 
     def moments(
-        self, frame: pl.DataFrame, draws: Sequence[int | None] = (None,)
-    ) -> list[tuple[Floats, Floats]]:
+        self, frame: pl.DataFrame, drawn: tuple[Floats, Floats] | None = None
+    ) -> tuple[Floats, Floats]:
         """Means and standard deviations of the relevance of pairs, from what clicks say of them.
 
-        Of each draw, of `N_DRAWS`, as if judges were known to be as in it; None is for all.
+        With `drawn`, `[pair, draw]`, these are what clicks say, and what is not known of judges is
+        drawn, too: the answer has the same shape.
         """
-        mean = frame["relevance"].to_numpy()
-        spread = frame["spread"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-        found = [(mean.copy(), spread.copy()) for _ in draws]
-        places = np.flatnonzero(self.trusted(frame) & np.isfinite(spread) & (spread > 0))
-        for some in _pieces(places):
-            part = frame[some]
-            before = masses(BetaBeliefs.of(part))
-            old, old_square = _squares(before)
-            for (own_mean, own_spread), draw in zip(found, draws, strict=True):
-                after = before * self.likelihoods(part, draw)
-                after /= after.sum(axis=1, keepdims=True)
-                new, new_square = _squares(after)
-                # Beliefs that are narrower than a cell keep their place in it, and their width.
-                ratio = np.clip(new_square / np.maximum(old_square, 1e-15), 1e-6, 1e6)
-                place = new + (mean[some] - old) * np.minimum(ratio, 1.0)
-                own_mean[some] = np.clip(place, 1e-9, 1 - 1e-9)
-                own_spread[some] = spread[some] * np.sqrt(ratio)
-        return found
+        if drawn is None:
+            mean = frame["relevance"].to_numpy().copy()
+            spread = frame["spread"].cast(pl.Float64).fill_null(np.nan).to_numpy().copy()
+            for some in _pieces(np.flatnonzero(self.changed(frame))):
+                own = self._moved_by_all(frame[some])
+                mean[some], spread[some] = _placed(mean[some], spread[some], *own)
+            return mean, spread
+        means, spreads = np.array(drawn[0]), np.array(drawn[1])
+        for some in _pieces(np.flatnonzero(self.changed(frame))):
+            part, unseen = frame[some], ~is_checked(frame[some]).to_numpy()
+            for draw in range(means.shape[1]):
+                mean, spread = means[some, draw], spreads[some, draw]
+                before = masses(BetaBeliefs.from_moments(mean, np.maximum(spread, 1e-6)))
+                after = before
+                if self.levels is not None and self.unseen is not None:
+                    target = self.unseen.shown[draw] + self.levels[draw] * self.scale.spread
+                    after = before.copy()
+                    after[unseen] = _moved(before[unseen], target - self.unseen.drawn[draw])
+                after = _normed(after * self.likelihoods(part, draw))
+                means[some, draw], spreads[some, draw] = _placed(mean, spread, before, after)
+        return means, spreads
+
+    def _moved_by_all(self, frame: pl.DataFrame) -> tuple[Floats, Floats]:
+        """What is believed of pairs by clicks, by point, and by all."""
+        before = masses(BetaBeliefs.of(frame))
+        after = before * self.likelihoods(frame)
+        unseen = np.flatnonzero(~is_checked(frame).to_numpy())
+        if self.levels is not None and self.unseen is not None and len(unseen):
+            # Trust and level go together, so they are averaged over together.
+            total, part = np.zeros((len(unseen), len(POINTS))), frame[unseen]
+            for draw, level in enumerate(self.levels):
+                above = self.scale.mean + level * self.scale.spread - self.unseen.now
+                total += _moved(before[unseen], above) * self.likelihoods(part, draw)
+            after[unseen] = total
+        return before, _normed(after)
 
     def blended(self, frame: pl.DataFrame, level: float) -> pl.DataFrame:
         """Believe both, clicks and judges: relevance, spread, interval, and what they rest on."""
-        counts = self.trusted(frame)
-        ((mean, spread),) = self.moments(frame)
+        mean, spread = self.moments(frame)
         low, high = beta_interval(mean, spread, level)
-        changed = pl.Series("changed", counts) & frame["low"].is_not_null()
+        has_interval = frame["low"].is_not_null()
+        changed = pl.Series("changed", self.changed(frame)) & has_interval
+        graded = pl.Series("graded", self.trusted(frame)) & has_interval
         names = [
             pl.when(pl.col(said_column(one.number)).is_not_null()).then(pl.lit(one.judge.name))
             for one in self.judges
@@ -257,14 +353,12 @@ class Panel:
                 for name, own in told.items()
             ),
             rests_on,
-            changed.alias(BY_JUDGES),
+            graded.alias(BY_JUDGES),
         )
 
     def of_judge_alone(self, one: Heard) -> tuple[Floats, Floats, Floats]:
         """By grade of one judge: beliefs without clicks, a row of points each; mean and deviation
         of their logits."""
-        from gecasmo.judgments.trust import POINTS
-
         assert one.alone is not None
         chance = one.alone.chances()[0]
         belief = self.crowd * chance
@@ -273,9 +367,10 @@ class Panel:
         return belief, mean, np.sqrt(np.maximum(belief @ POINTS**2 - mean**2, 1e-12))
 
 
-def _weight(shown: NDArray[np.bool_], worth: float) -> Floats:
-    """How much pairs count: one each if they were shown, others so much together, at most."""
-    n_others = int((~shown).sum())
+def _weight(shown: NDArray[np.bool_]) -> Floats:
+    """How much pairs count: one each if they were shown; others at most as much together."""
+    n_shown, n_others = int(shown.sum()), int((~shown).sum())
+    worth = max(float(n_shown), _LEAST_WORTH)
     return np.where(shown, 1.0, min(1.0, worth / max(n_others, 1)))
 
 
@@ -306,6 +401,28 @@ def _squares(mass: Floats) -> tuple[Floats, Floats]:
     return mean, np.maximum(mass @ RELEVANCE**2 - mean**2, 0.0)
 
 
-def draws_of(panel: Panel) -> Sequence[int | None]:
-    """The draws that stand for what is not known of judges."""
-    return range(N_DRAWS) if any(one.counts for one in panel.heard) else (None,)
+def _normed(mass: Floats) -> Floats:
+    return np.asarray(mass / mass.sum(axis=1, keepdims=True))
+
+
+def _moved(mass: Floats, by: float) -> Floats:
+    """Beliefs that lie so much higher, to the next cell; the outer cells hold what is beyond."""
+    cells = int(np.clip(np.rint(by / STEP), 1 - len(POINTS), len(POINTS) - 1))
+    found = np.zeros_like(mass)
+    if cells >= 0:
+        found[..., cells:] = mass[..., : mass.shape[-1] - cells]
+        found[..., -1] += mass[..., mass.shape[-1] - cells :].sum(axis=-1)
+    else:
+        found[..., :cells] = mass[..., -cells:]
+        found[..., 0] += mass[..., :-cells].sum(axis=-1)
+    return found
+
+
+def _placed(mean: Floats, spread: Floats, before: Floats, after: Floats) -> tuple[Floats, Floats]:
+    """Mean and deviation by how cells have changed. Beliefs that are narrower than a cell keep
+    their place in it, and their width."""
+    old, old_square = _squares(before)
+    new, new_square = _squares(after)
+    ratio = np.clip(new_square / np.maximum(old_square, 1e-15), 1e-6, 1e6)
+    place = new + (mean - old) * np.minimum(ratio, 1.0)
+    return np.clip(place, 1e-9, 1 - 1e-9), spread * np.sqrt(ratio)

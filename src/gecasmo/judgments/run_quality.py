@@ -136,14 +136,15 @@ def ndcg(
             "is none of nDCG either. Fit by EM that converges, with tables or forms that have them."
         )
     _check_known(known, panel)
-    possible = Worlds.of(known, panel, judgments.n_coins)
+    assert judgments.draws is not None
+    possible = Worlds.of(known, panel, judgments.draws)
     query = possible.query
     places = {}
     for name, run in read.items():
         joined = known.join(run, on=["query", "doc"], how="left", maintain_order="left")
         places[name] = joined["place"]
         possible.hear(places_in(query, places[name]))
-    worlds = possible.relevances(with_level=False)
+    worlds = possible.relevances()
     ideal = _ideal(query, worlds, at)
     rows, by_query = [], []
     values: dict[str, Floats] = {}

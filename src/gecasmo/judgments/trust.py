@@ -19,8 +19,9 @@ known up to an error, which is integrated out, too (Laplace's method). So a judg
 nothing of is believed as judges usually can be, and clicks soon overrule that. Bayes' rule then
 gives the belief in a pair: what clicks say of it times P(its grade | z).
 
-Pairs that were never shown tell nothing of slopes. But how often grades are given there must fit to
-what is believed of such pairs, which holds c where there are next to no clicks.
+Pairs that no page shows have a level of their own, since somebody chose what to show. Clicks tell
+next to nothing of it, but a judge who is trusted does: how often it gives each grade there and
+elsewhere. So this level is learned with the judge, beginning with what the fit believes of it.
 """
 
 from __future__ import annotations
@@ -38,13 +39,15 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 # Logits of relevance are looked at in cells this wide; what lies beyond is in the outer ones.
-_STEP, _LOWEST, _HIGHEST = 0.1, -9.0, 7.0
-POINTS: Floats = np.arange(_LOWEST, _HIGHEST + _STEP / 2, _STEP)
+STEP, _LOWEST, _HIGHEST = 0.1, -9.0, 7.0
+POINTS: Floats = np.arange(_LOWEST, _HIGHEST + STEP / 2, STEP)
 RELEVANCE: Floats = 1 / (1 + np.exp(-POINTS))
-_NARROW = 3 * _STEP  # beliefs that are narrower are normal on this scale
+_NARROW = 3 * STEP  # beliefs that are narrower are normal on this scale
 _LEAST = 1e-3  # of a parameter of a Beta distribution
 
 N_DRAWS = 32
+# Which of the parameters is which, beside c (first) and the stretches of steps.
+LEVEL, SLOPE, ODDS = -3, -2, -1
 # Before anything is known: c around what makes grades as frequent as they are, were z of each grade
 # normal, and the logarithm of the odds of e.
 _FREE = 0.7
@@ -55,7 +58,6 @@ _SIGNS = {0: 0.15, 1: 0.82, -1: 0.03}
 # Who agrees less than this with relevance is as good as noise; who does so with more than this
 # probability is left out.
 _LITTLE, _SURE = 0.1, 0.9
-_FLAT = 1e-4  # no direction is known less than this
 _STRETCH = 0.5  # the spread of the logarithms of steps, around those of normal scores
 
 
@@ -78,8 +80,8 @@ def masses(beliefs: BetaBeliefs, shift: float = 0.0, scale: float = 1.0) -> Floa
     density = a[:, None] * below + b[:, None] * (below - points)
     density = np.exp(density - density.max(axis=1, keepdims=True))
     # What lies beyond the ends falls off like exp(a u) and exp(-b u).
-    density[:, 0] *= np.maximum(1.0, scale / (a * _STEP))
-    density[:, -1] *= np.maximum(1.0, scale / (b * _STEP))
+    density[:, 0] *= np.maximum(1.0, scale / (a * STEP))
+    density[:, -1] *= np.maximum(1.0, scale / (b * STEP))
     narrow = width * scale < _NARROW
     if narrow.any():
         edges = np.concatenate([[-np.inf], (POINTS[1:] + POINTS[:-1]) / 2, [np.inf]])
@@ -114,8 +116,9 @@ class Trust:
 
     `draws` are parameters that are all as probable, a row each: how far c are from where they
     make grades as frequent as they are, were z of each grade normal; the logarithms of how much
-    steps between grades are stretched, the slope, which is 0 for noise, and the logarithm of the
-    odds of e; `found` are the best of those who are no noise.
+    steps between grades are stretched, the level of pairs that no page shows, as z, the slope,
+    which is 0 for noise, and the logarithm of the odds of e; `found` are the best of those who are
+    no noise.
     """
 
     scale: Scale
@@ -150,7 +153,7 @@ class Trust:
             chance = _Chances.under(parameters, self).chance[0] * self.crowd
             share = np.maximum(chance.sum(axis=1), 1e-12)
             between = float(share @ ((chance @ z) / share - centre) ** 2)
-            found.append(np.sign(parameters[-2]) * np.sqrt(between / whole))
+            found.append(np.sign(parameters[SLOPE]) * np.sqrt(between / whole))
         return np.array(found)
 
     def chances(self, draw: int | None = None) -> Floats:
@@ -177,11 +180,13 @@ class _Chances(NamedTuple):
     by_shape: Floats  # how a changes with the stretches, and with the slope: [grade, parameter]
     pull: Floats  # by grade, how the logits fall with a
     by_inside: Floats  # by grade, how they rise with the slope, a being held
+    a: Floats  # by grade
 
     @classmethod
-    def under(cls, parameters: Floats, trust: Trust) -> _Chances:
+    def under(cls, parameters: Floats, trust: Trust, above: float = 0.0) -> _Chances:
+        """With `above` for pairs whose z is so much higher than the points say."""
         k = len(trust.share)
-        stretch, slope, odds = parameters[k : 2 * k - 1], parameters[-2], parameters[-1]
+        stretch, slope, odds = parameters[k : 2 * k - 1], parameters[SLOPE], parameters[ODDS]
         steps = trust.steps * np.exp(np.clip(stretch, -20, 20))
         until = np.tri(k, k - 1, -1) * steps  # [place, step]: what lies before a place
         until -= trust.share[trust.order] @ until
@@ -192,13 +197,31 @@ class _Chances(NamedTuple):
         root = np.sqrt(1 + 4 * slope**2)
         inside = 2 / (1 + root)
         logits = parameters[:k] + np.log(trust.share) - a**2 * inside / 2
-        logits = logits[:, None] + a[:, None] * trust.scale.z
+        logits = logits[:, None] + a[:, None] * (trust.scale.z + above)
         looking = np.exp(logits - logits.max(axis=0))
         looking /= looking.sum(axis=0)
         careless = float(1 / (1 + np.exp(-odds)))
         chance = (1 - careless) * looking + careless * trust.repeats[:, :, None]
         by_inside = a**2 / 2 * 8 * slope / (root * (1 + root) ** 2)
-        return cls(chance, looking, careless, by_shape, a * inside, by_inside)
+        return cls(chance, looking, careless, by_shape, a * inside, by_inside, a)
+
+
+class Level(NamedTuple):
+    """What is believed of the level of pairs that no page shows, as z, before judges are heard."""
+
+    mean: float
+    spread: float
+
+
+class _Pairs(NamedTuple):
+    """Pairs to learn from: beliefs, the number of each grade, what another judge said, how much
+    they count, and whether no page shows them."""
+
+    mass: Floats
+    grade: Ints
+    other: Ints
+    weight: Floats
+    unseen: NDArray[np.bool_]
 
 
 class _Learner:
@@ -208,56 +231,73 @@ class _Learner:
     noise.
     """
 
-    def __init__(
-        self, trust: Trust, mass: Floats, grade: Ints, other: Ints, weight: Floats, sign: int
-    ) -> None:
-        self.trust, self.sign = trust, sign
-        k = len(trust.share)
-        group = other * k + grade
+    def __init__(self, trust: Trust, pairs: _Pairs, level: Level, sign: int) -> None:
+        self.trust, self.sign, self.level = trust, sign, level
+        k, n_others = len(trust.share), len(trust.repeats)
+        group = (pairs.unseen * n_others + pairs.other) * k + pairs.grade
         order = np.argsort(group, kind="stable")
-        self.mass, self.weight = np.ascontiguousarray(mass[order]), weight[order]
+        self.mass, self.weight = np.ascontiguousarray(pairs.mass[order]), pairs.weight[order]
         groups, start = np.unique(group[order], return_index=True)
         ends = np.append(start[1:], len(group))
         places = zip(groups.tolist(), start.tolist(), ends.tolist(), strict=True)
-        self.groups = [(*divmod(group, k), start, end) for group, start, end in places]
-        n = 2 * k + 1
+        self.groups = [
+            (*divmod(group // k, n_others), group % k, start, end) for group, start, end in places
+        ]
+        n = 2 * k + 2
         self.centre, self.precision = np.zeros(n), np.full(n, _STRETCH**-2)
         self.precision[:k] = _FREE**-2
-        self.precision[-2] = _SLOPE_SPREAD**-2
-        self.centre[-1], self.precision[-1] = _CARELESS, _CARELESS_SPREAD**-2
+        self.precision[SLOPE] = _SLOPE_SPREAD**-2
+        self.centre[LEVEL], self.precision[LEVEL] = level.mean, max(level.spread, 1e-3) ** -2
+        self.centre[ODDS], self.precision[ODDS] = _CARELESS, _CARELESS_SPREAD**-2
         self.free = np.ones(n, bool)
         self.free[k:-1] = bool(sign)  # what is about slopes
+        self.free[LEVEL] &= level.spread > 0 and bool(pairs.unseen.any())
 
     def whole(self, parameters: Floats) -> Floats:
         """The parameters with the slope itself."""
         found = np.array(parameters)
-        found[..., -2] = self.sign * np.exp(np.clip(found[..., -2], -20, 6))
+        found[..., SLOPE] = self.sign * np.exp(np.clip(found[..., SLOPE], -20, 6))
         return found
 
     def __call__(self, parameters: Floats) -> tuple[float, Floats]:
         """Minus the logarithm, and minus its slope."""
-        trust, whole = self.trust, self.whole(parameters)
-        chance, looking, careless, by_shape, pull, by_inside = _Chances.under(whole, trust)
-        value, slope, by_careless = 0.0, np.zeros_like(looking), 0.0
-        for other, grade, start, end in self.groups:
-            some, weight = self.mass[start:end], self.weight[start:end]
-            seen = np.maximum(some @ chance[other, grade], 1e-300)
-            value += float(weight @ np.log(seen))
-            own = (weight / seen) @ some
-            slope[grade] += own
-            by_careless += float(own @ (trust.repeats[other, grade] - looking[grade]))
-        inner = slope * (1 - careless)
-        inner = looking * (inner - (inner * looking).sum(axis=0))
-        level = inner.sum(axis=1)
-        shape = (inner @ trust.scale.z - level * pull) @ by_shape
-        shape[-1] += level @ by_inside
-        by_odds = by_careless * careless * (1 - careless)
-        gradient = np.concatenate([level, shape, [by_odds]])
-        gradient[-2] *= whole[-2]
+        whole = self.whole(parameters)
+        value, gradient = 0.0, np.zeros(len(parameters))
+        for unseen in (0, 1):
+            own = [group for group in self.groups if group[0] == unseen]
+            if own:
+                some, slope = self._of_some(whole, own, unseen * float(whole[LEVEL]))
+                value, gradient = value + some, gradient + slope
+                if not unseen:
+                    gradient[LEVEL] = 0.0
+        gradient[SLOPE] *= whole[SLOPE]
         from_centre = parameters - self.centre
         value -= 0.5 * float(self.precision @ from_centre**2)
         gradient -= self.precision * from_centre
         return -value, -gradient
+
+    def _of_some(
+        self, whole: Floats, groups: list[tuple[int, int, int, int, int]], above: float
+    ) -> tuple[float, Floats]:
+        """The logarithm of the likelihood of some groups, and its slope."""
+        trust = self.trust
+        by = _Chances.under(whole, trust, above)
+        value, slope, by_careless = 0.0, np.zeros_like(by.looking), 0.0
+        for _, other, grade, start, end in groups:
+            some, weight = self.mass[start:end], self.weight[start:end]
+            seen = np.maximum(some @ by.chance[other, grade], 1e-300)
+            value += float(weight @ np.log(seen))
+            own = (weight / seen) @ some
+            slope[grade] += own
+            by_careless += float(own @ (trust.repeats[other, grade] - by.looking[grade]))
+        inner = slope * (1 - by.careless)
+        inner = by.looking * (inner - (inner * by.looking).sum(axis=0))
+        level = inner.sum(axis=1)
+        shape = (inner @ (trust.scale.z + above) - level * by.pull) @ by.by_shape
+        shape[-1] += level @ by.by_inside
+        by_odds = by_careless * by.careless * (1 - by.careless)
+        by_level = float(level @ by.a)
+        return value, np.concatenate([level, shape[:-1], [by_level, shape[-1], by_odds]])
 
     def best(self) -> tuple[Floats, Floats, float]:
         """The best parameters, the root of their covariance, and the logarithm of the evidence."""
@@ -274,12 +314,20 @@ class _Learner:
         done = minimize(of_free, start[free], jac=True, method="BFGS", options={"maxiter": 300})
         found = start.copy()
         found[free] = done.x
-        values, vectors = np.linalg.eigh(_curvature(of_free, np.asarray(done.x)))
-        values = np.maximum(values, _FLAT)
-        before = float(np.log(self.precision[free]).sum()) / 2
-        evidence = before - float(done.fun) - float(np.log(values).sum()) / 2
+        # In deviations of what is known before clicks, of which pairs never know less than that:
+        # else a direction in which the peak is flat by chance would count for much.
+        before = 1 / np.sqrt(self.precision[free])
+        curved = _curvature(of_free, np.asarray(done.x)) * before * before[:, None]
+        values, vectors = np.linalg.eigh(curved)
+        values = np.maximum(values, 1.0)
+        # How often grades are given says nothing of what they mean, so c is no part of the room
+        # that evidence is spread over: who does not look at pairs would need none for it.
+        k = len(self.trust.share)
+        of_shares = np.maximum(np.linalg.eigvalsh(curved[:k, :k]), 1.0)
+        room = float(np.log(values).sum() - np.log(of_shares).sum())
+        evidence = -float(done.fun) - room / 2
         root = np.zeros((len(start), int(free.sum())))
-        root[free] = vectors / np.sqrt(values)
+        root[free] = before[:, None] * vectors / np.sqrt(values)
         return found, root, evidence
 
 
@@ -301,6 +349,8 @@ def learn(
     order: Ints | None,
     other: Ints | None = None,
     weight: Floats | None = None,
+    unseen: NDArray[np.bool_] | None = None,
+    level: Level | None = None,
 ) -> Trust:
     """Learn how far a judge can be trusted.
 
@@ -313,18 +363,23 @@ def learn(
     order : the grades from one end to the other; of words None: clicks tell
     other : what another judge said of each pair: 1 and more, or 0 for nothing
     weight : how much each pair counts; by default 1
+    unseen : which pairs no page shows; by default none
+    level : what is believed of the level of those; of their beliefs only the shape counts then. By
+        default that of their beliefs
     """
     from scipy.special import gammaln, ndtri
 
     weight = np.ones(len(grade)) if weight is None else weight
-    counts = np.bincount(grade, minlength=n_grades) + 0.5
+    unseen = np.zeros(len(grade), bool) if unseen is None else unseen
+    level = Level(0.0, 0.0) if level is None else level
+    counts = np.bincount(grade, weight, minlength=n_grades) + 0.5
     share = counts / counts.sum()
     signs, orders = _SIGNS, 0.0
     if order is None:
         # It is one of so many, and none is upside down.
         signs, orders = {0: _SIGNS[0], 1: 1 - _SIGNS[0]}, float(gammaln(n_grades + 1))
         usual, clicked = np.zeros(n_grades), np.zeros(n_grades)
-        np.add.at(usual, grade, weight * (mass @ scale.z))
+        np.add.at(usual, grade, weight * (mass @ scale.z + unseen * level.mean))
         np.add.at(clicked, grade, weight)
         order = np.argsort(usual / np.maximum(clicked, 1e-9), kind="stable")
     middle = np.cumsum(share[order]) - share[order] / 2
@@ -334,16 +389,18 @@ def learn(
     np.add.at(together, (other, grade), 1.0)
     together[0] = 0.0
     repeats = (together + share) / (together.sum(axis=1, keepdims=True) + 1)
-    n = 2 * n_grades + 1
-    crowd = weight @ mass / weight.sum()
+    n = 2 * n_grades + 2
+    told = weight * ~unseen if not unseen.all() else weight
+    crowd = told @ mass / told.sum()
     blank = Trust(scale, order, steps, share, repeats, np.zeros(n), np.zeros((1, n)), crowd)
     # What goes together is told by all other pairs: none speaks for itself.
     others = np.maximum(together - 1, 0.0)
     others = (others + share) / (np.maximum(together.sum(axis=1, keepdims=True) - 1, 0.0) + 1)
     others[0] = share
+    pairs = _Pairs(mass, grade, other, weight, unseen)
     learned, chance = {}, {}
     for sign, before in signs.items():
-        learner = _Learner(replace(blank, repeats=others), mass, grade, other, weight, sign)
+        learner = _Learner(replace(blank, repeats=others), pairs, level, sign)
         learned[sign] = learner, *learner.best()
         chance[sign] = np.log(before) + learned[sign][-1] - (orders if sign else 0.0)
     most = max(chance.values())
@@ -354,7 +411,10 @@ def learn(
         learned.values(), _parted(list(chance.values()), N_DRAWS), strict=True
     ):
         half = np.random.default_rng(41).normal(size=((size + 1) // 2, root.shape[1])) @ root.T
-        draws.append(learner.whole((np.concatenate([half, -half]) + found)[:size]))
+        own = (np.concatenate([half, -half]) + found)[:size]
+        if not learner.free[LEVEL]:  # noise tells nothing of it
+            own[:, LEVEL] += level.spread * np.random.default_rng(42).normal(size=size)
+        draws.append(learner.whole(own))
     likely = max((sign for sign in chance if sign), key=lambda sign: chance[sign])
     learner, found, *_ = learned[likely]
     return replace(

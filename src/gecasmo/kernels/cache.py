@@ -151,7 +151,7 @@ class _Kept:
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(self._seal(content) + content)
-                os.replace(temporary, self.path)
+                self._put_in_place(temporary)
             except BaseException:
                 Path(temporary).unlink(missing_ok=True)
                 raise
@@ -159,6 +159,15 @@ class _Kept:
             # A folder that cannot be written surfaces as almost any exception; without the cache
             # none of that matters.
             _warn(error)
+
+    def _put_in_place(self, temporary: str) -> None:
+        try:
+            os.replace(temporary, self.path)
+        except PermissionError:
+            # Windows replaces no file that another process reads; and that is the same kernel.
+            if not self.path.is_file():
+                raise
+            Path(temporary).unlink()
 
     def _seal(self, content: bytes) -> bytes:
         """The checksum; with the key, so that no file can stand in for another."""

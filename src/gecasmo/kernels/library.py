@@ -27,9 +27,11 @@ from gecasmo.kernels.plan import Plan
 
 # Those that count flips, on the automaton that fits run on.
 COUNTING_KERNELS = ("e_step", "e_step_scaled", "draw", "draw_scaled")
-KERNELS = (*COUNTING_KERNELS, "filter", "marginal", "smooth", "decode", "sample", "stories")
+# Those that tell of all flips that a program makes.
+FULL_KERNELS = ("smooth", "decode", "sample", "stories", "expected", "chains")
+KERNELS = (*COUNTING_KERNELS, "filter", "marginal", *FULL_KERNELS)
 # Those that walk over click histories, since no clicks are known to them.
-LIFTED_KERNELS = ("marginal", "sample")
+LIFTED_KERNELS = ("marginal", "sample", "expected", "chains")
 
 
 # Signals that are not recorded everywhere, and numbers that are there; see `Structure.of_log`.
@@ -104,13 +106,17 @@ class Library:
         self, kernel: str, augmentation: str = "minimal", with_missing: bool = False
     ) -> Machine:
         """The machine that a kernel runs on."""
-        if kernel in ("smooth", "decode", "sample", "stories"):
+        if kernel in FULL_KERNELS:
             augmentation = "full"
         return self.structure.machine(augmentation, with_missing)
 
     def source(self, kernel: str, augmentation: str = "minimal", with_missing: bool = False) -> str:
         """The generated source of a kernel."""
         machine = self.machine(kernel, augmentation, with_missing)
+
+        def full() -> Automaton:
+            return self.structure.full.body
+
         writers: dict[str, Callable[[], str]] = {
             "e_step": lambda: e_step_source(machine, self.plan),
             "e_step_scaled": lambda: scaled_source(machine, self.plan),
@@ -118,10 +124,12 @@ class Library:
             "draw_scaled": lambda: scaled_draw_source(machine, self.plan),
             "filter": lambda: page.Filter(machine, self.plan).source(),
             "marginal": lambda: page.Marginal(machine, self.plan).source(),
-            "smooth": lambda: page.Smooth(machine, self.plan, self.structure.full.body).source(),
+            "smooth": lambda: page.Smooth(machine, self.plan, full()).source(),
             "decode": lambda: page.Decode(machine, self.plan).source(),
             "sample": lambda: page.Sample(machine, self.plan).source(),
             "stories": lambda: page.Stories(machine, self.plan).source(),
+            "expected": lambda: page.Expected(machine, self.plan, full()).source(),
+            "chains": lambda: page.Chains(machine, self.plan, full()).source(),
         }
         if kernel not in writers:
             raise ModelError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")

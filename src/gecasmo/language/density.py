@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gecasmo.errors import ModelError
+from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.language.place import mistake
 
 
@@ -15,6 +16,8 @@ class Density:
     ----------
     family : LogNormal(), Normal(), Gamma(), Exponential() or Beta()
         The kind of distribution. Its parameters are learned with the coins.
+    *keys : str
+        Columns with few values, such as "device": each value has a distribution of its own.
 
     Examples
     --------
@@ -35,13 +38,19 @@ class Density:
     ['attraction', 'satisfaction', 'reading[False]', 'reading[True]']
     """
 
-    def __init__(self, family: Any) -> None:
+    def __init__(self, family: Any, *keys: str) -> None:
         if not callable(getattr(family, "log_density", None)) or isinstance(family, type):
             raise ModelError(
                 f"Density({family!r}): a kind of distribution is wanted, such as "
                 "Density(LogNormal())."
             )
-        self.family = family
+        odd = [k for k in keys if not isinstance(k, str) or not k or k in (*HISTORY_KEYS, "click")]
+        if odd or len(set(keys)) < len(keys):
+            raise ModelError(
+                f"Density({family!r}, {', '.join(map(repr, keys))}): a key is a column of the log, "
+                "each named once; what was clicked above cannot be one."
+            )
+        self.family, self.keys = family, keys
         self.name = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -52,7 +61,7 @@ class Density:
         return self.name if given is None else f"{self.name}[{given!r}]"
 
     def __repr__(self) -> str:
-        return f"Density({self.family!r})"
+        return f"Density({', '.join(map(repr, (self.family, *self.keys)))})"
 
     def __bool__(self) -> bool:
         raise mistake(

@@ -21,12 +21,11 @@ from gecasmo.logs.formats.table import TABLE, columns_of, source_label
 from gecasmo.logs.inputs import MAX_LINE, naming
 from gecasmo.logs.notes import Faults, Notebook, in_one_message
 from gecasmo.logs.reader import recognise
-from gecasmo.logs.roles import GUESSED, SYNONYMS, Roles, plain, quoted
+from gecasmo.logs.roles import GUESSED, IMPRESSIONS, SYNONYMS, Roles, plain, quoted
 from gecasmo.logs.values import check_ranks, check_weights
 from gecasmo.report import counted
 
 COUNTS = "counts"  # a kind of note
-IMPRESSIONS = "impressions shown views exposures displays served impression_count n_impressions"
 CLICKS = "clicks clicked click_count n_clicks"
 
 

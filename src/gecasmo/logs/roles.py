@@ -45,6 +45,8 @@ TIMES = "timestamp time datetime date_time event_time search_time created_at ts 
 _SEARCH = ("query", "search", "keyword", "phrase")
 # Names of columns that say what an event is.
 _EVENTS = ("event", "eventname", "eventtype", "action", "actionname", "type")
+# Names of columns that count how often a result was shown.
+IMPRESSIONS = "impressions shown views exposures displays served impression_count n_impressions"
 GUESSED = "columns guessed"  # a kind of note
 # What such columns hold when they hold lists; with one row a result they would be numbers.
 LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
@@ -183,6 +185,7 @@ class Roles:
         label: str,
     ) -> list[str]:
         lines = [f"It has: {', '.join(columns) or 'no columns at all'}."]
+        by_plain = {plain(name) for name in columns}
         free = [name for name in self._free(columns) if name not in meant.values()]
         unknown = [role for role in missing if not set(missing[role]) <= set(meant)]
         taken = {role: self.given[role] for role in DEFAULTS if role not in missing}
@@ -215,19 +218,19 @@ class Roles:
             lines.append(f"Without ranks: {option('rank', None)} takes the order of the rows.")
         if any(name not in meant for name in missing.get("click", ())):
             lines.append(f"Without clicks: {option('click', None)} reads the pages alone.")
-            by_plain = {plain(name) for name in columns}
-            if "rank" in missing:
-                lines.append(
-                    "Is every row a click? Then impressions are missing: a click model learns from "
-                    "what was shown and not clicked. Join the results that were shown, from the "
-                    "log of the search engine. Clicks alone can only be counted."
-                )
             if by_plain & set(_EVENTS):
                 such = either("read_events", "--events")
                 lines.append(
                     f"Is a row an event, such as an impression or a click? {such} reads it."
                 )
-        if "impressions" in {name.lower() for name in columns}:
+            else:
+                lines.append(
+                    "Is every row a click? Then impressions are missing: a click model learns from "
+                    "what was shown and not clicked. Join the results that were shown, from the "
+                    "log of the search engine. Clicks alone can only be counted."
+                )
+        sums = {plain(name) for name in IMPRESSIONS.split()} if "session" in missing else set()
+        if by_plain & {"impressions", *sums}:
             such = either("read_counts", "--counts")
             lines.append(f"Are these counts of impressions and clicks? {such} reads them.")
         return lines

@@ -85,6 +85,8 @@ def _check(model: Model) -> None:
         why = f"it flips '{twice}' more than once at a result"
     elif mixed:
         why = f"the key of '{mixed[0]}' has both clicks and columns of the log"
+    elif model.page_readers:
+        why = f"the form of '{model.page_readers[0]}' reads whole pages"
     if why is not None:
         raise ModelError(f"{model.name} cannot be written as the paper's matrices: {why}.")
 

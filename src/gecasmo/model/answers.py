@@ -27,6 +27,7 @@ from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import ViewedLog, as_view
 from gecasmo.model.click_sets import click_sets
+from gecasmo.model.foretold import foretold_clicks
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
     Answer,
@@ -88,6 +89,14 @@ def result_columns(model: Model, coin: str, log: ClickLog) -> pl.DataFrame:
 
 def result_probability(model: Model, coin: str, log: ClickLog) -> Floats:
     """The probability of a coin at each result of a log."""
+    if coin in model.page_readers:  # which is another one wherever a result is shown
+        encoded = model.encode(log, "filter")
+        number = list(model.forms).index(coin)
+        states = model.states(whole=False)
+        own = model.forms[coin].probabilities(states[coin], encoded.rows[number], coin)
+        used = result_rows(encoded, encoded.plan.coins[number])[encoded.result_places()]
+        told: Floats = own[used]
+        return told
     viewed = model.viewed(log)
     found = coin_probability(model, coin, result_columns(model, coin, viewed))
     back: Floats = (
@@ -297,6 +306,8 @@ def marginal_array(model: Model, log: ClickLog, encoded: EncodedLog | None = Non
     """P(click) of each result of a log in memory; `encoded` as the filter has it may save work."""
     if as_view(model.view).is_sequential and not isinstance(log, ViewedLog):
         return click_sets(model, log).marginal
+    if model.page_readers:
+        return foretold_clicks(model, log)
     depends_on_clicks = any(key in HISTORY_KEYS for keys in model.keys.values() for key in keys)
     run = PageRun(model, log, "marginal", encoded=None if depends_on_clicks else encoded)
     answers = np.zeros(run.encoded.n_results)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from gecasmo.evaluation.fit_check import FitCheck
     from gecasmo.judgments import Judgments
     from gecasmo.logs.store import StoredLog
+    from gecasmo.pages.best_page import BestPages
+    from gecasmo.pages.page_value import PageValues
+    from gecasmo.pages.what_if import WhatIf
     from gecasmo.plots import Plots
 
 Impossible = Literal["raise", "drop", "floor"]
@@ -350,6 +353,158 @@ class Model(StructuredModel):
             )
         log = pages if isinstance(pages, ClickLog) else read_log(pages, click=None)
         return stories.simulate(self, log, seed, truth)
+
+    def page_value(
+        self,
+        pages: Any,
+        worth: Any = "click",
+        *,
+        draws: int = 100,
+        level: float = 0.9,
+        seed: int = 0,
+    ) -> PageValues:
+        """What each page is worth: how often something is expected to happen there, at a price.
+
+        Parameters
+        ----------
+        pages : ClickLog, StoredLog or data frame
+            Pages, with clicks or without: what users did there plays no part.
+        worth : str, list or dict
+            Signals ("click", "purchase"), coins whose heads count ("satisfaction"), "reached" (a
+            result is looked at) and "abandonment" (nothing of the page is clicked). A dictionary
+            gives each a price: a number, or a column with one for each result, such as
+            `{"purchase": "margin"}`.
+        draws : int
+            Intervals are from so many draws of the posterior; 0 gives none, and is faster.
+        level : float
+            The level of the intervals.
+        seed : int
+
+        Returns
+        -------
+        PageValues
+            Its `frame` has a row for each page; `mean`, `low` and `high` are of all pages.
+        """
+        from gecasmo.pages.page_value import page_value
+
+        return page_value(self, pages, worth, draws, level, seed)
+
+    def best_page(
+        self,
+        candidates: Any,
+        size: int = 10,
+        worth: Any = "click",
+        *,
+        log: ClickLog | None = None,
+        quantile: float = 0.25,
+        min_examinations: float = 10.0,
+        pinned: Any = None,
+        at_most: Mapping[str, int] | None = None,
+        apart: Any = (),
+        draws: int = 0,
+        effort: int = 200,
+        samples: int = 100,
+        level: float = 0.9,
+        seed: int = 0,
+    ) -> BestPages:
+        """The best page of each query: which results to show, and in which order.
+
+        Parameters
+        ----------
+        candidates : data frame, ClickLog or StoredLog
+            A row for each candidate, with `query`, `doc`, whatever the model reads of results, and
+            `rank`, its rank on the page that is shown now, if it is there. Of a log, the pairs that
+            were shown; what is shown now is the page that its query had most often.
+        size : int
+            How long pages are, at most.
+        worth : str, list or dict
+            What counts, as for `page_value`.
+        log : ClickLog, optional
+            The log of the fit, for a lift that can be relied on: orders from one half of it are
+            valued by the other, and the other way round.
+        quantile : float
+            Each result counts with this quantile of what it may bring where it stands, so that
+            results of which little is known do not win by chance; 0.5 takes what is expected.
+        min_examinations : float
+            Candidates with fewer expected examinations in the log of the fit are left out, unless
+            they are shown now, or pinned.
+        pinned : str or dict, optional
+            The column with ranks at which results have to stand (null: anywhere), or a dictionary
+            of ranks by document.
+        at_most : dict, optional
+            By column, how many results of one kind a page may have: `{"brand": 2}`.
+        apart : str or list
+            Columns; no two results of the same kind may stand one below the other.
+        draws : int
+            Also find the best page under so many draws from the posterior (Thompson sampling), for
+            exploration.
+        effort : int
+            How many nodes branch and bound may visit for each query that is not proven otherwise;
+            0 leaves it at greedy with exchanges and its bound.
+        samples : int
+            Draws from the posterior for intervals, and for the probability to be better.
+        level : float
+            The level of the intervals.
+        seed : int
+
+        Returns
+        -------
+        BestPages
+            Print it, or write it to a table; `frame` has the pages, `queries` what is known of
+            each.
+        """
+        from gecasmo.pages.best_page import Search, best_page
+        from gecasmo.pages.candidates import Rules
+
+        rules = Rules(pinned, at_most, apart)
+        how = Search(size, quantile, min_examinations, effort, seed, rules)
+        return best_page(self, candidates, worth, how, draws, samples, level, log)
+
+    def what_if(
+        self,
+        log: Any,
+        change: Any,
+        *,
+        worth: Any = None,
+        randomised: str | None = None,
+        propensity: str | None = None,
+        draws: int = 100,
+        level: float = 0.9,
+        seed: int = 0,
+    ) -> WhatIf:
+        """What would be if the pages of a log were others, such as those of another ranker.
+
+        Parameters
+        ----------
+        log : ClickLog, StoredLog or data frame
+        change : Change
+            Of `gecasmo.pages`: `Swap(2, 5)`, `Move("doc", 1)`, `Drop("doc")`, `OrderBy("score")`,
+            `Cut(5)`; or a function from a log to a number for each result, to be ordered by.
+        worth : str, list or dict, optional
+            What counts, as for `page_value`; clicks, other signals, satisfaction and abandonment
+            are told anyway.
+        randomised : str, optional
+            A column that says which pages had their results in a random order. What these say of
+            the clicks of changed pages is told beside the model: by inverse propensities, and
+            doubly robust.
+        propensity : str, optional
+            The column with the probability that a result of a randomised page stands where it does;
+            by default all orders are as likely.
+        draws : int
+            Intervals are from so many draws of the posterior; 0 gives none.
+        level : float
+            The level of the intervals.
+        seed : int
+
+        Returns
+        -------
+        WhatIf
+            Before and after, for all pages and by rank; prints as tables.
+        """
+        from gecasmo.pages.what_if import what_if
+
+        how = (draws, level, seed, randomised, propensity)
+        return what_if(self, log, change, worth, *how)
 
     def evaluate(
         self, log: ClickLog | StoredLog, *, impossible: Impossible = "raise"

@@ -75,8 +75,12 @@ def drawn_states(model: Model, most: int, seed: int) -> Iterator[dict[str, FormS
             }
         return
     for number in range(most):
-        rng = np.random.default_rng(mixed(seed, number))
-        yield {coin: model.forms[coin].drawn(state, rng) for coin, state in states.items()}
+        # Each coin has its own stream, so that parts of a log meet the same draws of what they
+        # have in common.
+        yield {
+            coin: model.forms[coin].drawn(state, np.random.default_rng(mixed(seed, number, place)))
+            for place, (coin, state) in enumerate(states.items())
+        }
 
 
 def to_arviz(model: Model, log: ClickLog | None, n: int, seed: int) -> Any:

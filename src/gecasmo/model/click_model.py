@@ -69,7 +69,7 @@ class ClickModel(Model):
                 'users from page to page: view = "tasks"'
             )
         observes = dict(cls._observes())
-        keys |= {coin: (column,) for coin, column in observes.items()}
+        keys |= {coin: (column, *cls._density(coin).keys) for coin, column in observes.items()}
         coins = {name: form for name, form in forms.items() if name not in cls._densities()}
         usual = {name: p.form for name, p in cls._parameters().items() if p.form is not None}
         made = usual | cls._by_coin(coins) | cls._density_forms(observes, forms)
@@ -163,6 +163,11 @@ class ClickModel(Model):
         return found
 
     @classmethod
+    def _density(cls, coin: str) -> Density:
+        """The density that has a distribution of this name."""
+        return cls._densities()[coin.partition("[")[0]]
+
+    @classmethod
     def _observes(cls) -> tuple[tuple[str, str], ...]:
         """The densities by value of the hidden state, each with its column: only the program knows
         which values there are."""
@@ -178,9 +183,16 @@ class ClickModel(Model):
     ) -> dict[str, Form]:
         """A form for all densities of a column; `given` may have other kinds of distributions."""
         kinds: dict[str, dict[str, Family]] = {}
+        keys: dict[str, tuple[str, ...]] = {}
         for coin, column in observes.items():
-            name = coin.partition("[")[0]
-            kind = given.get(name, cls._densities()[name].family)
+            name, own = coin.partition("[")[0], cls._density(coin).keys
+            kind = given.get(name, cls._density(coin).family)
+            if keys.setdefault(column, own) != own or column in own:
+                raise ModelError(
+                    f"{cls.__name__}: '{name}' is a density of '{column}' by "
+                    f"{', '.join(own) or 'nothing'}; all densities of a column depend on the same "
+                    "keys, which are other columns."
+                )
             if not isinstance(kind, Family) or any(v is not None for v in kind.numbers().values()):
                 raise ModelError(
                     f"{cls.__name__}: '{name}' is {kind!r}; a kind of distribution is wanted that "
@@ -188,7 +200,7 @@ class ClickModel(Model):
                     f"{cls.__name__}.with_values(...)."
                 )
             kinds.setdefault(column, {})[coin] = kind
-        forms = {column: Densities(column, own) for column, own in kinds.items()}
+        forms = {column: Densities(column, own, keys[column]) for column, own in kinds.items()}
         return {coin: forms[column] for coin, column in observes.items()}
 
     @property
@@ -284,16 +296,18 @@ class ClickModel(Model):
         both `"q1"` and `("q1",)` name a row), a data frame with the key columns and
         `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`. A number
         serves all rows, so a log need not have the key's columns. A density gets a distribution,
-        or a dictionary of these by value of the hidden state that it depends on.
+        or a dictionary of these by value of the hidden state that it depends on; in place of each,
+        a dictionary by value of its keys.
         """
         seen = {*cls._densities(), *dict(cls._observes())}
         coins = {name: value for name, value in values.items() if name not in seen}
         forms, plain = split_forms(cls.__name__, cls._by_coin(coins), cls._parameters())
         known = cls._known_densities(values)
         kinds: Any = {
-            coin.partition("[")[0]: type(given)()
+            coin.partition("[")[0]: type(family)()
             for coin, given in known.items()
-            if isinstance(given, Family)
+            for family in (given.values() if isinstance(given, Mapping) else [given])
+            if isinstance(family, Family)
         }
         model = cls(**{coin: forms.get(coin, Table()) for coin in plain}, **kinds)
         plain |= known
@@ -307,8 +321,8 @@ class ClickModel(Model):
         for coin, _ in cls._observes():
             name = coin.partition("[")[0]
             given = values.get(coin, values.get(name))
-            if isinstance(given, Mapping):
-                by_coin = {cls._densities()[name].coin(value): own for value, own in given.items()}
+            if isinstance(given, Mapping) and coin != name:
+                by_coin = {cls._density(coin).coin(value): own for value, own in given.items()}
                 given = by_coin.get(coin)
             if given is None:
                 raise ModelError(

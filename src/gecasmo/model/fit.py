@@ -28,6 +28,7 @@ from gecasmo.logs import ClickLog
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.logs.views import as_view
 from gecasmo.model.fit_pairs import pairs_of_fit
+from gecasmo.model.informed import tell_informed
 from gecasmo.model.log_parts import as_log
 from gecasmo.model.page_run import check_impossible
 from gecasmo.model.part_builder import Builder, Settings
@@ -192,6 +193,7 @@ def fit_model(
             if asked:
                 _report_constraints(model, source.problem, solution)
             tell_remarks(model)
+            tell_informed(model, source.problem.parts.whole.expectation.encoded)
     model.features_, model.pairs_ = work.features_, None
     if isinstance(log, ClickLog):
         model.pairs_ = pairs_of_fit(model, log)

@@ -33,7 +33,9 @@ def pairs_of_fit(model: Model, log: ClickLog) -> pl.DataFrame | None:
     coins = [coin for coin in model.relevance if coin in model.forms]
     if not any(model.forms[coin].columns for coin in coins) or "doc" not in log.columns:
         return None
-    needed = {name for coin in coins for name in (*model.keys[coin], *model.forms[coin].columns)}
+    needed = {name for coin in coins for name in model.forms[coin].columns}
+    # What a form that reads pages says of a pair, it says of a page with nothing else on it.
+    needed |= {name for c in coins if c not in model.page_readers for name in model.keys[c]}
     if needed & {*HISTORY_KEYS, *POSITION_KEYS, "result"}:
         return None
     pair = [name for name in PAIR if name in log.columns]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from gecasmo.encoding.averages import (
 )
 from gecasmo.encoding.pieces import JoinedPieces, NotJoinableError
 from gecasmo.encoding.shared_rows import SharedRows
-from gecasmo.errors import NothingLeftError
+from gecasmo.errors import ModelError, NothingLeftError
 from gecasmo.estimation import Coin, Counts, Expectation, Method, Problem
 from gecasmo.estimation.constraints import Constraint
 from gecasmo.estimation.part import Part
@@ -32,7 +33,8 @@ from gecasmo.estimation.problem import Parts
 from gecasmo.estimation.regularised import Regularised
 from gecasmo.forms import FormState
 from gecasmo.logs import ClickLog
-from gecasmo.model.log_parts import Partitioned, is_cut, pieces_of
+from gecasmo.logs.clicklog import joined
+from gecasmo.model.log_parts import Partitioned, all_pieces, is_cut, pieces_of
 from gecasmo.model.page_run import FLOOR, find_impossible, refuse
 
 if TYPE_CHECKING:
@@ -179,6 +181,16 @@ class BuiltPart:
         )
 
 
+def refuse_page_readers(model: Model) -> None:
+    """Refuse forms that look at whole pages where a log is fitted part by part."""
+    if model.page_readers:
+        coin = model.page_readers[0]
+        raise ModelError(
+            f"The form {model.forms[coin]!r} of '{coin}' reads whole pages, which a fit needs in "
+            "memory: read_log(...) a part of this log. The fitted model answers stored logs, too."
+        )
+
+
 def local_coins(model: Model, by_query: bool) -> list[int]:
     """The numbers of coins whose rows live with the pages of their query, each for itself; none
     where partitions have not all pages of a query."""
@@ -191,12 +203,19 @@ def local_coins(model: Model, by_query: bool) -> list[int]:
 
 
 def build_part(
-    model: Model, number: int, log: ClickLog, local: Sequence[int], settings: Settings
+    model: Model,
+    number: int,
+    log: ClickLog,
+    local: Sequence[int],
+    settings: Settings,
+    is_whole: bool = False,
 ) -> BuiltPart:
-    """Encode a partition for a model, and deal with pages that cannot happen."""
+    """Encode a partition for a model, and deal with pages that cannot happen; `is_whole` says that
+    there are no other pages."""
     build = Builder(model, log, settings, threads=1)
     part = build.part()
-    part.number, part.typical = number, dict(_numeric_typical(model, local, build.typical))
+    own = range(len(model.forms)) if is_whole else local
+    part.number, part.typical = number, dict(_numeric_typical(model, own, build.typical))
     states = build.begun(part)
     part.local = {n: states[n] for n in local}
     return BuiltPart(part, build.n_dropped, build.n_floored)
@@ -214,6 +233,20 @@ def build_partition(
         except NotJoinableError:
             pass  # the whole of it gives the same, and takes more memory
     return build_part(model, number, log.partition(number), local, how)
+
+
+def build_whole(model: Model, log: Partitioned, how: Settings) -> BuiltPart:
+    """One part of all partitions, piece by piece: for logs whose rows are met in many of them.
+
+    No row is local to it, and what is typical is known of all rows.
+    """
+    try:
+        return build_from_pieces(
+            model, 0, lambda: map(itemgetter(1), all_pieces(log)), (), how, is_whole=True
+        )
+    except NotJoinableError:  # all pages at once give the same, and take more memory
+        pages = [part for part in map(log.partition, range(log.n_partitions)) if part.n_sessions]
+        return build_part(model, 0, joined(pages), (), how, is_whole=True)
 
 
 def blueprint_of(model: Model, augmentation: str) -> Blueprint:
@@ -287,8 +320,10 @@ def build_from_pieces(
     pieces: Callable[[], Iterator[ClickLog]],
     local: Sequence[int],
     settings: Settings,
+    is_whole: bool = False,
 ) -> BuiltPart:
-    """Encode a partition piece by piece, and deal with pages that cannot happen.
+    """Encode a partition piece by piece, and deal with pages that cannot happen; `is_whole` says
+    that there are no other pages.
 
     Raises
     ------
@@ -297,10 +332,10 @@ def build_from_pieces(
     NothingLeftError
         When no page is left.
     """
-    making = _Making(model, local, settings)
+    making = _Making(model, local, settings, is_whole)
     if not making.add_all(pieces()):
         # Results that are not to be looked at came late; pages before must know of such things.
-        making = _Making(model, local, settings, with_missing=True)
+        making = _Making(model, local, settings, is_whole, with_missing=True)
         making.add_all(pieces())
     return making.built(number)
 
@@ -309,9 +344,15 @@ class _Making:
     """A part in the making."""
 
     def __init__(
-        self, model: Model, local: Sequence[int], settings: Settings, with_missing: bool = False
+        self,
+        model: Model,
+        local: Sequence[int],
+        settings: Settings,
+        is_whole: bool = False,
+        with_missing: bool = False,
     ) -> None:
         self.model, self.local, self.settings = model, local, settings
+        self.measured = range(len(model.forms)) if is_whole else local
         self.with_missing = with_missing
         self.joined = JoinedPieces(list(model.forms))
         self.averages: dict[int, JoinedAverages] = {}
@@ -347,7 +388,7 @@ class _Making:
         encoded = part.expectation.encoded
         places = self.joined.add(encoded)
         names = list(self.model.forms)
-        for coin, means in _numeric_typical(self.model, self.local, build.typical).items():
+        for coin, means in _numeric_typical(self.model, self.measured, build.typical).items():
             # How often each row is shown, and on how many pages it could have been.
             often = row_averages(
                 encoded, names[coin], coin, encoded.rows[coin].keys, (IMPRESSIONS, PAGES)

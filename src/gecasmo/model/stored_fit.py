@@ -44,6 +44,7 @@ from gecasmo.logs.clicklog import joined
 from gecasmo.logs.notes import Note
 from gecasmo.logs.store.disk import check_disk
 from gecasmo.logs.store.stored_log import StoredLog
+from gecasmo.logs.views import as_view
 from gecasmo.logs.views.view import gathering, tell_gathered
 from gecasmo.model.fit import FitRows, fit_source, tell_remarks
 from gecasmo.model.fit_folder import FitFolder, identity_of, read_shared_rows, write_shared_rows
@@ -59,8 +60,10 @@ from gecasmo.model.part_builder import (
     Settings,
     blueprint_of,
     build_partition,
+    build_whole,
     local_coins,
     parted_problem,
+    refuse_page_readers,
 )
 
 if TYPE_CHECKING:
@@ -82,6 +85,7 @@ def fit_stored(
 ) -> None:
     """Fit `model` in place to a stored log; `work` is the same with its features."""
     require_parts(work, log)
+    refuse_page_readers(work)
     validation = getattr(settings.method, "validation", None)
     if validation is not None and not isinstance(validation, ClickLog):
         raise ModelError(
@@ -168,6 +172,9 @@ class FileSource:
     ) -> None:
         self.model, self.log, self.settings = model, log, settings
         self.folder, self.threads = folder, threads
+        # Walks over pages of several queries: any of them can meet any row, so no row is local to
+        # a partition, and only all pages together can say what is typical of one.
+        self.is_whole = as_view(model.view).spans_pages
         # Other methods than EM move all parameters at once, and so have them all in memory.
         is_em = isinstance(settings.method, EM)
         self.local = local_coins(model, log.partitioned_by == "query") if is_em else []
@@ -199,9 +206,11 @@ class FileSource:
         self.n_sessions = log.n_sessions - words["n_dropped"]
         self.n_dropped, self.n_floored = words["n_dropped"], words["n_floored"]
         self._drawn = None
-        if is_em:
+        if self.is_whole:
+            self._drawn = self._all_pages()
+        elif is_em:
             self._drawn = sample_of(model, log, settings, self.problem, rows)
-        elif (validation := getattr(settings.method, "validation", None)) is not None:
+        if (validation := getattr(settings.method, "validation", None)) is not None:
             self.problem.held_out = Builder(model, validation, settings, threads).part()
 
     # -- parts ---------------------------------------------------------------------------------
@@ -210,6 +219,8 @@ class FileSource:
         numbers: list[int] = []
         weight, n_dropped, n_floored = 0.0, 0, 0
         odd: dict[str, list[Note]] = {}
+        if self.is_whole:
+            return self._build_whole()
         sizes = zip(self.log.partition_pages, self.log.partition_results, strict=True)
         for number, (n_pages, n_results) in enumerate(sizes):
             if not n_results:
@@ -238,14 +249,46 @@ class FileSource:
             weight += part.n_pages
         tell_gathered(odd)
         if not numbers:
-            raise ImpossibleSessionError(
-                f"All pages are impossible under {self.model.name}: nothing is left to fit."
-            )
+            raise self._nothing_left()
+        self._note_built(numbers, weight, n_dropped, n_floored)
+
+    def _build_whole(self) -> None:
+        """Encode all partitions as one part."""
+        odd: dict[str, list[Note]] = {}
+        try:
+            with gathering(odd):
+                built = build_whole(self.model, self.log, self.settings)
+        except NothingLeftError:
+            raise self._nothing_left() from None
+        tell_gathered(odd)
+        part = built.placed(self.shared)
+        self._check_disk(take_down(part).n_bytes, 0, self.log.n_pages)
+        self.files.write(take_down(part))
+        self._note_built([part.number], part.n_pages, built.n_dropped, built.n_floored)
+
+    def _nothing_left(self) -> ImpossibleSessionError:
+        return ImpossibleSessionError(
+            f"All pages are impossible under {self.model.name}: nothing is left to fit."
+        )
+
+    def _note_built(
+        self, numbers: list[int], weight: float, n_dropped: int, n_floored: int
+    ) -> None:
         for number, shared in self.shared.items():
             write_shared_rows(self.folder, number, shared.rows())
         self.folder.note(
             built=True, parts=numbers, weight=weight, n_dropped=n_dropped, n_floored=n_floored
         )
+
+    def _all_pages(self) -> DrawnSample:
+        """The one part there is, with the rows of all coins."""
+        (number,) = self.parts.numbers
+        part = self.parts.part(number, self.threads or default_threads())
+        typical = {
+            self.problem.coins[coin].name: {name: pl.Series(name, x) for name, x in own.items()}
+            for coin, own in part.typical.items()
+        }
+        return DrawnSample(SampledPages(part.with_coins(self.problem.coins), is_all=True), typical)
 
     def _check_disk(self, n_bytes: int, n_rows: int, n_pages: int) -> None:
         """Refuse a fit that would fill the disk, as far as the first part tells."""

@@ -24,6 +24,7 @@ from gecasmo.logs.notes import Note
 from gecasmo.logs.views import VIEWS, ViewedLog, as_view
 from gecasmo.logs.views.view import gathering, tell_gathered
 from gecasmo.model.click_sets import require_foretelling
+from gecasmo.model.foretold import foretold_log
 from gecasmo.model.frame_files import write_frames
 from gecasmo.model.log_parts import (
     Partitioned,
@@ -66,6 +67,33 @@ def posterior_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     return result_frame(log).with_columns(columns)
 
 
+def story_frame(model: Model, page: ClickLog) -> pl.DataFrame:
+    """One row a result from the top: click, what was expected, and what lay behind it."""
+    behind = model.posterior(page)
+    kept = [c for c in behind.columns if c == "reached" or c.endswith("_heads")]
+    return (
+        pl.DataFrame(
+            {
+                "rank": page.rank,
+                "doc": ids_as_text(page.column("doc")),
+                "click": page.click,
+                "expected": model.predict_clicks(page),
+                "expected_given_above": model.predict_conditional_clicks(page),
+            }
+        )
+        .with_columns(behind.select(kept))
+        .sort("rank")
+    )
+
+
+def ids_as_text(ids: pl.Series) -> pl.Series:
+    """Ids as texts; those of several columns with commas between them."""
+    if isinstance(ids.dtype, pl.Struct):
+        parts = ids.struct.unnest()
+        return parts.select(pl.concat_str(pl.all().cast(pl.String), separator=",")).to_series()
+    return ids.cast(pl.String)
+
+
 def decoded_frame(model: Model, log: ClickLog) -> pl.DataFrame:
     """The most likely story of every page."""
     Filtered(model, log, "raise")
@@ -89,6 +117,10 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     view = as_view(model.view)
     if view.is_sequential and not isinstance(log, ViewedLog):
         return _simulate_walks(model, log, seed, truth)
+    if model.page_readers:
+        clicked = foretold_log(model, log, seed)
+        # What was hidden, given the clicks, is drawn as it is for any log.
+        return (clicked, sampled_frame(model, clicked, _seed(seed))) if truth else clicked
     automaton = model.structure.full.body
     none = np.zeros(log.n_results, bool)
     blank = log.with_signals(dict.fromkeys(automaton.signals, none))
@@ -102,7 +134,7 @@ def simulate(model: Model, log: ClickLog, seed: int, truth: bool) -> Any:
     for signal in automaton.page_signals:  # of a page, so at all of its results
         signals[signal] = on_page(log, signals[signal])
     simulated = log.with_signals(signals)
-    numbers = _numbers(model, automaton, edge, seed)
+    numbers = _numbers(model, automaton, edge, log, seed)
     if numbers:
         simulated = simulated.with_numbers(numbers)
     return (simulated, _told(run, simulated, edge, start_edge)) if truth else simulated
@@ -118,6 +150,12 @@ def replicated_clicks(
             twin.states_ = dict(states)
             yield _simulate_walks(twin, log, _seed(seed, turn), False).click
         return
+    if model.page_readers:
+        twin = model.copy()
+        for turn, states in enumerate(draws):
+            twin.states_ = dict(states)
+            yield foretold_log(twin, log, _seed(seed, turn)).click
+        return
     automaton = model.structure.full.body
     none = np.zeros(log.n_results, bool)
     blank = log.with_signals(dict.fromkeys(automaton.signals, none))
@@ -130,7 +168,7 @@ def replicated_clicks(
 
 
 def _numbers(
-    model: Model, automaton: Automaton, edge: NDArray[np.int64], seed: int
+    model: Model, automaton: Automaton, edge: NDArray[np.int64], log: ClickLog, seed: int
 ) -> dict[str, NDArray[np.float64]]:
     """What is seen of simulated users beside signals, by column; NaN where nothing is."""
     generator = np.random.default_rng([seed, _STREAM, 1])
@@ -142,7 +180,10 @@ def _numbers(
                 takes = [any(lit.parameter == coin for lit in e.literals) for e in automaton.edges]
                 drawn = np.array(takes, bool)[edge]
                 form: Any = model.forms[coin]
-                values[drawn] = form.drawn_values(model.states()[coin], coin, share[drawn])
+                groups = pl.DataFrame([log.column(key) for key in form.by])
+                groups = groups.filter(pl.Series(drawn)) if form.by else groups
+                state = model.states()[coin]
+                values[drawn] = form.drawn_values(state, coin, share[drawn], groups)
         found[column] = values
     return found
 

@@ -25,7 +25,13 @@ from gecasmo.errors import ClickLogError, ModelError, NotFittedError, extra
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Fixed, Form, FormState, Table
 from gecasmo.forms.fixed import NUMBERS
-from gecasmo.kernels.library import COUNTING_KERNELS, LIFTED_KERNELS, Library, Structure
+from gecasmo.kernels.library import (
+    COUNTING_KERNELS,
+    FULL_KERNELS,
+    LIFTED_KERNELS,
+    Library,
+    Structure,
+)
 from gecasmo.kernels.plan import Plan
 from gecasmo.language import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
@@ -180,6 +186,11 @@ class StructuredModel:
                 keys[coin] = tuple(key for key in keys[coin] if key in found)
         return keys
 
+    @property
+    def page_readers(self) -> list[str]:
+        """The coins whose forms look at whole pages, and so at the clicks above a result."""
+        return [coin for coin, form in self.forms.items() if form.reads_pages]
+
     def wanted(self) -> dict[str, Wanted]:
         """The feature columns that forms read; coins that share a form share the entry."""
         by_form: dict[int, Wanted] = {}
@@ -189,7 +200,9 @@ class StructuredModel:
                 continue
             if id(form) not in by_form:
                 frame = self.features_.get(coin)
-                by_form[id(form)] = Wanted(form.columns, form.allows_missing, frame)
+                by_form[id(form)] = Wanted(
+                    form.columns, form.allows_missing, frame, form.reads_pages
+                )
             wanted[coin] = by_form[id(form)]
         return wanted
 
@@ -256,13 +269,18 @@ class StructuredModel:
         if counting is None:
             counting = kernel in COUNTING_KERNELS
         structure = self.counting_structure if counting else self.structure
-        if kernel in ("smooth", "decode", "sample", "stories"):
+        if kernel in FULL_KERNELS:
             augmentation = "full"
         observed = self._observed(log, kernel)
         structure = structure.of_log(unrecorded_signals(log, structure.traced), observed)
         machine = structure.machine(augmentation, with_missing)
         keys = self.keys if kernel in COUNTING_KERNELS else self.answer_keys(log.columns)
         wanted = self.wanted()
+        if self.page_readers and (isinstance(log, ViewedLog) or as_view(self.view).name != "pages"):
+            raise ModelError(
+                f"The form of '{self.page_readers[0]}' reads pages from the top, and {self.name} "
+                f"has the view '{as_view(self.view).name}'."
+            )
         for coin, column in structure.traced.observes:
             if column not in (observed or ()):
                 # Nobody looks at it: one row will do, and weighs 1.

@@ -30,6 +30,8 @@ from gecasmo.models.picky import Picky as Picky
 from gecasmo.models.trust_pbm import TrustPBM as TrustPBM
 from gecasmo.models.bss import BSS as BSS
 from gecasmo.models.intents import Intents as Intents
+from gecasmo.models.ncm import NCM as NCM
+from gecasmo.models.attentive_ncm import AttentiveNCM as AttentiveNCM
 from gecasmo.models.shop_dbn import ShopDBN as ShopDBN
 from gecasmo.models.abandonment import Abandonment as Abandonment
 from gecasmo.models.hover_pbm import HoverPBM as HoverPBM

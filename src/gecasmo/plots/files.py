@@ -78,6 +78,12 @@ def save_all(charts: Mapping[str, Chart], folder: str | Path, suffix: str = "png
     ]
 
 
+def as_svg(chart: Chart) -> str:
+    """Draw a chart as SVG, to be put into a page."""
+    with altair().data_transformers.enable("default", max_rows=None):
+        return _svg(_harmless(chart)).decode()
+
+
 def _harmless(chart: Chart) -> Chart:
     """The chart without the characters that the converter dies of; mostly the chart itself."""
     specification = chart.to_dict()

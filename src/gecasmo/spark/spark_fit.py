@@ -33,7 +33,12 @@ from gecasmo.logs import ClickLog
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.fit import FitRows, check_settings, fit_source, tell_remarks
 from gecasmo.model.log_parts import require_pages
-from gecasmo.model.part_builder import Settings, local_coins, parted_problem
+from gecasmo.model.part_builder import (
+    Settings,
+    local_coins,
+    parted_problem,
+    refuse_page_readers,
+)
 from gecasmo.model.solution import progress_bar
 from gecasmo.model.stored_fit import sample_of
 from gecasmo.spark.executors import (
@@ -110,6 +115,7 @@ def fit(
     settings = Settings(EM() if method is None else method, start, impossible)
     _check(model, dataframe, settings, features)
     require_pages(model)
+    refuse_page_readers(model)
     began = time.perf_counter()
     work = model.with_features(**features) if features else model
     columns: Any = {"session": session, "query": query, "doc": doc, "rank": rank, "click": click}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.compiler import reference
-from gecasmo.errors import ConvergenceWarning, GecasmoError
+from gecasmo.errors import GecasmoError, GecasmoWarning
 from gecasmo.estimation import EM
 from gecasmo.model import ClickModel, Model, load
 from gecasmo.testing.subject import Subject, every_pattern, plain_python
@@ -77,7 +78,8 @@ def check_model(model: type[Model] | Model, *, seed: int = 0, compiled: bool = T
     ----------
     model : a model class, or a model with forms of its own
     seed : of the random pages and probabilities
-    compiled : also compile the kernels; without, only their source is run
+    compiled : also compile the kernels, and learn priors and intervals; without, the source of
+        kernels is run, and steps of EM are made
 
     Raises
     ------
@@ -125,8 +127,20 @@ class _ModelCheck(Subject):
             listed.insert(3, ("enumeration gives the same expected counts", self.ask_counts))
             listed.insert(4, ("enumeration gives the same posterior", self.ask_posterior))
         if self.compiled:
+            listed.append(("a whole fit, with priors and intervals, does not either", self.ask_fit))
             listed.append(("compiled kernels give the numbers of their source", self.ask_compiled))
         return listed
+
+    # What several questions look at.
+    @cached_property
+    def log_likelihood(self) -> Floats:
+        with plain_python():
+            return self.model.log_likelihood(self.possible)
+
+    @cached_property
+    def full_counts(self) -> dict[str, pl.DataFrame]:
+        with plain_python():
+            return self.model.expected_counts(self.possible, augmentation="full")
 
     # -- laws ----------------------------------------------------------------------------------
     def ask_sum(self) -> tuple[float, float]:
@@ -135,25 +149,22 @@ class _ModelCheck(Subject):
             page = self.log.take(np.array([number]))
             with plain_python(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                # One by one: a key may number results within a log.
                 patterns = every_pattern(self.model, page)
-                chances = [
-                    np.exp(
-                        self.model.log_likelihood(patterns.take(np.array([n])), impossible="drop")
-                    )
-                    for n in range(patterns.n_sessions)
-                ]
-            worst = worse(worst, abs(float(np.concatenate(chances).sum()) - 1))
+                # One by one where a key numbers results within a log.
+                logs = [patterns]
+                if any("result" in keys for keys in self.model.keys.values()):
+                    every = range(patterns.n_sessions)
+                    logs = [patterns.take(np.array([n])) for n in every]
+                found = [self.model.log_likelihood(log, impossible="drop") for log in logs]
+            worst = worse(worst, abs(float(np.exp(np.concatenate(found)).sum()) - 1))
         return worst, TOLERANCE
 
     def ask_reference(self) -> tuple[float, float]:
-        log, worst = self.possible, 0.0
-        with plain_python():
-            found = self.model.log_likelihood(log)
+        worst, found = 0.0, self.log_likelihood
         structure = self.model.structure.of_log((), self.observed())
-        for staircase in (structure.minimal, structure.full):
-            for session in range(log.n_sessions):
-                page, left_out = self.page(log, session)
+        for session in range(self.possible.n_sessions):
+            page, left_out = self.page(session)
+            for staircase in (structure.minimal, structure.full):
                 expected = reference.e_step(staircase, page).log_likelihood + left_out
                 worst = worse(worst, abs(expected - found[session]))
         return worst, TOLERANCE
@@ -163,7 +174,7 @@ class _ModelCheck(Subject):
 
         with plain_python():
             _, counts = expected_counts(self.model, self.possible, "minimal")
-            filtered = self.model.log_likelihood(self.possible).sum()
+        filtered = self.log_likelihood.sum()
         if self.model.counting_structure is not self.model.structure:
             # A fit also sees what tells of clicks below; then the program itself has to be asked.
             chances = [
@@ -175,11 +186,8 @@ class _ModelCheck(Subject):
 
     def ask_score(self) -> tuple[float, float]:
         with plain_python():
-            minimal, full = (
-                self.model.expected_counts(self.possible, augmentation=kind)
-                for kind in ("minimal", "full")
-            )
-        worst = 0.0
+            minimal = self.model.expected_counts(self.possible, augmentation="minimal")
+        worst, full = 0.0, self.full_counts
         observed = dict(self.model.traced_automaton.observes)
         for coin in (coin for coin in self.model.forms if coin not in observed):
             theta = self.values(coin, minimal[coin])
@@ -211,18 +219,32 @@ class _ModelCheck(Subject):
         return worst, 0.0
 
     def ask_em(self) -> tuple[float, float]:
+        # Nothing but steps of EM, unless a form learns its prior from climb to climb.
+        learns = any(form.learns_prior for form in self.blank.forms.values())
+        tol = EM.tol if learns else 0.0
+        return self.fall(EM(6, tol, accelerate=False), EM(6, tol)), TOLERANCE
+
+    def ask_fit(self) -> tuple[float, float]:
+        return self.fall(EM(6)), TOLERANCE
+
+    def fall(self, *methods: EM) -> float:
+        """How far an objective falls in fits that start once, at most."""
         worst = 0.0
         with plain_python(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            for accelerate in (False, True):
-                method = EM(max_iter=6, accelerate=accelerate, restarts=1)
-                fitted = self.blank.copy().fit(self.possible, method, impossible="drop")
+            warnings.simplefilter("ignore", GecasmoWarning)
+            for method in methods:
+                once = replace(method, restarts=1)
+                fitted = self.blank.copy().fit(self.possible, once, impossible="drop")
                 # Another round is another prior, and objectives are not to be compared.
                 for _, climb in fitted.history.group_by("round"):
                     objective = climb["objective"].to_numpy()
                     fall = -np.diff(objective).min(initial=0.0)
                     worst = worse(worst, float(fall) / max(1.0, abs(float(objective[-1]))))
-        return worst, TOLERANCE
+                for frame in fitted.parameters.values():
+                    if "probability" in frame.columns:
+                        outside = np.abs(frame["probability"].to_numpy() - 0.5).max(initial=0) - 0.5
+                        worst = worse(worst, outside)
+        return worst
 
     def ask_saved(self) -> tuple[float, float]:
         with tempfile.TemporaryDirectory() as folder, plain_python():
@@ -252,9 +274,7 @@ class _ModelCheck(Subject):
 
     # -- enumeration ---------------------------------------------------------------------------
     def ask_likelihood(self) -> tuple[float, float]:
-        with plain_python():
-            found = np.exp(self.model.log_likelihood(self.possible))
-        worst = 0.0
+        worst, found = 0.0, np.exp(self.log_likelihood)
         for session in range(self.possible.n_sessions):
             worst = worse(
                 worst, abs(sum(w.probability for w in self.seen(session)) - found[session])
@@ -273,9 +293,7 @@ class _ModelCheck(Subject):
         return worst, TOLERANCE
 
     def ask_counts(self) -> tuple[float, float]:
-        with plain_python():
-            found = self.model.expected_counts(self.possible, augmentation="full")
-        worst = 0.0
+        worst, found = 0.0, self.full_counts
         for coin in self.model.forms:
             heads = tails = 0.0
             for session in range(self.possible.n_sessions):
@@ -283,7 +301,7 @@ class _ModelCheck(Subject):
                 total = sum(way.probability for way in ways)
                 for way in ways:
                     falls = [outcome for name, _, outcome in way.flips if name == coin]
-                    falls += [True for name, _ in self.recorded(way, session) if name == coin]
+                    falls += [True for name, *_ in self.recorded(way, session) if name == coin]
                     heads += way.probability / total * sum(falls)
                     tails += way.probability / total * (len(falls) - sum(falls))
             worst = worse(worst, abs(float(found[coin]["heads"].sum()) - heads))

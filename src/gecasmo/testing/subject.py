@@ -71,7 +71,7 @@ def random_log(
         if coin not in automaton.numbered_rows()
         for key in keys
         if key not in (*columns, *HISTORY_KEYS, *POSITION_KEYS, *on_page, *view.keys)
-        and coin not in dict(automaton.observes)
+        and key not in automaton.observed_columns()
     }
     for page, length in enumerate(lengths):
         columns["session"] += [f"s{page}"] * length
@@ -156,7 +156,8 @@ def with_random_values(model: Model, log: ClickLog, seed: int) -> Model:
         form = model.forms[coin]
         if form.is_joint:
             shared = [other for other in twin.states_ if model.forms[other] is form]
-            twin.states_[coin] = twin.states_[shared[0]] if shared else form.invented(rng)
+            made = twin.states_[shared[0]] if shared else form.invented(rng, log.to_frame())
+            twin.states_[coin] = made
             continue
         twin.forms[coin] = Table(key=model.keys[coin])
         values = rng.uniform(0.05, 0.95, len(rows))
@@ -180,10 +181,8 @@ class Way(NamedTuple):
 
 
 class _Chooser:
-    def __init__(
-        self, parameters: dict[str, Parameter], outcomes: list[bool], chance: Chance
-    ) -> None:
-        self.parameters = parameters
+    def __init__(self, names: Mapping[int, str], outcomes: list[bool], chance: Chance) -> None:
+        self.names = names  # of coins, by identity
         self.outcomes = outcomes
         self.chance = chance
         self.used = 0
@@ -202,7 +201,7 @@ class _Chooser:
             self.outcomes.append(True)
         outcome = self.outcomes[self.used]
         self.used += 1
-        name = next(n for n, known in self.parameters.items() if known is parameter)
+        name = self.names[id(parameter)]
         heads = self.chance(name, self.position, self.clicks)
         self.probability *= heads if outcome else 1 - heads
         self.flips.append((name, self.position, outcome))
@@ -216,9 +215,9 @@ def every_way(model: ClickModel, guards: Sequence[Mapping[str, bool]], chance: C
     """All ways through a page of `len(guards)` results, with their probabilities."""
     ways = []
     outcomes: list[bool] = []
-    parameters = model.parameters_by_name  # collected anew each time it is asked for
+    names = {id(coin): name for name, coin in reversed(model.parameters_by_name.items())}
     while True:
-        chooser = _Chooser(parameters, outcomes, chance)
+        chooser = _Chooser(names, outcomes, chance)
         token = running.set(chooser)
         try:
             signals, reached = _play(model, guards, chooser)
@@ -297,7 +296,15 @@ class Subject:
         with plain_python():
             # Random clicks may be impossible under the model; what it simulates never is.
             self.possible: ClickLog = self.model.simulate(self.log, seed=seed)
-        self._ways: dict[int, list[Way]] = {}  # of each session: several questions ask for them
+        self._dated = {
+            coin
+            for coin, keys in self.model.keys.items()
+            if any(key in HISTORY_KEYS for key in keys)
+        }
+        # Several questions ask for the same.
+        self._values: dict[str, dict[tuple[int, tuple[bool, ...]], float]] = {}
+        self._ways: dict[int, list[Way]] = {}  # of each session
+        self._seen: dict[tuple[int, bool], list[Way]] = {}
 
     def rows(self, log: ClickLog, session: int) -> NDArray[np.int64]:
         """Rows of the log that a session has, in order of rank."""
@@ -320,31 +327,41 @@ class Subject:
         form, states = self.model.forms[coin], self.model.states()
         return form.predict(states[coin], rows)
 
-    def value(self, coin: str, row: int, log: ClickLog, clicks: Sequence[bool] | None) -> float:
-        """The probability of a coin at a result, given the clicks above it."""
-        keys = self.model.keys[coin]
-        session = int(log.page[row])
-        rows = self.rows(log, session)
-        place = int(np.flatnonzero(rows == row)[0])
-        seen = list(log.click[rows[:place]] if clicks is None else clicks[:place])
-        ranks = [int(log.rank[r]) for r, click in zip(rows, seen, strict=False) if click]
-        last = ranks[-1] if ranks else 0
-        known = {
-            "rank": int(log.rank[row]),
-            "page_length": len(rows),
-            "result": row,
-            "last_click": last,
-            "distance": int(log.rank[row]) - last,
-            "clicks_above": sum(seen),
-        }
+    def value(self, coin: str, row: int, above: Sequence[bool]) -> float:
+        """The probability of a coin at a result of a possible page, given the clicks above it."""
+        if coin not in self._values:
+            self._values[coin] = self._all_values(coin)
+        return self._values[coin][row, tuple(above) if coin in self._dated else ()]
+
+    def _all_values(self, coin: str) -> dict[tuple[int, tuple[bool, ...]], float]:
+        """The probabilities of a coin at all results, under all clicks above that it looks at."""
+        log, keys = self.possible, self.model.keys[coin]
+        known: dict[str, list[int]] = {key: [] for key in (*HISTORY_KEYS, *POSITION_KEYS)}
+        asked: list[tuple[int, tuple[bool, ...]]] = []
+        for session in range(log.n_sessions):
+            rows = self.rows(log, session)
+            ranks = log.rank[rows].tolist()
+            for place, row in enumerate(rows.tolist()):
+                for above in itertools.product((False, True), repeat=place * (coin in self._dated)):
+                    clicked = [rank for rank, click in zip(ranks, above, strict=False) if click]
+                    last = clicked[-1] if clicked else 0
+                    asked.append((row, above))
+                    known["rank"].append(ranks[place])
+                    known["page_length"].append(len(rows))
+                    known["result"].append(row)
+                    known["last_click"].append(last)
+                    known["distance"].append(ranks[place] - last)
+                    known["clicks_above"].append(len(clicked))
+        places = [row for row, _ in asked]
         values = [
-            pl.Series(key, [known[key]])
+            pl.Series(key, known[key])
             if key in known
-            else log.column(key).gather([row]).alias(key)
+            else log.column(key).gather(places).alias(key)
             for key in keys
         ]
         form, states = self.model.forms[coin], self.model.states()
-        return float(form.predict(states[coin], Rows(keys, values, 1))[0])
+        found = form.predict(states[coin], Rows(keys, values, len(asked)))
+        return dict(zip(asked, found.tolist(), strict=True))
 
     def ways(self, session: int) -> list[Way]:
         """List every way in which a session can have happened, with its probability."""
@@ -354,23 +371,25 @@ class Subject:
 
     def _play_all(self, session: int) -> list[Way]:
         log = self.possible
-        rows = self.rows(log, session)
+        rows = self.rows(log, session).tolist()
         columns = self.model.traced_automaton.guard_columns()
-        guards = [{c: bool(log.column(c)[int(row)]) for c in columns} for row in rows]
-        cache: dict[tuple[str, int, tuple[bool, ...]], float] = {}
+        known = {c: log.column(c).gather(rows).to_list() for c in columns}
+        guards = [{c: bool(known[c][place]) for c in columns} for place in range(len(rows))]
 
         def chance(coin: str, position: int | None, clicks: Sequence[bool]) -> float:
             place = position or 0
-            key = (coin, place, tuple(clicks[:place]))
-            if key not in cache:
-                cache[key] = self.value(coin, int(rows[place]), log, list(clicks))
-            return cache[key]
+            return self.value(coin, rows[place], clicks[:place])
 
         assert isinstance(self.blank, ClickModel)
         return every_way(self.blank, guards, chance)
 
     def seen(self, session: int, counting: bool = False) -> list[Way]:
         """The ways that show what the log shows; `counting` as fits see it."""
+        if (session, counting) not in self._seen:
+            self._seen[session, counting] = self._look(session, counting)
+        return self._seen[session, counting]
+
+    def _look(self, session: int, counting: bool) -> list[Way]:
         log, model = self.possible, self.model
         automaton = (model.counting_structure if counting else model.structure).traced
         columns = {s: signal_column(log, automaton, s) for s in automaton.signals}
@@ -388,28 +407,36 @@ class Subject:
 
     def density(self, way: Way, session: int) -> float:
         """The density of the numbers on a page if it went this way; 0 if it cannot have them."""
+        columns = self.model.traced_automaton.observed_columns()
+        if not columns:
+            return 1.0
         found, seen = 1.0, self.recorded(way, session)
-        for coin, value in seen:
-            family = self.model.states()[coin].families[coin]
+        log = self.possible
+        for coin, value, row in seen:
+            keys = [c for c in self.model.keys[coin] if c not in columns]
+            group = tuple(log.column(key)[row] for key in keys)
+            family = self.model.states()[coin].of(group)[coin]
             found *= float(np.exp(family.log_density(np.array([value]))[0]))
-        log, columns = self.possible, self.model.traced_automaton.observed_columns()
         rows = self.rows(log, session)
         n_values = sum(log.column(c)[int(r)] is not None for c in columns for r in rows)
         return found if len(seen) == n_values else 0.0
 
-    def recorded(self, way: Way, session: int) -> list[tuple[str, float]]:
-        """The numbers that the log has of what is seen on a way, each with its density."""
-        rows = self.rows(self.possible, session)
-        seen = [(coin, self.possible.column(c)[int(rows[at])]) for c, at, coin in way.seen]
-        return [(coin, value) for coin, value in seen if value is not None]
+    def recorded(self, way: Way, session: int) -> list[tuple[str, float, int]]:
+        """The numbers that the log has of what is seen on a way, each with its density and row."""
+        if not way.seen:
+            return []
+        rows, log = self.rows(self.possible, session), self.possible
+        seen = [(coin, c, int(rows[at])) for c, at, coin in way.seen]
+        found = [(coin, log.column(c)[row], row) for coin, c, row in seen]
+        return [(coin, value, row) for coin, value, row in found if value is not None]
 
     def observed(self) -> tuple[str, ...]:
         """The columns of numbers that the pages have."""
         return observed_columns(self.possible, self.model.traced_automaton)
 
-    def page(self, log: ClickLog, session: int) -> tuple[reference.ReferencePage, float]:
+    def page(self, session: int) -> tuple[reference.ReferencePage, float]:
         """A page as the reference wants it, and what its weights leave out of its likelihood."""
-        automaton = self.model.structure.traced
+        log, automaton = self.possible, self.model.structure.traced
         numbered = automaton.numbered_rows()
         rows = self.rows(log, session)
         values = {}
@@ -417,14 +444,17 @@ class Subject:
         scales = np.zeros(len(rows))
         for coin, form in self.model.forms.items():
             if coin in observed:
-                own = Rows((observed[coin],), [log.column(observed[coin])[rows]], len(rows))
+                keys = self.model.keys[coin]
+                own = Rows(keys, [log.column(key)[rows] for key in keys], len(rows))
                 state = self.model.states()[coin]
                 values[coin] = form.probabilities(state, own, coin)
                 scale = form.log_scale(state, own)
                 if coin == next(c for c in observed if observed[c] == observed[coin]):
                     scales += np.zeros(len(rows)) if scale is None else scale
             elif coin not in numbered and coin not in dict(automaton.observes):
-                values[coin] = np.array([self.value(coin, int(r), log, None) for r in rows])
+                clicks = log.click[rows].tolist()
+                own_values = [self.value(coin, int(r), clicks[:n]) for n, r in enumerate(rows)]
+                values[coin] = np.array(own_values)
         signals = {s: signal_column(log, automaton, s) for s in automaton.signals}
         return reference.ReferencePage(
             shown=[tuple(s for s in signals if signals[s][row]) for row in rows],

@@ -146,7 +146,12 @@ class EventColumns:
         said = [f"It has: {', '.join(self.table.columns) or 'no columns at all'}."]
         if unsaid:
             asked = listed(option(role, shown="...") for role in unsaid)
-            said.append(f"Say which column it is: {asked}. A field inside a column is a.b.")
+            said.append(f"Say which column it is: {asked}.")
+            said.append(
+                "A field inside a column is written with a dot, such as items.item_id. "
+                "docs/events.md has recipes for Google Analytics, Snowplow, Segment, PostHog and "
+                "Algolia."
+            )
         if {"event_attributes", "action_name"} <= set(self.table.columns):
             such = option("format", shown='"ubi"')
             said.append(

@@ -107,9 +107,11 @@ def _no_pages(label: str, records: Records, notes: Notebook) -> ClickLogError:
     return ClickLogError(
         f"{label}: no event belongs to a known query, so there are no pages. There "
         f"{'is 1 event' if count == 1 else f'are {count:,} events'}, and no query record:{said}\n"
-        "  Give the queries, too: "
+        "  So nothing says what was shown, and a click model learns from what people passed over. "
+        "Give the queries, too, whose query_response_hit_ids say it: "
         + either('read_log({"queries": ..., "events": ...}), or ', "")
-        + f"a folder that has both files, with {such}."
+        + f"a folder that has both files, with {such}. Or record impressions as events. Clicks "
+        "alone can only be counted."
     )
 
 

@@ -184,10 +184,12 @@ def _in_order(
         (f"session {shown(log.sessions, session[at])}" for at in tied),
     )
     within = np.flatnonzero(~changes(task[session]))
+    late = session[within[session[within] < session[within - 1]]]
     notes.add(
         "pages of tasks out of order",
-        int((session[within] < session[within - 1]).sum()),
+        len(late),
         f"they are read in the order of '{name}'",
+        (f"session {shown(log.sessions, number)}" for number in late),
     )
     return session
 

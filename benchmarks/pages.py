@@ -1,0 +1,218 @@
+"""Do promises of best pages hold? Simulated logs with an informed ranker, and known users.
+
+    python -m benchmarks.pages [LOGS]
+
+Users are a DBN with known probabilities. A ranker that knows their attraction up to noise shows
+ten of twenty results. From each log a DBN is fitted, and the best page of each query is asked for:
+boldly (everything counts with what is expected) and as by default. What the model promises by the
+same log, and what cross-fitting promises, is compared with what the pages really bring. Times are
+measured in the same run. Results are appended to `benchmarks/results/pages.jsonl`, and the table
+is made of it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from gecasmo import DBN, UBM, ClickLog, read_log
+from gecasmo.pages.candidates import Rules, as_candidates
+from gecasmo.pages.chains import Chains, page_log
+from gecasmo.pages.worth import Worth
+
+RESULTS = Path(__file__).parent / "results"
+QUERIES, DOCS, SIZE = 30, 20, 10
+
+
+def world(seed: int, pages: int) -> tuple[Any, ClickLog, pl.DataFrame]:
+    """Users, a log of a ranker that knows something of them, and its candidates."""
+    rng = np.random.default_rng(seed)
+    attraction = rng.beta(1.2, 4, (QUERIES, DOCS))
+    satisfaction = np.clip(0.5 * attraction + rng.beta(2, 3, (QUERIES, DOCS)) * 0.6, 0.02, 0.95)
+    rows = [(q, d) for q in range(QUERIES) for d in range(DOCS)]
+    truth = DBN.with_values(
+        attraction=dict(zip(rows, attraction.ravel().tolist(), strict=True)),
+        satisfaction=dict(zip(rows, satisfaction.ravel().tolist(), strict=True)),
+        continuation=0.85,
+    )
+    belief = np.log(attraction / (1 - attraction)) + rng.normal(0, 0.7, attraction.shape)
+    query = rng.choice(QUERIES, pages, p=_zipf(QUERIES))
+    noisy = belief[query] + rng.gumbel(0, 0.7, (pages, DOCS))
+    shown = np.argsort(-noisy, axis=1)[:, :SIZE]
+    frame = pl.DataFrame(
+        {
+            "session": np.repeat(np.arange(pages), SIZE),
+            "query": np.repeat(query, SIZE),
+            "doc": shown.ravel(),
+            "rank": np.tile(np.arange(1, SIZE + 1), pages),
+        }
+    )
+    rank = np.argsort(np.argsort(-belief, axis=1), axis=1) + 1
+    candidates = pl.DataFrame(
+        {
+            "query": np.repeat(np.arange(QUERIES), DOCS),
+            "doc": np.tile(np.arange(DOCS), QUERIES),
+            "rank": np.where(rank <= SIZE, rank, 0).ravel(),
+        }
+    )
+    seen = candidates.filter(pl.col("query").is_in(np.unique(query).tolist()))
+    return truth, truth.simulate(frame, seed=seed), seen
+
+
+def _zipf(n: int) -> np.ndarray:
+    share = 1 / np.arange(1, n + 1) ** 0.7
+    return share / share.sum()
+
+
+def realised(truth: Any, log: ClickLog, candidates: pl.DataFrame, pages: pl.DataFrame) -> float:
+    """What pages really bring over those shown, queries by their traffic."""
+    shown = candidates.filter(pl.col("rank") > 0).sort("query", "rank")
+    worth = {}
+    for name, own in (("best", pages), ("shown", shown)):
+        made = own.select(session="query", query="query", doc="doc", rank="rank")
+        worth[name] = truth.page_value(made, "click", draws=0).frame
+    both = worth["best"].join(worth["shown"], on="query", suffix="_shown")
+    traffic = pl.DataFrame({"query": log.session_column("query")}).group_by("query").len()
+    both = both.join(traffic, on="query")
+    share = both["len"].to_numpy() / both["len"].sum()
+    return float((both["worth"] - both["worth_shown"]).to_numpy() @ share)
+
+
+def one(seed: int, pages: int) -> dict[str, Any]:
+    """One simulated log."""
+    truth, log, candidates = world(seed, pages)
+    model = DBN().fit(log, progress=False)
+    best = model.best_page(candidates, SIZE, log=log, seed=seed)
+    bold = model.best_page(candidates, SIZE, quantile=0.5, min_examinations=0, samples=0)
+    assert best.promise is not None
+    return {
+        "seed": seed,
+        "pages": pages,
+        "bold_promised": float(bold.queries["lift"].to_numpy() @ _share(log, bold.queries)),
+        "bold_realised": realised(truth, log, candidates, bold.frame),
+        "plug_in": best.promise.plug_in,
+        "realised": realised(truth, log, candidates, best.frame),
+        "crossed": best.promise.crossed,
+        "promise": best.promise.lift,
+        "low": best.promise.low,
+        "high": best.promise.high,
+    }
+
+
+def _share(log: ClickLog, queries: pl.DataFrame) -> np.ndarray:
+    traffic = pl.DataFrame({"query": log.session_column("query")}).group_by("query").len()
+    found = queries.select("query").join(traffic, on="query", how="left", maintain_order="left")
+    counts = found["len"].fill_null(0).to_numpy().astype(float)
+    return counts / counts.sum()
+
+
+def speed() -> list[dict[str, Any]]:
+    """CPU seconds for 1,000 queries of 10 of 50, and pages valued a minute."""
+    rng = np.random.default_rng(0)
+    rows = [(q, d) for q in range(1000) for d in range(50)]
+    frame = pl.DataFrame(rows, schema=["query", "doc"], orient="row")
+    values = dict(zip(rows, rng.beta(1.5, 4, len(rows)).tolist(), strict=True))
+    models = {
+        "DBN": DBN.with_values(attraction=values, satisfaction=values, continuation=0.85),
+        "UBM": UBM.with_values(
+            attraction=values,
+            examination={(r, c): 0.9**r for r in range(1, 11) for c in range(r)},
+        ),
+    }
+    found = []
+    for name, model in models.items():
+        candidates = as_candidates(frame)
+        worth = Worth.of(model, "click")
+        small = as_candidates(frame.filter(pl.col("query") < 2))
+        Chains(model, small, 10, worth, Rules()).search(
+            small.shown_pages(small.sizes(10)), 0
+        )  # compiles
+        clock = time.process_time()
+        chains = Chains(model, candidates, 10, worth, Rules())
+        pages = chains.search(candidates.shown_pages(chains.sizes), 0)
+        searched = time.process_time() - clock
+        log = page_log(model, candidates, pages.pages)
+        many = pl.concat(
+            [
+                log.to_frame().with_columns(pl.col("session") + 1000 * k)
+                for k in range(100 if name == "DBN" else 30)
+            ]
+        )
+        read = read_log(many, click=None)
+        model.page_value(log, draws=0)
+        clock = time.process_time()
+        model.page_value(read, draws=0)
+        valued = time.process_time() - clock
+        found.append(
+            {
+                "model": name,
+                "seconds": searched,
+                "gap": float(np.mean((pages.bound - pages.score) / pages.score)),
+                "pages_a_minute": 60 * read.n_sessions / valued,
+            }
+        )
+    return found
+
+
+def table(rows: list[dict[str, Any]], speeds: list[dict[str, Any]]) -> str:
+    """The results as Markdown."""
+    lines = [
+        "# Promises of best pages",
+        "",
+        "`python -m benchmarks.pages`; see its first lines for what is simulated. Lifts are clicks "
+        "a page over the ranker's own page, means over logs.",
+        "",
+        "| pages | logs | bold: promised | bold: realised | default: by the same log | "
+        "cross-fitted, half the log | to be expected | realised | 90 % interval covers |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for pages in sorted({row["pages"] for row in rows}):
+        own = [row for row in rows if row["pages"] == pages]
+
+        def mean(name: str, own: list[dict[str, Any]] = own) -> str:
+            return f"{np.mean([row[name] for row in own]):+.4f}"
+
+        covered = np.mean([row["low"] <= row["realised"] <= row["high"] for row in own])
+        names = ("bold_promised", "bold_realised", "plug_in", "crossed", "promise", "realised")
+        cells = [f"{pages:,}", str(len(own)), *map(mean, names), f"{covered:.0%}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += [
+        "",
+        "Orders of 1,000 queries, 10 of 50 candidates, greedy with exchanges and the bound; and "
+        "pages of ten results that are valued (one processor's time):",
+        "",
+        "| model | CPU seconds | mean gap to the bound | pages valued a CPU minute |",
+        "|---|---|---|---|",
+    ]
+    for row in speeds:
+        cells = [row["model"], f"{row['seconds']:.1f}", f"{row['gap']:.1%}"]
+        cells.append(f"{row['pages_a_minute']:,.0f}")
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(logs: int, sizes: tuple[int, ...] = (3_000, 12_000)) -> None:
+    """Simulate, and write what was found after each log."""
+    path = RESULTS / "pages.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    done = {(row["pages"], row["seed"]) for row in rows}
+    for pages in sizes:
+        for seed in range(logs):
+            if (pages, seed) in done:
+                continue
+            rows.append(one(seed, pages))
+            with path.open("a") as file:
+                file.write(json.dumps(rows[-1]) + "\n")
+    text = table(rows, speed())
+    (RESULTS / "pages.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 40)

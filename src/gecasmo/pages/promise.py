@@ -1,0 +1,188 @@
+"""How much better the best pages are than those shown now: a lift that can be relied on.
+
+The order that is best by a log is too good to be true by the same log: whatever was overvalued by
+chance is what an optimiser picks. So the log is cut in two. Orders from either half are valued by
+the other, which knows nothing of that choice. There rows are hardly drawn towards what is usual:
+that would make differences smaller which the first half has chosen for a reason.
+
+Orders from half a log are worse than those from all of it. So what the pages will really bring lies
+between this lift, and the one that the whole log promises of its own choice: the middle is told,
+with an interval in which either end is unlikely (a triangle), widened by how sure the halves are.
+`benchmarks/pages.py` shows how often that holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from gecasmo.errors import ClickLogError
+from gecasmo.forms import TableState
+from gecasmo.logs import ClickLog
+from gecasmo.model.beliefs import drawn_states
+from gecasmo.model.log_parts import in_memory
+from gecasmo.pages.candidates import Candidates, evidence
+from gecasmo.pages.chains import page_log
+from gecasmo.pages.outlook import Foretold
+from gecasmo.pages.worth import Worth
+
+if TYPE_CHECKING:
+    from gecasmo.model.base import Model
+    from gecasmo.pages.best_page import Search
+
+Floats = NDArray[np.float64]
+
+# Flips that the prior of a row is worth where a half values what the other has chosen.
+_PRIOR = 2.0
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The lift of the best pages over those shown now that is to be expected, a page.
+
+    Attributes
+    ----------
+    lift, low, high : queries count by their pages in the log
+    level : of the interval
+    crossed : the cross-fitted lift, of orders from one half of the log by the other half
+    plug_in : the lift of the orders from all of the log, by that log
+    queries : how many queries it is about: those whose page is known, and that both halves have
+    """
+
+    lift: float
+    low: float
+    high: float
+    level: float
+    crossed: float
+    plug_in: float
+    queries: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return (
+            f"To be expected: {self.lift:+.4f} a page ({self.low:+.4f} to {self.high:+.4f}, level "
+            f"{self.level:.0%}, {self.queries:,} queries). Orders from one half of the log bring "
+            f"{self.crossed:+.4f} by the other half; those from all of it {self.plug_in:+.4f} by "
+            "the same log."
+        )
+
+
+def promised(
+    model: Model,
+    given: Any,
+    candidates: Candidates,
+    worth: Worth,
+    how: Search,
+    lifts: pl.Series,
+    samples: int,
+    level: float,
+) -> Promise:
+    """Cross-fit the lift of the best pages of candidates that are shown now in some order; `lifts`
+    are those of each query by the whole log."""
+    log = in_memory(given)
+    halves = log.split(0.5, seed=how.seed)
+    models = [_fitted(model, half) for half in halves]
+    known = _queries_of_both(candidates, halves, how)
+    if not known.any():
+        raise ClickLogError(
+            "There is no lift to tell: for no query is it known what is shown now (a column "
+            "'rank' of the candidates), with pages in both halves of the log."
+        )
+    candidates = candidates.kept(np.repeat(known, candidates.counts))
+    traffic = _traffic(candidates, log)
+    found = []
+    for mine, other in ((0, 1), (1, 0)):
+        judge = _unshrunk(models[other])
+        found.append(_lift(models[mine], judge, candidates, worth, how, samples) @ traffic)
+    crossed = float(np.mean([own[0] for own in found]))
+    spread = float(np.hypot(*(own[1:].std(ddof=1) if len(own) > 2 else 0.0 for own in found))) / 2
+    plug_in = float(lifts.filter(pl.Series(known)).to_numpy() @ traffic)
+    lift = (crossed + plug_in) / 2
+    # The middle has half of the error of the cross-fitted end; a triangle its width by root 24.
+    error = float(np.hypot(spread / 2, (plug_in - crossed) / np.sqrt(24)))
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    low, high = lift - z * error, lift + z * error
+    return Promise(lift, low, high, level, crossed, plug_in, len(candidates.queries))
+
+
+def _unshrunk(model: Model) -> Model:
+    """The model with rows as its log says, with next to nothing of learned priors."""
+    twin = model.copy()
+    twin._structures, twin._libraries = model._both_structures(), model._libraries
+    states = dict(model.states())
+    for coin, state in states.items():
+        if not isinstance(state, TableState) or state.priors is None or state.evidence is None:
+            continue
+        heads, tails = np.maximum(state.evidence, 0.0)
+        prior = np.asarray(state.pseudo)
+        n = heads + tails + _PRIOR
+        mean = np.clip((heads + _PRIOR * prior[0] / prior.sum(axis=0)) / n, 1e-6, 1 - 1e-6)
+        spread = np.sqrt(mean * (1 - mean) / (n + 1))
+        states[coin] = replace(state, probability=mean, centre=mean, spread=spread)
+    twin.states_ = states
+    return twin
+
+
+def _fitted(model: Model, log: ClickLog) -> Model:
+    twin = model.copy()
+    twin.states_ = None
+    twin.fit(log, progress=False, impossible="drop")
+    return twin
+
+
+def _queries_of_both(
+    candidates: Candidates, halves: tuple[ClickLog, ClickLog], how: Search
+) -> NDArray[np.bool_]:
+    """The queries with a page that is shown now, and pages in both halves."""
+    known: NDArray[np.bool_] = candidates.shown_pages(candidates.sizes(how.size))[:, 0] >= 0
+    for half in halves:
+        if half.has_query:
+            seen = half.session_column("query").unique()
+            known = known & candidates.queries.is_in(seen.implode()).to_numpy()
+    return known
+
+
+def _traffic(candidates: Candidates, log: ClickLog) -> Floats:
+    """The share of each query among the pages of the log."""
+    if not log.has_query:
+        return np.full(len(candidates.queries), 1 / len(candidates.queries))
+    pages = pl.DataFrame({"query": log.session_column("query"), "n": log.weight})
+    counts = pages.group_by("query").agg(pl.col("n").sum())
+    asked = pl.DataFrame({"query": candidates.queries})
+    joined = asked.join(counts, on="query", how="left", maintain_order="left")
+    found = joined["n"].fill_null(0.0).to_numpy()
+    return found / found.sum()
+
+
+def _lift(
+    chooser: Model,
+    judge: Model,
+    candidates: Candidates,
+    worth: Worth,
+    how: Search,
+    samples: int,
+) -> Floats:
+    """By draw of the judge (the first: as believed) and query, the lift of the chooser's pages."""
+    from gecasmo.pages.best_page import orders
+
+    # A half has seen everything half as often.
+    enough = evidence(chooser, candidates.frame) >= how.min_examinations / 2
+    keep = enough | (candidates.shown > 0)
+    keep |= candidates.pins(how.rules, candidates.sizes(how.size)) >= 0
+    own = candidates.kept(keep)
+    best, _, shown = orders(chooser, own, worth, replace(how, effort=0))
+    values = []
+    for pages in (best.pages, shown):
+        foretold = Foretold(judge, page_log(judge, own, pages))
+        found = [foretold.worth(worth)]
+        found += [foretold.worth(worth, s) for s in drawn_states(judge, samples, how.seed)]
+        values.append(np.stack(found))
+    return values[0] - values[1]
