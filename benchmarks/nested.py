@@ -1,8 +1,9 @@
 """Tests of nested models on logs for which the smaller one is true: how often they reject it at the
 5 % level; and on logs for which it is not. Writes benchmarks/results/nested.md.
 
-The simulator is plain NumPy and shares no code with the package. Of each log it only matters whether
-the p-value is at most 5 %: with 39 simulated logs that is known as soon as two of them gain as much.
+The simulator is plain NumPy and shares no code with the package. Of each log it only matters
+whether the p-value is at most 5 %: with 39 simulated logs that is known as soon as two of them gain
+as much.
 """
 
 from __future__ import annotations

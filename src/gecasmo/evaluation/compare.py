@@ -37,7 +37,7 @@ from gecasmo.evaluation.contestants import (
 )
 from gecasmo.evaluation.evaluate import predictions
 from gecasmo.evaluation.metrics import comparable, top_pairs
-from gecasmo.evaluation.nested import Nesting, NestedTests, Pairs, nestings, pages_to_test
+from gecasmo.evaluation.nested import NestedTests, Nesting, Pairs, nestings, pages_to_test
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, grades
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance

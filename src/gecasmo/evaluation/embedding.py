@@ -95,7 +95,7 @@ def _is_idle(
     keys: Mapping[str, tuple[str, ...]],
     wanted: Floats,
 ) -> bool:
-    """Whether a coin does not matter once the others are set, as that of users who are not there."""
+    """Whether a coin does not matter once others are set: that of users who are not there."""
     return all(trial.agrees({**setting, coin: other}, keys, wanted) for other in (0.3, 0.8))
 
 
