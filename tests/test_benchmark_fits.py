@@ -28,7 +28,8 @@ def test_sections_that_are_not_measured_again_stay(tmp_path):
     names = ("moment", "commit", "processor", "n_processors", "python", "numpy", "numba")
     page = tmp_path / "latest.md"
     page.write_text(
-        "# Benchmark\n\nAll.\n\n## Memory\n\n7 MB\n\n## E-step of every model of the zoo\n\nof before\n"
+        "# Benchmark\n\nAll.\n\n## Memory\n\n7 MB\n\n"
+        "## E-step of every model of the zoo\n\nof before\n"
     )
     with plain_python():
         zoo = [measure_zoo("GCTR", 8, 1)]
