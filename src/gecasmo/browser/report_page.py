@@ -295,10 +295,9 @@ def can_be_ordered(report: Report) -> bool:
 
 
 def _order_section(report: Report) -> str:
-    size = min(int(np.median(report.log.lengths)), 10)
     worth = report.model.relevance[-1] if len(report.model.relevance) > 1 else "click"
     found = report.model.best_page(
-        report.some, size, worth, log=report.some, effort=0, samples=_DRAWS, seed=report.seed
+        report.some, None, worth, log=report.some, effort=0, samples=_DRAWS, seed=report.seed
     )
     named = "clicks" if worth == "click" else f"results with {worth.replace('_', ' ')}"
     promise = found.promise

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, ModelError, option
+from gecasmo.logs import ClickLog
 from gecasmo.model.beliefs import drawn_states
 from gecasmo.model.frame_files import table_kind, write_frames
 from gecasmo.model.log_parts import whole_view
@@ -36,7 +37,7 @@ _CAUTION_DRAWS = 24
 class Search:
     """How pages are looked for; see `Model.best_page`."""
 
-    size: int = 10
+    size: int | None = 10
     quantile: float = 0.25
     min_examinations: float = 10.0
     effort: int = 200
@@ -47,6 +48,8 @@ class Search:
         """Refuse what makes no sense."""
         for name, least in (("size", 1), ("effort", 0)):
             value = getattr(self, name)
+            if value is None and name == "size":
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ModelError(f"{option(name, value)}: a whole number, at least {least}.")
         if not 0 < self.quantile < 1:
@@ -180,7 +183,9 @@ def best_page(
     frame, queries, explored = (pl.concat(own) for own in zip(*parts, strict=True))
     queries = queries.join(left_out, on="query", how="left", maintain_order="left")
     promise = None
-    if log is not None:
+    if log is None and isinstance(given, ClickLog) and "click" in given.columns:
+        log = given if candidates.has_shown else None
+    if log is not None and log is not False:
         from gecasmo.pages.promise import promised
 
         promise = promised(model, log, kept, asked, how, queries["lift"], samples, level)

@@ -70,7 +70,7 @@ class Chains:
     """The matrices of the candidates of some queries, and the searches over them."""
 
     def __init__(
-        self, model: Model, candidates: Candidates, size: int, worth: Worth, rules: Rules
+        self, model: Model, candidates: Candidates, size: int | None, worth: Worth, rules: Rules
     ) -> None:
         require_downward(model)
         self.model, self.candidates = model, candidates
@@ -244,7 +244,7 @@ def _refuse_lags(run: PageRun) -> None:
         )
 
 
-def in_pieces(model: Model, candidates: Candidates, size: int) -> Iterator[Candidates]:
+def in_pieces(model: Model, candidates: Candidates, size: int | None) -> Iterator[Candidates]:
     """The candidates of some queries at a time, so that their matrices fit into memory."""
     automaton = model.structure.full.body
     sizes = candidates.sizes(size)
