@@ -1,7 +1,7 @@
 """Decide: what pages would bring.
 
-`gecasmo whatif FIT LOG --order-by score` says what users would do if the pages of a log were others;
-`gecasmo best FIT CANDIDATES -o FILE` writes the best page of each query.
+`gecasmo whatif FIT LOG --order-by score` says what users would do if the pages of a log were others,
+and `gecasmo best FIT CANDIDATES -o FILE` writes the best page of each query.
 """
 
 from __future__ import annotations
@@ -85,9 +85,7 @@ def whatif(
     ] = None,
     cut: Annotated[
         int | None,
-        typer.Option(
-            metavar="LENGTH", help="Show only so many results.", rich_help_panel=_CHANGES
-        ),
+        typer.Option(metavar="LENGTH", help="Show only so many results.", rich_help_panel=_CHANGES),
     ] = None,
     worth: WorthFlag = None,
     randomised: Annotated[
@@ -336,9 +334,7 @@ def _changes(
     if cut is not None:
         found.append(Cut(cut))
     if not found:
-        raise typer.BadParameter(
-            "Say what to change: --order-by, --drop, --move, --swap or --cut."
-        )
+        raise typer.BadParameter("Say what to change: --order-by, --drop, --move, --swap or --cut.")
     return found
 
 

@@ -160,7 +160,9 @@ class OrderBy(Change):
         return -found if self.descending else found
 
     def __str__(self) -> str:
-        return f"in the order of '{self.column}', {'largest' if self.descending else 'smallest'} first"
+        return (
+            f"in the order of '{self.column}', {'largest' if self.descending else 'smallest'} first"
+        )
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,23 @@ def what_if(
     )
 
 
+def expected_by_rank(
+    model: Model, log: ClickLog, event: str, draws: int, level: float, seed: int = 0
+) -> pl.DataFrame:
+    """How probable an event is at a result, by its place on the page: `rank`, `probability`, `low`
+    and `high`."""
+    foretold, place, weight = Foretold(model, log), _places(log), log.weight[log.page]
+    shown = np.bincount(place, weight)
+    given = (None, [event], place, weight, len(shown))
+    found = [
+        _one(foretold, states, *given)[1][:, 0] / shown
+        for states in (None, *drawn_states(model, draws, seed))
+    ]
+    low, high = ends(np.stack(found[1:]), level)
+    ranks = np.arange(1, len(shown) + 1)
+    return pl.DataFrame({"rank": ranks, "probability": found[0], "low": low, "high": high})
+
+
 def _names(model: Model, worth: Worth | None) -> list[str]:
     """The events that are told: what is asked for, signals, satisfaction, abandonment."""
     automaton = model.structure.full.body
