@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
@@ -93,7 +94,7 @@ def test_best_writes_orders_of_a_table(folder: Path) -> None:
     by_query = ruled.join(kinds, on=["query", "doc"], how="left", maintain_order="left")
     for _, page in by_query.group_by("query"):
         kind = page.sort("rank")["kind"].to_list()
-        assert all(a != b for a, b in zip(kind, kind[1:], strict=False))
+        assert all(a != b for a, b in pairwise(kind))
     assert pl.read_csv(folder / "drawn.csv")["draw"].unique().to_list() == [0, 1]
 
 

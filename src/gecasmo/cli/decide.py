@@ -1,6 +1,6 @@
 """Decide: what pages would bring.
 
-`gecasmo whatif FIT LOG --order-by score` says what users would do if the pages of a log were others,
+`gecasmo whatif FIT LOG --order-by score` says what users would do if pages of a log were others,
 and `gecasmo best FIT CANDIDATES -o FILE` writes the best page of each query.
 """
 

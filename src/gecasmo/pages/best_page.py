@@ -119,7 +119,7 @@ class BestPages:
                 f"Each result counts with the {self.quantile:.0%} quantile of what it may bring."
             )
         proven = int(own["is_proven"].sum())
-        gap = float(own["gap"].mean() or 0.0)
+        gap = float(np.mean(own["gap"].to_numpy()))
         said.append(
             f"{proven:,} of {len(own):,} pages are proven to be the best by that; the mean gap to "
             f"what no page exceeds is {gap:.4f}."
@@ -128,15 +128,11 @@ class BestPages:
         if left:
             said.append(f"{counted(left, 'candidate')} left out: too few examinations.")
         lift = own["lift"].drop_nulls()
-        if len(lift):
+        if len(lift) and self.promise is None:
             said.append(
-                f"Over what is shown now, the model promises {float(lift.mean() or 0):+.4f} a page"
-                + (
-                    "; that is too much, since the best was chosen by the same log that values it. "
-                    "Give the log, for a lift that holds."
-                    if self.promise is None
-                    else "."
-                )
+                "Over what is shown now, the model promises "
+                f"{float(np.mean(lift.to_numpy())):+.4f} a page; that is too much, since the best "
+                "was chosen by the same log that values it. Give the log, for a lift that holds."
             )
         if self.promise is not None:
             said.append(str(self.promise))

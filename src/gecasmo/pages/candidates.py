@@ -198,8 +198,8 @@ def as_candidates(given: Any) -> Candidates:
         frame = frame.with_columns(query=pl.lit("all"))
     for name in ("query", "doc"):
         if frame[name].null_count():
-            row = int(frame[name].is_null().arg_max() or 0)
-            raise ClickLogError(f"Row {row} of the candidates has no {name}.")
+            number = int(frame[name].is_null().arg_max() or 0)
+            raise ClickLogError(f"Row {number} of the candidates has no {name}.")
     frame = frame.drop("session", "click", strict=False)
     twice = frame.select(pl.struct("query", "doc").is_duplicated()).to_series()
     if twice.any():

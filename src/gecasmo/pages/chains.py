@@ -82,7 +82,7 @@ class Chains:
         query = np.repeat(np.arange(len(counts)), per_query)
         within = np.arange(len(query)) - self.place_start[query]
         turn, rank = np.divmod(within, self.sizes[query])
-        rows = candidates.starts[query] + (turn + rank) % counts[query]
+        rows: Integers = candidates.starts[query] + (turn + rank) % counts[query]
         page = offsets(counts)[query] + turn
         log = pages_of(model, candidates.frame, rows, page, rank + 1)
         self.run = PageRun(model, log, "chains", merge=False)
@@ -184,7 +184,7 @@ class Chains:
                 self._run(search_sets, *self._asked(small), room, *out, asked=small)
             left = np.flatnonzero(_is_open(score, bound))
             if len(left):
-                begin = np.where((pages >= 0).any(axis=1)[:, None], pages, shown)
+                begin = np.where(pages[:, :1] >= 0, pages, shown)
                 self._search(left, begin, _ROUNDS, effort, pages, score, bound)
         pages[np.isneginf(score)] = -1
         return Found(pages, score, np.maximum(bound, score), widths)

@@ -77,10 +77,10 @@ def off_policy(
     weight = np.where(hits, 1 / share, 0.0)
     click = before.click.astype(float)
     page, n = before.page, before.n_sessions
-    by_model = np.bincount(after.page, model.predict_clicks(after), minlength=n)
+    by_model: Floats = np.bincount(after.page, model.predict_clicks(after), minlength=n)
     by_weight = np.bincount(page, weight * click, minlength=n)
     correction = np.bincount(page, weight * (click - expected.to_numpy()), minlength=n)
-    pages = {
+    pages: dict[str, Floats] = {
         "model": by_model,
         "inverse propensity": by_weight,
         "doubly robust": by_model + correction,

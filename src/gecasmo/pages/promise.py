@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 
 # Flips that the prior of a row is worth where a half values what the other has chosen.
 _PRIOR = 2.0
+# Draws that tell how sure a half is, at least.
+_LEAST_DRAWS = 40
 # Where the truth lies between the cross-fitted lift (0) and that of the same log (1), on average of
 # simulated logs; other ones than those of the benchmark.
 _BETWEEN = 0.6
@@ -105,9 +107,10 @@ def promised(
     found = []
     for mine, other in ((0, 1), (1, 0)):
         judge = _unshrunk(models[other])
-        found.append(_lift(models[mine], judge, candidates, worth, how, samples) @ traffic)
+        draws = max(samples, _LEAST_DRAWS)
+        found.append(_lift(models[mine], judge, candidates, worth, how, draws) @ traffic)
     crossed = float(np.mean([own[0] for own in found]))
-    spread = float(np.hypot(*(own[1:].std(ddof=1) if len(own) > 2 else 0.0 for own in found))) / 2
+    spread = float(np.sqrt(sum(own[1:].var(ddof=1) for own in found))) / 2
     plug_in = float(lifts.filter(pl.Series(known)).to_numpy() @ traffic)
     lift = crossed + _BETWEEN * (plug_in - crossed)
     # The standard deviation of a triangle is its width by root 24.
@@ -162,8 +165,8 @@ def _traffic(candidates: Candidates, log: ClickLog) -> Floats:
     counts = pages.group_by("query").agg(pl.col("n").sum())
     asked = pl.DataFrame({"query": candidates.queries})
     joined = asked.join(counts, on="query", how="left", maintain_order="left")
-    found = joined["n"].fill_null(0.0).to_numpy()
-    return found / found.sum()
+    found: Floats = joined["n"].fill_null(0.0).to_numpy()
+    return found / float(found.sum())
 
 
 def _lift(
