@@ -81,8 +81,8 @@ class Chains:
         self.place_start = offsets(per_query)
         query = np.repeat(np.arange(len(counts)), per_query)
         within = np.arange(len(query)) - self.place_start[query]
-        turn, rank = np.divmod(within, self.sizes[query])
-        rows: Integers = candidates.starts[query] + (turn + rank) % counts[query]
+        turn, rank = within // self.sizes[query], within % self.sizes[query]
+        rows = candidates.starts[query] + (turn + rank) % counts[query]
         page = offsets(counts)[query] + turn
         log = pages_of(model, candidates.frame, rows, page, rank + 1)
         self.run = PageRun(model, log, "chains", merge=False)
