@@ -84,7 +84,7 @@ class Chains:
         turn, rank = within // self.sizes[query], within % self.sizes[query]
         rows = candidates.starts[query] + (turn + rank) % counts[query]
         page = offsets(counts)[query] + turn
-        log = pages_of(model, candidates.frame, rows, page, rank + 1)
+        log = pages_of(model, candidates.frame, rows.astype(np.int64), page, rank + 1)
         self.run = PageRun(model, log, "chains", merge=False)
         _refuse_lags(self.run)
         encoded = self.run.encoded
