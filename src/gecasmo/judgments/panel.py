@@ -72,7 +72,7 @@ def is_checked(frame: pl.DataFrame) -> pl.Series:
     return has_clicks & frame["spread"].is_not_null()
 
 
-class Unseen(NamedTuple):
+class UnseenPairs(NamedTuple):
     """What the fit believes of pairs that no page shows: mean logits, theirs and of those shown;
     the same by draw of what pairs have in common; the shape of their beliefs, around the mean of
     the scale; and how far a ranker that knows everything would have put them below those that were
@@ -87,7 +87,7 @@ class Unseen(NamedTuple):
     @classmethod
     def of(
         cls, sample: pl.DataFrame, others: pl.DataFrame, scale: Scale, ask: Draws, farthest: float
-    ) -> Unseen:
+    ) -> UnseenPairs:
         """Ask about some of both."""
         levels, shapes = [], []
         for frame in (sample, others):
@@ -173,7 +173,7 @@ class Panel:
     scale: Scale
     crowd: Floats  # what is believed of pairs with clicks, on average
     sample: pl.DataFrame  # the pairs that it was learned from
-    unseen: Unseen | None = None  # of pairs that no page shows, if there are any beside others
+    unseen: UnseenPairs | None = None  # of pairs that no page shows, if there are any beside others
 
     @classmethod
     def learned(cls, judges: Sequence[Judge], frame: pl.DataFrame, ask: Draws) -> Panel:
@@ -200,7 +200,9 @@ class Panel:
         if len(unseen):  # none of them tells how judges go with relevance
             unseen[:] = unseen.mean(axis=0)
         if len(unseen) and len(mass):
-            panel = replace(panel, unseen=Unseen.of(sample, others, panel.scale, ask, farthest))
+            panel = replace(
+                panel, unseen=UnseenPairs.of(sample, others, panel.scale, ask, farthest)
+            )
             assert panel.unseen is not None
             unseen[:], level = panel.unseen.shape, panel.unseen.level(panel.scale)
         both = pl.concat([sample, others]), np.concatenate([mass, unseen])
