@@ -17,6 +17,7 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Floats
 from gecasmo.forms.priors import Priors, pseudo_counts, within_reach
 from gecasmo.forms.table_state import TableState, prior_of
+from gecasmo.logs.runs import Integers
 
 _LEAST = 1e-3  # heads or tails of a row
 _FLATTEST = 0.05  # no direction of slopes is known less, as information
@@ -53,7 +54,7 @@ class DrawnSlopes:
 
 
 def drawn_rows(
-    state: TableState, places: Floats, slopes: DrawnSlopes, shared: Mapping[str, Floats]
+    state: TableState, places: Integers, slopes: DrawnSlopes, shared: Mapping[str, Floats]
 ) -> Floats:
     """Heads and tails of rows of the fit, `[heads or tails, row, draw]`.
 
@@ -84,7 +85,8 @@ def drawn_rows(
             evidence[1][:, None] + strength * (1 - mean) - more,
         ]
     )
-    return np.maximum(found, _LEAST)
+    drawn: Floats = np.maximum(found, _LEAST)
+    return drawn
 
 
 def drawn_unseen(priors: Priors, rows: Rows, slopes: DrawnSlopes) -> Floats:

@@ -67,7 +67,7 @@ class NetworkForm(Form):
         return state.coding.known(rows)
 
     def penalty(self, state: NetworkState) -> float:
-        return -0.5 * self.recipe.weight_decay * squares(state.network)
+        return float(-0.5 * self.recipe.weight_decay * squares(state.network))
 
     def summary(self, state: NetworkState) -> str:
         return f"{sum(weight.numel() for weight in state.network.parameters()):,} weights"
