@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Floats
 from gecasmo.forms.priors import Priors, pseudo_counts, within_reach
 from gecasmo.forms.table_state import TableState, prior_of
-from gecasmo.logs.runs import Integers
 
 _LEAST = 1e-3  # heads or tails of a row
 _FLATTEST = 0.05  # no direction of slopes is known less, as information
@@ -54,7 +54,7 @@ class DrawnSlopes:
 
 
 def drawn_rows(
-    state: TableState, places: Integers, slopes: DrawnSlopes, shared: Mapping[str, Floats]
+    state: TableState, places: NDArray[np.int64], slopes: DrawnSlopes, shared: Mapping[str, Floats]
 ) -> Floats:
     """Heads and tails of rows of the fit, `[heads or tails, row, draw]`.
 
