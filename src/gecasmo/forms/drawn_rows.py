@@ -85,7 +85,8 @@ def drawn_rows(
             evidence[1][:, None] + strength * (1 - mean) - more,
         ]
     )
-    return np.asarray(np.maximum(found, _LEAST))
+    drawn: Floats = np.maximum(found, _LEAST)
+    return drawn
 
 
 def drawn_unseen(priors: Priors, rows: Rows, slopes: DrawnSlopes) -> Floats:
