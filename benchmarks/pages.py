@@ -23,7 +23,7 @@ import polars as pl
 
 from gecasmo import DBN, UBM, ClickLog, read_log
 from gecasmo.pages.candidates import Rules, as_candidates
-from gecasmo.pages.chains import Chains, page_log
+from gecasmo.pages.chains import Chains
 from gecasmo.pages.worth import Worth
 
 RESULTS = Path(__file__).parent / "results"
@@ -143,15 +143,19 @@ def speed() -> list[dict[str, Any]]:
         chains = Chains(model, candidates, 10, worth, Rules())
         pages = chains.search(candidates.shown_pages(chains.sizes), 0)
         searched = time.process_time() - clock
-        log = page_log(model, candidates, pages.pages)
-        many = pl.concat(
-            [
-                log.to_frame().with_columns(pl.col("session") + 1000 * k)
-                for k in range(100 if name == "DBN" else 30)
-            ]
+        # Pages that differ: equal ones are valued once.
+        n_pages = 200_000
+        shown = np.argsort(rng.random((n_pages, 50)), axis=1)[:, :10]
+        read = read_log(
+            {
+                "session": np.repeat(np.arange(n_pages), 10),
+                "query": np.repeat(np.arange(n_pages) % 1000, 10),
+                "doc": shown.ravel(),
+                "rank": np.tile(np.arange(1, 11), n_pages),
+            },
+            click=None,
         )
-        read = read_log(many, click=None)
-        model.page_value(log, draws=0)
+        model.page_value(read.take(np.arange(n_pages) < 1000), draws=0)  # compiles
         clock = time.process_time()
         model.page_value(read, draws=0)
         valued = time.process_time() - clock
