@@ -19,6 +19,7 @@ NEEDS = {
     "constraints.md": (),
     "events.md": (),
     "forms.md": ("sklearn", "torch"),
+    "hypotheses.md": (),
     "judges.md": (),
     "language.md": (),
     "notation.md": (),

@@ -267,7 +267,10 @@ class Panel:
         found = self.trusted(frame)
         if self.levels is not None:
             found |= ~is_checked(frame).to_numpy()
-        return found & (frame["spread"].cast(pl.Float64).fill_null(0.0) > 0).to_numpy()
+        is_unsure: NDArray[np.bool_] = (
+            frame["spread"].cast(pl.Float64).fill_null(0.0) > 0
+        ).to_numpy()
+        return found & is_unsure
 
     def likelihoods(self, frame: pl.DataFrame, draw: int | None = None) -> Floats:
         """How probable what judges said of each pair is, by point."""
