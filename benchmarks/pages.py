@@ -1,6 +1,6 @@
 """Do promises of best pages hold? Simulated logs with an informed ranker, and known users.
 
-    python -m benchmarks.pages [--logs N] [--worlds DBN:1000,UBM:3000] [--speed]
+    python -m benchmarks.pages [--logs N] [--first SEED] [--worlds DBN:1000,UBM:3000] [--speed]
 
 Users are a DBN or a UBM with known probabilities. A ranker that knows their attraction up to noise
 shows ten of twenty results of thirty queries. The same model is fitted to each log, and the best
@@ -178,7 +178,8 @@ def table(rows: list[dict[str, Any]], speeds: list[dict[str, Any]]) -> str:
         "`make pages`; the first lines of `benchmarks/pages.py` say what is simulated. Lifts are "
         "clicks a page over the ranker's own page, means over logs. An interval covers if it holds "
         "what the pages really bring. The place of the truth between both ends (one constant) was "
-        "chosen by the logs that are marked with a star; the others are new.",
+        "chosen by the logs that are marked with a star (`--first 1000`), and their intervals were "
+        "worked out again with it from the stored ends and spreads; the others are new.",
         "",
         "| users | pages | logs | bold: promised | realised | by default: by the same log | "
         "cross-fitted, half the log | to be expected | realised | width of the 90 % interval | "
@@ -221,6 +222,7 @@ def main() -> None:
     """Simulate, and write what was found after each log."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--logs", type=int, default=30, help="logs of each world")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first log")
     parser.add_argument("--worlds", default="DBN:1000,DBN:3000,DBN:12000,UBM:3000")
     parser.add_argument("--speed", action="store_true", help="only measure times again")
     options = parser.parse_args()
@@ -228,7 +230,7 @@ def main() -> None:
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(row.get("users"), row.get("pages"), row.get("seed")) for row in rows}
     worlds = [text.split(":") for text in options.worlds.split(",")]
-    for seed in range(0 if options.speed else options.logs):
+    for seed in range(options.first, options.first + (0 if options.speed else options.logs)):
         for users, pages in worlds:
             if (users, int(pages), seed) not in done:
                 rows.append(one(users, seed, int(pages)))
