@@ -126,13 +126,16 @@ class _Kept:
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The kernel as it was kept, or None if it has to be compiled."""
         import numba.core.compiler
+        from numba.core.runtime import rtsys
 
         compiler: Any = numba.core.compiler
         try:
             content = _read_own(self.path)
             if content[:_SEAL] != self._seal(content[_SEAL:]):
                 return None
-            context.refresh()  # so that it knows all that compiled code may refer to
+            # What kernels refer to is Python's, the C library's and Numba's memory. Numba itself would
+            # import all that can be compiled here, with SciPy, which takes longer than a small fit.
+            rtsys.initialize(context)
             return compiler.CompileResult._rebuild(context, *pickle.loads(content[_SEAL:]))
         except Exception:
             return None  # whatever is wrong with the file: it will be replaced
