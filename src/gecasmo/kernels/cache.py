@@ -133,8 +133,8 @@ class _Kept:
             content = _read_own(self.path)
             if content[:_SEAL] != self._seal(content[_SEAL:]):
                 return None
-            # What kernels refer to is Python's, the C library's and Numba's memory. Numba itself would
-            # import all that can be compiled here, with SciPy, which takes longer than a small fit.
+            # Kernels refer to Python, the C library and Numba's memory. Numba itself would import
+            # all that it can compile here, and SciPy: that takes longer than a small fit.
             rtsys.initialize(context)
             return compiler.CompileResult._rebuild(context, *pickle.loads(content[_SEAL:]))
         except Exception:
