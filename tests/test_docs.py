@@ -22,6 +22,7 @@ NEEDS = {
     "judges.md": (),
     "language.md": (),
     "notation.md": (),
+    "pages.md": (),
     "paper.md": (),
     "readers.md": (),
     "coming-from.md": (),
