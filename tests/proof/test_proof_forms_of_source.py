@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis.strategies import sampled_from
 
-from gecasmo.kernels import e_step, text
+from gecasmo.kernels import e_step, plan, text
 from strategies.cases import Case, Values, cases
 from strategies.checks import close_to, many
 from strategies.trees import (
@@ -45,12 +46,19 @@ def answers(model: Any, log: Any) -> list[Any]:
 
 
 @many(25)
-@given(case=cases())
-def test_loops_over_edges_give_what_spelt_out_edges_give(case: Case) -> None:
+@given(case=cases(), most_states=sampled_from([0, 24]), most_tables=sampled_from([0, 6]))
+def test_loops_over_edges_give_what_spelt_out_edges_give(
+    case: Case, most_states: int, most_tables: int
+) -> None:
+    """By runs or by blocks of states, with coins one by one or in one array."""
     wanted = answers(case.model, case.log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "MAX_UNROLLED_EDGES", 0)
         patch.setattr(e_step.text, "MAX_UNROLLED_EDGES", 0)
+        patch.setattr(e_step.looped, "MOST_STATES", most_states)
+        patch.setattr(e_step.looped, "WIDEST_BLOCK", 2)
+        patch.setattr(e_step.cells, "SHORTEST_RUN", 2)
+        patch.setattr(plan, "MOST_TABLES", most_tables)
         case.model._libraries.clear()
         found = answers(case.model, case.log)
     for one, other in zip(found, wanted, strict=True):
