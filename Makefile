@@ -6,7 +6,7 @@ CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper gap test lint style types suite coverage format soak bench priors bayes judged rivals features scale views judges docs docs-serve lowest release-check clean
+.PHONY: help demo paper gap test lint style types suite coverage format soak bench priors bayes nested judged rivals features scale views judges pages docs docs-serve lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -71,6 +71,12 @@ judges: $(VENV)/dev ## clicks with other judges, from noise to perfect, and thei
 
 bayes: $(VENV)/dev ## EM, VB and Gibbs compared by simulation; writes benchmarks/results/bayes.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.bayes
+
+nested: $(VENV)/dev ## tests of nested models on logs for which the smaller one is true; writes benchmarks/results/nested.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.nested --keep .nested
+
+pages: $(VENV)/dev ## do promises of best pages hold, and how fast are they; writes benchmarks/results/pages.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.pages
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals

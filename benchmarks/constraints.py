@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from benchmarks.markdown import table
-from benchmarks.priors import read_sections
+from benchmarks.markdown import read_sections, table
 from gecasmo import BSS, DBN, PBM, UBM, AtMost, ClickLog, Logistic, Prefer, Table, read_log
 from gecasmo.simulation import random_pages
 

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     lines = [header, ["---"] * len(header), *rows]
     return ["| " + " | ".join(line) + " |" for line in lines] + [""]
+
+
+def read_sections(path: Path) -> dict[str, str]:
+    """What an earlier run wrote, by title: parts that are not run again stay."""
+    if not path.exists():
+        return {}
+    return sections_of(path.read_text(encoding="utf-8"))
+
+
+def sections_of(page: str) -> dict[str, str]:
+    found = [part.partition("\n") for part in page.split("\n## ")[1:]]
+    return {title: text.strip() for title, _, text in found}
 
 
 def short_size(n_pages: int) -> str:

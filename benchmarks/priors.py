@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import coverage, crossed, law
-from benchmarks.markdown import table
+from benchmarks.markdown import read_sections, table
 from benchmarks.rivals_log import BEST_RIVAL, rivals_log
 from gecasmo import DBN, DCM, PBM, UBM, ClickLog, Empirical, Table
 
@@ -218,14 +218,6 @@ def main() -> None:
         print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr, flush=True)
         chosen.output.write_text(as_page(sections))
     print(chosen.output.read_text())
-
-
-def read_sections(path: Path) -> dict[str, str]:
-    """What an earlier run wrote, by title: parts that are not run again stay."""
-    if not path.exists():
-        return {}
-    found = [part.partition("\n") for part in path.read_text(encoding="utf-8").split("\n## ")[1:]]
-    return {title: text.strip() for title, _, text in found}
 
 
 def as_page(sections: dict[str, str]) -> str:

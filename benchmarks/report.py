@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks.e_step import EStepResult
 from benchmarks.logs import KINDS
+from benchmarks.markdown import read_sections, sections_of
 from benchmarks.whole_fit import TOLERANCE, DefaultFitResult, FitResult
 from benchmarks.zoo import ZooResult
 
@@ -40,25 +41,44 @@ class Figures:
 
 
 def write_report(figures: Figures, folder: Path = RESULTS) -> str:
-    """Replace `latest.md`, add a line to `history.jsonl`; returns the page."""
+    """Write `latest.md`, where sections that were not measured again stay, and add a line to
+    `history.jsonl`; returns the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    page = as_markdown(figures)
+    page = updated(folder / "latest.md", figures)
     (folder / "latest.md").write_text(page)
     with (folder / "history.jsonl").open("a") as file:
         file.write(json.dumps(figures.as_dict()) + "\n")
     return page
 
 
-def as_markdown(figures: Figures) -> str:
+def updated(path: Path, figures: Figures) -> str:
+    """The page with the sections of this run, and those of earlier ones that it does not have."""
+    page = as_markdown(figures)
+    new, old = sections_of(page), read_sections(path)
+    if set(old) <= set(new):
+        return page
+    later = f"Measured later than other sections: {_circumstances(figures)}"
+    old |= {title: f"{later}\n\n{text}" for title, text in new.items()}
+    head = path.read_text(encoding="utf-8").split("\n## ")[0].strip()
+    return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in old.items())]) + "\n"
+
+
+def _circumstances(figures: Figures) -> str:
     machine = figures.machine
+    return (
+        f"{machine['moment']}, commit {machine['commit']}, {machine['processor']} with "
+        f"{machine['n_processors']} processors, Python {machine['python']}, "
+        f"NumPy {machine['numpy']}, Numba {machine['numba']}. Processes that wanted a processor "
+        f"before and at the end: {figures.load_before:.1f} and {figures.load_after:.1f}."
+    )
+
+
+def as_markdown(figures: Figures) -> str:
     parts = [
         "# Benchmark",
         "",
         f"{figures.n_pages:,} pages of 10 results, medians of {figures.rounds} interleaved rounds. "
-        f"{machine['moment']}, commit {machine['commit']}, {machine['processor']} with "
-        f"{machine['n_processors']} processors, Python {machine['python']}, "
-        f"NumPy {machine['numpy']}, Numba {machine['numba']}. Processes that wanted a processor "
-        f"before and at the end: {figures.load_before:.1f} and {figures.load_after:.1f}.",
+        f"{_circumstances(figures)}",
         "",
         *_log_lines(figures),
         *_target_lines(figures.e_steps),
@@ -88,6 +108,8 @@ def _log_lines(figures: Figures) -> list[str]:
         ]
         for kind, one in figures.logs.items()
     ]
+    if not rows:
+        return []
     header = ["log", "distinct pages", "distinct with clicks", "clicks a page", "read, s"]
     return ["## Logs", "", *_table(header, rows)]
 
@@ -260,7 +282,8 @@ def zoo_lines(results: Sequence[ZooResult]) -> list[str]:
     header = ["model", "view", "states", "edges", "E-step, M pages/s"]
     note = (
         f"{results[0].n_pages:,} random pages of 10 results that have the columns a model needs, "
-        "with its own clicks; one thread, nothing folded, best of all rounds. Edges are those of "
-        "all observations."
+        "with its own clicks; seconds of the processor on one thread, nothing folded, best of all "
+        "rounds. Edges are those of all observations. Of NCM and AttentiveNCM, whose coin has a "
+        "row for each result, this is what the automaton takes, without their networks."
     )
     return ["## E-step of every model of the zoo", "", note, "", *_table(header, rows)]

@@ -34,6 +34,17 @@ def test_the_readme_begins_with_how_to_install_it_and_is_short():
     assert len(text_of(README).splitlines()) <= 120
 
 
+def test_the_readme_says_who_has_which_model_as_the_page_about_it_does():
+    def cells(line):
+        return [cell.strip() for cell in line.strip("|").split("|")]
+
+    short = text_of(README).split("| [who has them]")[1].split("\n\n")[0].splitlines()
+    page = text_of(README.parent / "docs" / "coming-from.md")
+    whole = page.split("## Which library has which model")[1].splitlines()
+    assert cells(short[0])[1:] == cells(whole[2])[1:]
+    assert cells(short[-1]) == cells(next(line for line in whole if line.startswith("| your own")))
+
+
 def test_ci_runs_the_test_command_of_the_readme():
     script = text_of(README.parent / ".ci" / "run").splitlines()
     assert script[-1] == "make test"

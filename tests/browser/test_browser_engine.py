@@ -25,7 +25,12 @@ from strategies.zoo import densities_of
 
 NODE = shutil.which("node")
 SIZE = 5
-SHOWN = [name for name, model in CATALOGUE.items() if as_view(model.view).name != "walks"]
+SHOWN = [
+    name
+    for name, model in CATALOGUE.items()
+    if as_view(model.view).name != "walks"
+    and not any("result" in keys for keys in model().keys.values())
+]
 
 
 def random_data(name: str, rng: np.random.Generator) -> dict[str, Any]:
@@ -200,5 +205,7 @@ def test_expected_heads_are_those_of_all_click_patterns(
 def test_what_cannot_be_shown_is_refused() -> None:
     with pytest.raises(ModelError, match="PSCM reads logs by the view 'walks'"):
         model_data(CATALOGUE["PSCM"]())
+    with pytest.raises(ModelError, match="'click_rate' of NCM has a probability for every result"):
+        model_data(CATALOGUE["NCM"]())
     with pytest.raises(ModelError, match="queries=0: at least 1"):
         model_data(CATALOGUE["DBN"](), queries=0)

@@ -11,6 +11,7 @@ import pytest
 from command_line import fail, run, succeed, succeed_with_json
 
 import gecasmo
+from gecasmo.errors import GecasmoWarning
 from gecasmo.judgments import judge
 
 SURE = ("--max-width", "0.6", "--min-examinations", "5")
@@ -100,7 +101,7 @@ def test_lightgbm_files_and_a_request_for_elasticsearch(folder: Path, fit_file: 
     assert "beside it: j.train.query" in told
     sizes = list(map(int, Path("j.train.query").read_text().split()))
     assert sum(sizes) == len(own) == len(Path("j.train").read_text().splitlines())
-    assert "so name a file for it" in fail(
+    assert "so give the name of a file" in fail(
         *("judgments", fit_file, "-o", "-", "--format", "lightgbm", "--features", "features.csv")
     )
     assert "--index" in fail("judgments", fit_file, "-o", "r.json", "--format", "elasticsearch")
@@ -121,7 +122,8 @@ def test_pairs_and_features_of_a_fit_by_features(folder: Path) -> None:
         doc=pl.format("0{}", "doc"), price=(pl.col("doc") % 5).cast(pl.Float64)
     )
     model = DBN(attraction=Sum(Logistic("price")), satisfaction=0.5)
-    model.fit(read_log(frame), progress=False).save("by_features.fit")
+    with pytest.warns(GecasmoWarning, match="the ranker knows what the other parts"):
+        model.fit(read_log(frame), progress=False).save("by_features.fit")
     asked = frame.select("query", "doc").unique(maintain_order=True).head(3)
     query = asked["query"][0]
     Path("pairs.csv").write_text(asked.write_csv() + f"{query},00001\n")

@@ -52,7 +52,7 @@ def test_each_effect_is_there(name: str) -> None:
 
 def test_results_are_kept_and_told(tmp_path: Path) -> None:
     keep, said = tmp_path / "kept", []
-    run: Any = lambda: gap.run_gap(("tiredness",), 60, 12, FEW, keep=keep, tell=said.append)  # noqa: E731
+    run: Any = lambda: gap.run_gap(("tiredness",), 60, 100, FEW, keep=keep, tell=said.append)  # noqa: E731
     with plain_python():
         result = run()
     assert said == [f"tiredness: {each.name}" for each in FEW]

@@ -230,12 +230,13 @@ def clicks(seed: int = 0, pages: int = 1500) -> ClickLog:
 def test_caution_evidence_and_exploration() -> None:
     log = clicks()
     model = PBM().fit(log, progress=False)
-    best = model.best_page(log, 5, draws=3)
+    best = model.best_page(log, 5, draws=3, samples=20, log=False)
     assert 99 not in best.frame["doc"].to_list()
     assert best.queries["left_out"].to_list() == [1, 1]
-    bold = model.best_page(log, 5, quantile=0.5, min_examinations=0)
+    own_way: dict[str, Any] = {"min_examinations": 0, "samples": 0, "log": False}
+    bold = model.best_page(log, 5, quantile=0.5, **own_way)
     assert 99 in bold.frame["doc"].to_list()
-    careful = model.best_page(log, 5, quantile=0.02, min_examinations=0)
+    careful = model.best_page(log, 5, quantile=0.02, **own_way)
     place = {}
     for name, pages in (("bold", bold), ("careful", careful)):
         own = pages.frame.filter(pl.col("doc") == 99)["rank"].to_list()

@@ -103,6 +103,13 @@ def _require_pages(model: Model, automaton: Automaton) -> None:
             f"{model.name} reads logs by the view '{view}', in which users go over a page several "
             f"times. Only models that go down a page can be shown: views {', '.join(_VIEWS)}."
         )
+    by_result = [coin for coin, own in model.keys.items() if "result" in own]
+    if by_result:
+        raise ModelError(
+            f"The coin '{by_result[0]}' of {model.name} has a probability for every result of a "
+            "log, so there is none for the pages that are put together in a browser. Only models "
+            "whose coins have other keys can be shown."
+        )
     literals = [lit for edge in (*automaton.initial, *automaton.edges) for lit in edge.literals]
     by_place = any(isinstance(g, AtPosition) for edge in automaton.edges for g in edge.guards)
     if by_place or any(lit.lag or lit.row is not None for lit in literals):

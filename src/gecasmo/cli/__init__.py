@@ -10,6 +10,7 @@ import typer
 from gecasmo.cli.answers import evaluate, explain, predict, simulate
 from gecasmo.cli.compare import compare
 from gecasmo.cli.config import current, find_config
+from gecasmo.cli.decide import best, whatif
 from gecasmo.cli.fit import fit, update
 from gecasmo.cli.flags import LOG_FLAGS
 from gecasmo.cli.guard import EPILOG, Guarded, run
@@ -29,6 +30,7 @@ app = typer.Typer(
 _PANELS = {
     "Look around": (demo, models, describe),
     "From a log to judgments": (check, compare, fit, update, judgments, propensities),
+    "Decide": (whatif, best),
     "Logs larger than memory": (ingest,),
     "Look into a fit": (evaluate, explain, predict, simulate, show, report),
     "Research": (paper, gap),

@@ -28,7 +28,7 @@ from gecasmo.logs.runs import Integers, offsets, rows_of_runs
 
 
 @dataclass(frozen=True)
-class Level:
+class PageLevel:
     """Places that row numbers are wanted for: some sessions, one place each or all their results.
 
     `start` says where each session begins among the places, `run_start` where each query does.
@@ -65,12 +65,12 @@ class Layout:
         return self.run_start[self.bucket_runs]
 
     @cached_property
-    def by_pattern(self) -> Level:
+    def by_pattern(self) -> PageLevel:
         """Pages with their clicks, once for each page and pattern of clicks."""
-        return Level(self.kept, self.obs_start, self.obs_start[self.run_start])
+        return PageLevel(self.kept, self.obs_start, self.obs_start[self.run_start])
 
     @cached_property
-    def by_page_shown(self) -> Level:
+    def by_page_shown(self) -> PageLevel:
         """Pages without their clicks, once for each list of results that was shown."""
         group = self.folded.group
         if group is None:
@@ -78,14 +78,16 @@ class Layout:
         is_first = np.r_[True, group[1:] != group[:-1]][: len(group)]
         sessions = self.kept[is_first]
         start = offsets(self.log.lengths[sessions])
-        return Level(sessions, start, start[offsets(is_first)[self.run_start]])
+        return PageLevel(sessions, start, start[offsets(is_first)[self.run_start]])
 
     @cached_property
-    def by_page(self) -> Level:
+    def by_page(self) -> PageLevel:
         """Pages with results; others never read a row."""
         filled = self.log.lengths[self.kept] > 0
         sessions = self.kept[filled]
-        return Level(sessions, np.arange(len(sessions) + 1), offsets(filled)[self.run_start], True)
+        return PageLevel(
+            sessions, np.arange(len(sessions) + 1), offsets(filled)[self.run_start], True
+        )
 
     @cached_property
     def row_start(self) -> Integers:
@@ -94,25 +96,25 @@ class Layout:
             return self.obs_start[:-1]
         return self.by_page_shown.start[self.folded.group]
 
-    def level(self, keys: Sequence[str], scope: str) -> Level:
+    def level(self, keys: Sequence[str], scope: str) -> PageLevel:
         """The places at which a coin with these keys and of this scope wants rows."""
         if scope == "page":
             return self.by_page
         has_history = any(key in HISTORY_KEYS for key in keys)
         return self.by_pattern if has_history else self.by_page_shown
 
-    def buckets(self, level: Level) -> NDArray[np.uint8]:
+    def buckets(self, level: PageLevel) -> NDArray[np.uint8]:
         """The bucket of every place."""
         sizes = np.diff(level.run_start[self.bucket_runs])
         return np.repeat(np.arange(256, dtype=np.uint8), sizes)
 
-    def places(self, level: Level) -> Integers:
+    def places(self, level: PageLevel) -> Integers:
         """The place of each place in chain order."""
         if level.is_by_page:
             return self.log.starts[level.sessions]
         return rows_of_runs(self.log.starts[level.sessions], self.log.lengths[level.sessions])
 
-    def with_empty(self, codes: NDArray[Any], level: Level) -> NDArray[Any]:
+    def with_empty(self, codes: NDArray[Any], level: PageLevel) -> NDArray[Any]:
         """Codes of a level; where it is by page, for pages without results as well."""
         if not level.is_by_page or len(codes) == len(self.kept):
             return codes
@@ -120,7 +122,7 @@ class Layout:
         every[self.log.lengths[self.kept] > 0] = codes
         return every
 
-    def pick(self, values: NDArray[Any], level: Level) -> NDArray[Any]:
+    def pick(self, values: NDArray[Any], level: PageLevel) -> NDArray[Any]:
         """Of values in chain order, those at the places of a level."""
         if level.is_by_page:
             return values[self.log.starts[level.sessions]]
@@ -136,11 +138,11 @@ class Layout:
             (sessions == np.arange(len(sessions))).all()
         )
 
-    def clicks(self, level: Level) -> NDArray[np.bool_]:
+    def clicks(self, level: PageLevel) -> NDArray[np.bool_]:
         """Whether there is a click, at the places of a level."""
         return self._once("click", level, lambda: in_chain(self.log, self.log.click))
 
-    def ranks(self, level: Level) -> NDArray[np.unsignedinteger]:
+    def ranks(self, level: PageLevel) -> NDArray[np.unsignedinteger]:
         """The ranks at the places of a level, in a narrow type."""
         lengths = np.diff(level.start)
         longest = int(lengths.max(initial=0))
@@ -149,7 +151,7 @@ class Layout:
             return np.tile(every, len(lengths))
         return self._once("rank", level, self._small_ranks)
 
-    def _once(self, name: str, level: Level, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    def _once(self, name: str, level: PageLevel, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
         if (name, id(level)) not in self._picked:
             self._picked[name, id(level)] = self.pick(make(), level)
         return self._picked[name, id(level)]
@@ -158,7 +160,7 @@ class Layout:
         rank = in_chain(self.log, self.log.rank)
         return rank.astype(narrowest(int(rank.max(initial=0)) + 1))
 
-    def at(self, key: str, coin: str, nullable: bool, level: Level) -> Labelled:
+    def at(self, key: str, coin: str, nullable: bool, level: PageLevel) -> Labelled:
         """The values of a key at the places of a level."""
         log = self.log
         found: NDArray[Any]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs
 from gecasmo.encoding.columns import coded, combined, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
-from gecasmo.encoding.layout import Layout, Level
+from gecasmo.encoding.layout import Layout, PageLevel
 from gecasmo.encoding.rows import ONE_ROW, LazyRows, RowPages, Rows
 from gecasmo.errors import ModelError
 from gecasmo.language.parameter import HISTORY_KEYS
@@ -46,7 +46,7 @@ class RowTable:
     rows: Rows
     codes: Numbers
     shift: int
-    level: Level
+    level: PageLevel
     first_rows: NDArray[np.uint32]
     bucket_rows: Integers
     run_rows: Integers  # where the rows of each query begin, if rows are of queries
@@ -95,7 +95,7 @@ class RowTables:
             return self._by_query(coin, keys, level)
         return self._by_value(coin, keys, level)
 
-    def _by_query(self, coin: str, keys: Sequence[str], level: Level) -> RowTable:
+    def _by_query(self, coin: str, keys: Sequence[str], level: PageLevel) -> RowTable:
         """Rows that belong to queries are numbered query by query, as they appear."""
         others = [key for key in keys if key != "query"]
         if others:
@@ -116,7 +116,7 @@ class RowTables:
         return RowTable(rows, codes, 8, level, first_rows, bucket_rows, run_rows)
 
     def _narrowed(
-        self, local: NDArray[np.uint32], n_distinct: Integers, run_rows: Integers, level: Level
+        self, local: NDArray[np.uint32], n_distinct: Integers, run_rows: Integers, level: PageLevel
     ) -> tuple[Numbers, NDArray[np.uint32]]:
         """Row numbers as small as may be: by themselves, or counted from a row of each page."""
         by_itself = narrowest(int(run_rows[-1]))
@@ -138,7 +138,7 @@ class RowTables:
         values = log.column("query").gather(pl.Series(row))
         return values.gather(pl.Series(np.repeat(np.arange(len(row)), n_distinct[has_rows])))
 
-    def _by_value(self, coin: str, keys: Sequence[str], level: Level) -> RowTable:
+    def _by_value(self, coin: str, keys: Sequence[str], level: PageLevel) -> RowTable:
         """Rows that several queries may share are numbered by their values."""
         parts = [self.layout.at(key, coin, key in self.nullable, level) for key in keys]
         found, values = combined(parts)
@@ -152,7 +152,7 @@ class RowTables:
         shift = count_shift(n_rows, spans, len(codes))
         return RowTable(rows, codes, shift, level, NOTHING, NO_ROWS, NO_ROWS)
 
-    def _spans_buckets(self, codes: Numbers, n_rows: int, level: Level) -> bool:
+    def _spans_buckets(self, codes: Numbers, n_rows: int, level: PageLevel) -> bool:
         """Whether pages of several buckets use a row."""
         buckets = self.layout.buckets(level)
         of_row = np.zeros(n_rows, np.uint8)

@@ -101,7 +101,7 @@ class Lengths(NamedTuple):
 NO_LENGTHS = Lengths(0.0, 0.0)
 
 
-class Move(NamedTuple):
+class FormMove(NamedTuple):
     """How one form moved: where its vector began, and its first and second difference."""
 
     origin: Floats
@@ -117,7 +117,7 @@ class Moves:
     start: Evaluated
     once: Evaluated
     twice: States
-    by_tie: dict[Tie, Move]
+    by_tie: dict[Tie, FormMove]
     lengths: Lengths
 
 
@@ -265,16 +265,16 @@ def _ties(coins: Sequence[Coin]) -> list[Tie]:
 Three = tuple[FormState, FormState, FormState]  # a state, and the states one and two steps later
 
 
-def move_of(form: Form, states: Three) -> Move:
+def move_of(form: Form, states: Three) -> FormMove:
     """The move of a form's vector; rows at exactly 0 or 1 begin at infinity, to be left alone."""
     if form.is_swept(*states):
-        return Move(*row_sweeps.moves(*(state.probability for state in states)))
+        return FormMove(*row_sweeps.moves(*(state.probability for state in states)))
     a, b, c = (form.vector(state) for state in states)
     first, second, usable = _differences(a, b, c)
-    return Move(a if usable.all() else np.where(usable, a, np.inf), first, second)
+    return FormMove(a if usable.all() else np.where(usable, a, np.inf), first, second)
 
 
-def lengths_of(form: Form, rows: Rows, states: Three, move: Move, flips: Floats) -> Lengths:
+def lengths_of(form: Form, rows: Rows, states: Three, move: FormMove, flips: Floats) -> Lengths:
     """How long a move is; a row counts by how often it is flipped."""
     if not len(move.origin):
         return Lengths(0.0, 0.0)
@@ -289,7 +289,7 @@ def lengths_of(form: Form, rows: Rows, states: Three, move: Move, flips: Floats)
     return Lengths(float((weight * moved * moved).sum()), float((weight * bent * bent).sum()))
 
 
-def extrapolated(form: Form, twice: FormState, move: Move, length: float) -> FormState:
+def extrapolated(form: Form, twice: FormState, move: FormMove, length: float) -> FormState:
     """The state that a move leads to when it is followed further."""
     if form.is_swept(twice):
         return form.moved_to(

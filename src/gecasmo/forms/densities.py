@@ -325,7 +325,8 @@ class Densities(Form):
         seen = self._values(rows)
         own = []
         for group, by_coin in zip(state.by_key or [None], state.free, strict=True):
-            places, here = slice(None), seen.x
+            places: Any = slice(None)
+            here = seen.x
             if group is not None:
                 places, here = seen.groups.get(group, _NOTHING)
             past = state.past.get(group, {})

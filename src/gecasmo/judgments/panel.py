@@ -69,7 +69,7 @@ def is_checked(frame: pl.DataFrame) -> pl.Series:
     return has_clicks & frame["spread"].is_not_null()
 
 
-class Unseen(NamedTuple):
+class UnseenPairs(NamedTuple):
     """What the fit believes of pairs that no page shows: mean logits, theirs and of those shown;
     the same by draw of what pairs have in common; and the shape of their beliefs, around the mean
     of the scale."""
@@ -80,7 +80,9 @@ class Unseen(NamedTuple):
     shape: Floats
 
     @classmethod
-    def of(cls, sample: pl.DataFrame, others: pl.DataFrame, scale: Scale, ask: Draws) -> Unseen:
+    def of(
+        cls, sample: pl.DataFrame, others: pl.DataFrame, scale: Scale, ask: Draws
+    ) -> UnseenPairs:
         """Ask about some of both."""
         levels, shapes = [], []
         for frame in (sample, others):
@@ -163,7 +165,7 @@ class Panel:
     scale: Scale
     crowd: Floats  # what is believed of pairs with clicks, on average
     sample: pl.DataFrame  # the pairs that it was learned from
-    unseen: Unseen | None = None  # of pairs that no page shows, if there are any beside others
+    unseen: UnseenPairs | None = None  # of pairs that no page shows, if there are any beside others
 
     @classmethod
     def learned(cls, judges: Sequence[Judge], frame: pl.DataFrame, ask: Draws) -> Panel:
@@ -189,7 +191,7 @@ class Panel:
         if len(unseen):  # none of them tells how judges go with relevance
             unseen[:] = unseen.mean(axis=0)
         if len(unseen) and len(mass):
-            panel = replace(panel, unseen=Unseen.of(sample, others, panel.scale, ask))
+            panel = replace(panel, unseen=UnseenPairs.of(sample, others, panel.scale, ask))
             assert panel.unseen is not None
             unseen[:], level = panel.unseen.shape, panel.unseen.level(panel.scale)
         both = pl.concat([sample, others]), np.concatenate([mass, unseen])
@@ -265,7 +267,10 @@ class Panel:
         found = self.trusted(frame)
         if self.levels is not None:
             found |= ~is_checked(frame).to_numpy()
-        return found & (frame["spread"].cast(pl.Float64).fill_null(0.0) > 0).to_numpy()
+        is_unsure: NDArray[np.bool_] = (
+            frame["spread"].cast(pl.Float64).fill_null(0.0) > 0
+        ).to_numpy()
+        return found & is_unsure
 
     def likelihoods(self, frame: pl.DataFrame, draw: int | None = None) -> Floats:
         """How probable what judges said of each pair is, by point."""

@@ -131,7 +131,7 @@ class Library:
             "sample": lambda: page.Sample(machine, self.plan).source(),
             "stories": lambda: page.Stories(machine, self.plan).source(),
             "expected": lambda: page.Expected(machine, self.plan, full()).source(),
-            "chains": lambda: page.Chains(machine, self.plan, full()).source(),
+            "chains": lambda: page.PageChains(machine, self.plan, full()).source(),
         }
         if kernel not in writers:
             raise ModelError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")

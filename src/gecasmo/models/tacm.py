@@ -9,8 +9,9 @@ recorded, as after the last click of a visit, and where nothing was clicked). Wh
 published model: that one follows clicks in their order, as PSCM does, and lets the gain of a dwell
 time grow towards a limit with a half-life; here users read downwards as in DBN, and times are
 spread by two log-normal distributions, of users who are satisfied and of others, both learned, so
-that no threshold is set and a long time need not be a good one. The log-likelihood is that of
-clicks and times together; perplexities are of clicks.
+that no threshold is set and a long time need not be a good one. So it has the idea of the paper,
+that times tell of satisfaction, and neither its order of clicks nor its formulas. The
+log-likelihood is that of clicks and times together; perplexities are of clicks.
 
 Not for logs in which times tell how long a document is, rather than how good: `TACM(reading=...)`
 takes other distributions, and a model of your own a Density by kind of result.

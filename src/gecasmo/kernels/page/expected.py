@@ -107,7 +107,7 @@ class Expected(LiftedWalk):
         return str(text)
 
 
-class Chains(LiftedWalk):
+class PageChains(LiftedWalk):
     def source(self) -> str:
         """Write the kernel that tells what a result does to users, whoever comes to it.
 
