@@ -43,10 +43,10 @@ class Cell(NamedTuple):
     target: int
 
 
-Lines = dict[Cell, list[Cell]]
+CellLines = dict[Cell, list[Cell]]
 
 
-class Segment(NamedTuple):
+class HubRange(NamedTuple):
     """Consecutive hubs of one product: where they begin, with which state, and how many."""
 
     product: int
@@ -64,10 +64,10 @@ class Matrix:
     targets: list[Hub]
     cells: dict[Cell, list[tuple[Product, float]]]
 
-    def segments(self, hubs: Sequence[Hub]) -> list[Segment]:
+    def segments(self, hubs: Sequence[Hub]) -> list[HubRange]:
         """Which hubs can be gone through together."""
         places = {product: place for place, product in enumerate(self.products)}
-        found: list[Segment] = []
+        found: list[HubRange] = []
         for place, hub in enumerate(hubs):
             product = places[hub.product]
             if found:
@@ -75,7 +75,7 @@ class Matrix:
                 if last.product == product and last.state + last.length == hub.state:
                     found[-1] = last._replace(length=last.length + 1)
                     continue
-            found.append(Segment(product, place, hub.state, 1))
+            found.append(HubRange(product, place, hub.state, 1))
         return found
 
     def runs(self) -> dict[Kind, list[list[Cell]]]:
@@ -86,7 +86,7 @@ class Matrix:
                 segment_of[segment.hub + place] = number
         columns, diagonals = (self._lines(step, segment_of) for step in (0, 1))
         found: dict[Kind, list[list[Cell]]] = {"column": [], "diagonal": [], "single": []}
-        kinds: tuple[tuple[Kind, Lines], ...] = (("column", columns), ("diagonal", diagonals))
+        kinds: tuple[tuple[Kind, CellLines], ...] = (("column", columns), ("diagonal", diagonals))
         for kind, lines in kinds:
             for line in {id(line): line for line in lines.values()}.values():
                 # A cell belongs to the longer of the two lines that go through it.
@@ -103,9 +103,9 @@ class Matrix:
         found["single"].sort(key=lambda cells: (self.sources[cells[0].source].state, cells[0]))
         return found
 
-    def _lines(self, step: int, segment_of: dict[int, int]) -> Lines:
+    def _lines(self, step: int, segment_of: dict[int, int]) -> CellLines:
         """The line of cells that each is in, if each next target hub is so many further."""
-        lines: Lines = {}
+        lines: CellLines = {}
         for cell in sorted(self.cells):
             before = Cell(cell.source - 1, cell.target - step)
             is_next = before in lines and segment_of[before.source] == segment_of[cell.source]

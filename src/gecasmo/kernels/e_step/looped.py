@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from gecasmo.kernels.e_step.cells import Cell, Kind, Segment, depths, matrix
+from gecasmo.kernels.e_step.cells import Cell, HubRange, Kind, depths, matrix
 from gecasmo.kernels.e_step.scaled import LITERALS
 from gecasmo.kernels.e_step.text import SMALLEST_PAGE, e_step_arguments
 from gecasmo.kernels.loads import Loads
@@ -155,7 +155,7 @@ class Looped:
         for name, hubs in (("SOURCE", "sources"), ("TARGET", "targets")):
             listed = [one.segments(getattr(one, hubs)) for one in self.matrices]
             text(array(name, _firsts(map(len, listed))))
-            for number, field in enumerate(Segment._fields):
+            for number, field in enumerate(HubRange._fields):
                 values = [segment[number] for segments in listed for segment in segments]
                 text(array(f"{name}_{field.upper()}", values))
         places: list[Places] = []
