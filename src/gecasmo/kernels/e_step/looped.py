@@ -334,7 +334,7 @@ class Looped:
     def _each_run(self, text: Text, name: str) -> Iterator[None]:
         """Write a loop over runs: m cells from c on, source hubs from j, target hubs from d on."""
         with text.block(f"for k in range({name}[step], {name}[step + 1]):"):
-            text(f"m = min({name}_LENGTH[k], reach - {name}_STATE[k])")
+            text(f"m = max(min({name}_LENGTH[k], reach - {name}_STATE[k]), 0)")
             text(f"c = {name}_CELL[k]", f"j = {name}_FROM[k]", f"d = {name}_TO[k]")
             yield
 
