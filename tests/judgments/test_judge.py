@@ -443,11 +443,11 @@ def test_a_scale_that_nothing_anchors_is_told(make, log, tmp_path):
     found = judge(make().fit(log, progress=False))
     (remark,) = found.remarks
     assert "nothing anchors their scale: relevances are known up to a common factor" in remark
-    assert "Table(fixed={" in remark
+    fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
+    assert f"Table(fixed={fixed})" in remark
     assert found.to_dict()["remarks"] == [remark]
     assert "nothing anchors their scale" in " ".join(str(found).split())
     assert remark in found.write(tmp_path / "a.csv").remarks
-    fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
     anchored = judge(make(examination=Table(fixed=fixed)).fit(log, progress=False))
     assert anchored.remarks == ()
     assert "anchor" not in str(anchored)
