@@ -9,7 +9,7 @@ from judgment_examples import Believer, judged_like, searches
 from scipy import stats
 
 import gecasmo
-from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Form, Parameter, Table, flip
+from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Form, Intents, Parameter, Table, flip
 from gecasmo.errors import NotFittedError
 from gecasmo.judgments import JudgmentsError, judge
 
@@ -293,6 +293,7 @@ def test_pairs_tell_which_documents_belong_to_which_query():
     ("make", "message"),
     [
         (lambda: RCTR(), "does not say what relevance is.*relevance ="),
+        (lambda: Intents(), r'relevance = \("attraction\[0\]",\), or set model.relevance'),
         (lambda: UBM(attraction=Table(key=("doc", "rank"))), "depends on rank.*pairs=frame"),
         (lambda: PBM(attraction=Table(key="query")), "same for all documents"),
         (lambda: PBM(attraction=Table(key=())), "same for all documents"),
