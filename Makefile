@@ -6,7 +6,7 @@ CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper gap test lint style types suite coverage format soak bench priors bayes judged rivals features scale views judges docs docs-serve lowest release-check clean
+.PHONY: help demo paper gap test lint style types suite coverage format soak bench command priors bayes nested judged rivals features scale views judges pages docs docs-serve lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -60,6 +60,9 @@ soak: $(VENV)/dev ## mutated and crafted files, kills, full disks, many seeds: t
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks
 
+command: $(VENV)/dev ## whole fits from a file to a saved model; writes benchmarks/results/command.md
+	PYTHONPATH=src:. $(BIN)/python -m benchmarks.command
+
 priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchmarks/results/priors.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.priors
 
@@ -71,6 +74,12 @@ judges: $(VENV)/dev ## clicks with other judges, from noise to perfect, and thei
 
 bayes: $(VENV)/dev ## EM, VB and Gibbs compared by simulation; writes benchmarks/results/bayes.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.bayes
+
+nested: $(VENV)/dev ## tests of nested models on logs for which the smaller one is true; writes benchmarks/results/nested.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.nested --keep .nested
+
+pages: $(VENV)/dev ## do promises of best pages hold, and how fast are they; writes benchmarks/results/pages.md
+	PYTHONPATH=. $(BIN)/python -m benchmarks.pages
 
 rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and others, 12 minutes
 	PYTHONPATH=. $(BIN)/python -m benchmarks.rivals

@@ -106,3 +106,16 @@ def test_the_progress_bar(log_file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     succeed("compare", log_file, "DBN", *FEW)
     assert "step " in screen.getvalue()
     assert "fitting DBN" in screen.getvalue()
+
+
+def test_nested_models_are_tested(log_file: Path) -> None:
+    asked = ("--nested", "--replicates", "19", "--bootstrap", "0")
+    data = succeed_with_json("compare", log_file, "GCTR", "RCTR", *asked)
+    (row,) = data["nested"]
+    assert (row["smaller"], row["larger"]) == ("GCTR", "RCTR")
+    assert 0 < row["p"] <= 1
+    text = succeed("compare", log_file, "GCTR", "RCTR", *asked).stdout
+    assert "click_rate does not depend" in text
+    refused = fail("compare", log_file, "PBM", "DCM", *asked)
+    assert "No model here is a special case of another: PBM and DCM" in " ".join(refused.split())
+    assert "--loo goes with --nested" in fail("compare", log_file, "GCTR", "RCTR", "--loo")

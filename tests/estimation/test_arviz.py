@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gecasmo import DBN, RCTR, VB, Fixed, Gibbs, Table
+from gecasmo import DBN, GCTR, RCTR, VB, Fixed, Gibbs, Table
 from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, without
+from gecasmo.evaluation import compare
 from gecasmo.simulation.simulated import demo_log
 
 pytestmark = [
@@ -71,6 +72,25 @@ def test_likelihoods_of_pages_for_leave_one_out(arviz: Any, model: Any) -> None:
     assert set(table.index) == {"DBN", "RCTR"}
     assert float(loo.elpd_loo if hasattr(loo, "elpd_loo") else loo.elpd) < 0
     assert arviz.plot_trace(data, var_names=["continuation"]) is not None
+    assert arviz.plot_rank(data, var_names=["continuation"]) is not None
+
+
+def test_nested_models_are_also_scored_by_leaving_pages_out(arviz: Any) -> None:
+    models = {"GCTR": GCTR(), "RCTR": RCTR()}
+    found = compare(LOG, models, nested=True, replicates=19, loo=True, bootstrap=0).nested
+    assert found is not None
+    (row,) = found.to_dicts()
+    # The same by hand.
+    method = Gibbs(draws=500, warmup=250, chains=2, seed=0)
+    each = [
+        arviz.loo(model.fit(LOG, method).to_arviz(LOG), pointwise=True) for model in models.values()
+    ]
+    pages = [np.asarray(getattr(loo, "elpd_i", getattr(loo, "loo_i", None))) for loo in each]
+    gain = pages[1] - pages[0]
+    assert row["loo_difference"] == pytest.approx(gain.sum())
+    assert row["loo_error"] == pytest.approx(np.sqrt(len(gain)) * gain.std())
+    assert row["loo_difference"] > 5 * row["loo_error"] > 0
+    assert row["p"] == 0.05
 
 
 def _at(state: Any, probability: Any) -> Any:

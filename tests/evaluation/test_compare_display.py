@@ -83,7 +83,7 @@ def test_json_holds_everything_and_no_nan(found: Comparison) -> None:
     data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert set(data) == {
         *("setting", "table", "by_rank", "differences", "calibration", "ctr_by_rank"),
-        *("notes", "reasons"),
+        *("nested", "notes", "reasons"),
     }
     assert [row["model"] for row in data["table"]] == found.table["model"].to_list()
     for name in ("table", "by_rank", "differences", "calibration", "ctr_by_rank"):

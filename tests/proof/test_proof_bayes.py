@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 
 from gecasmo import DBN, VB, Empirical, Gibbs, Table, read_log
 from gecasmo.encoding.encoded import take_apart
-from gecasmo.estimation import Expectation, Problem
+from gecasmo.estimation import Expectation, Problem, gibbs
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.draws import effective_draws
-from gecasmo.estimation.gibbs import _Chains
+from gecasmo.estimation.gibbs import TableRows, _Chains
 from gecasmo.model.part_builder import Builder, Settings
 from oracle.beliefs import Page, Row, elbo_and_counts, exact_posterior, told
 from oracle.brute_force import Oracle
@@ -180,14 +181,15 @@ def test_gibbs_has_the_moments_of_the_exact_posterior(name: str, augmentation: s
     assert checked >= 3
 
 
-def test_geweke_joint_distribution() -> None:
-    """Draw rows and priors, then clicks; or go on from rows to clicks to rows and so on by sweeps:
+def geweke(n_rounds: int, form: Table, n_users: int) -> Any:
+    """How far two ways to draw all there is differ, in standard errors, by statistic.
+
+    Draw rows and priors, then clicks; or go on from rows to clicks to rows and so on by sweeps:
     both ways are draws from the same joint distribution, if sweeps are right (Geweke 2004).
 
     All click patterns of a page are pages of their own, with weights that say how often each was
     seen, so that new clicks need no new log.
     """
-    n_users, n_rounds = 5, 2500
     patterns = [[int(x) for x in f"{number:03b}"] for number in range(8)]
     columns = {
         "session": np.repeat(np.arange(8), 3),
@@ -196,8 +198,7 @@ def test_geweke_joint_distribution() -> None:
         "rank": np.tile([1, 2, 3], 8),
         "click": np.ravel(patterns),
     }
-    forms = {coin: Table(prior=Empirical(by=())) for coin in ("attraction", "satisfaction")}
-    model = DBN(**forms, continuation=Table(pseudo_counts=(4, 2)))
+    model = DBN(attraction=form, satisfaction=form, continuation=Table(pseudo_counts=(4, 2)))
     method = Gibbs(warmup=0, chains=1, seed=5)
     part = Builder(model, read_log(columns), Settings(method), 1).part()
     chains = _Chains(method, Problem.of(part, False), None)
@@ -214,12 +215,14 @@ def test_geweke_joint_distribution() -> None:
         return rng.multinomial(n_users, chance / chance.sum()).astype(float)
 
     def seen(hyper: list[Any], p: list[Any], clicks: Any) -> list[float]:
-        values = [*hyper[0], *hyper[1], *p[0], *p[1], *p[2]]
-        return [*values, *np.square(values), *clicks[:4], p[0][0] * clicks[1], p[2][0] * p[0][1]]
+        return [*hyper[0], *hyper[1], *p[0], *p[1], *p[2], p[0].sum(), p[1].sum(), *clicks[:4]]
 
     independent, successive = [], []
     for _ in range(n_rounds):
-        hyper = [rows.priors.drawn(rng) for rows in chains.rows[:2]]
+        hyper = [
+            rows.priors.drawn(rng) if rows.priors.is_free else np.zeros(2)
+            for rows in chains.rows[:2]
+        ]
         p = [
             rng.beta(*rows.priors.moved(moved))
             for rows, moved in zip(chains.rows, [*hyper, np.zeros(2)], strict=True)
@@ -234,8 +237,47 @@ def test_geweke_joint_distribution() -> None:
         successive.append(seen(hyper, [w[1] for w in weights], encoded.weight))
         chains._sweep(0, number)
         own = chains.chains[0]
-    a, b = np.array(independent), np.array(successive)[200:]
+    # Means, and all products of deviations from them: a sampler that is wrong often has the means.
+    a, b = np.array(independent), np.array(successive)[n_rounds // 12 :]
+    a, b = (values - np.mean(independent, axis=0) for values in (a, b))
+    some, others = np.triu_indices(a.shape[1])
+    a, b = (np.hstack([values, values[:, some] * values[:, others]]) for values in (a, b))
+    moves = a.var(axis=0) > 0  # priors that are given do not
+    a, b = a[:, moves], b[:, moves]
     effective = np.array([effective_draws(column[None]) for column in b.T])
     z = (a.mean(0) - b.mean(0)) / np.sqrt(a.var(0) / len(a) + b.var(0) / effective)
-    assert effective.min() > 60
-    assert np.abs(z).max() < 4
+    assert effective.min() > n_rounds / 42
+    return z
+
+
+# Priors that are given, and such as are drawn along.
+GIVEN, DRAWN = (Table(pseudo_counts=(2, 2)), 8), (Table(prior=Empirical(by=())), 3)
+ROUNDS, FAR = 4000, 4.0
+
+
+@pytest.mark.parametrize("how", [GIVEN, DRAWN], ids=["given", "drawn"])
+def test_geweke_joint_distribution(how: tuple[Table, int]) -> None:
+    assert np.abs(geweke(ROUNDS, *how)).max() < FAR
+
+
+class HeavyCounts(TableRows):
+    """Counts every flip one and a half times."""
+
+    def draw(self, hyper: Any, counts: Any, before: Any, key: int) -> Any:
+        return super().draw(hyper, 1.5 * counts, before, key)
+
+
+class ForgottenHyper(TableRows):
+    """Draws rows from the prior as it was before it moved."""
+
+    def draw(self, hyper: Any, counts: Any, before: Any, key: int) -> Any:
+        drawn = super().draw(before.hyper, counts, before, key)
+        return replace(drawn, hyper=hyper)
+
+
+@pytest.mark.parametrize(("wrong", "how"), [(HeavyCounts, GIVEN), (ForgottenHyper, DRAWN)])
+def test_geweke_finds_samplers_that_are_wrong(
+    wrong: type[TableRows], how: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gibbs, "TableRows", wrong)
+    assert np.abs(geweke(ROUNDS, *how)).max() > FAR

@@ -13,7 +13,7 @@ import pytest
 from spark_sessions import BOTH, CLASSIC
 
 import gecasmo
-from gecasmo import DBN, EM, UBM, ClickModel, Fixed, Logistic, Parameter, Table, flip, read_log
+from gecasmo import DBN, EM, UBM, VB, ClickModel, Fixed, Logistic, Parameter, Table, flip, read_log
 from gecasmo import spark as on_spark
 from gecasmo.errors import ClickLogError, ClickLogWarning, ImpossibleSessionError, ModelError
 from gecasmo.forms.parted_table import PartedTable
@@ -97,6 +97,27 @@ def test_the_same_numbers_as_in_memory(name: str, frame: Any, clicks: pl.DataFra
     assert found.report_.n_sessions == expected.report_.n_sessions
     assert found.report_.n_evaluations == expected.report_.n_evaluations
     assert len(found.history) == len(expected.history)
+
+
+@CLASSIC
+def test_variational_bayes_gives_the_beliefs_of_a_fit_in_memory(
+    frame: Any, clicks: pl.DataFrame
+) -> None:
+    def model() -> DBN:
+        return DBN(attraction=Table(pseudo_counts=(1, 2)), satisfaction=Fixed(0.3))
+
+    method = VB(max_iter=3, tol=0)
+    found = on_spark.fit(model(), frame, method=method, partitions=2)
+    expected = model().fit(read_log(clicks), method)
+    for coin, by in (("attraction", ["query", "doc"]), ("continuation", [])):
+        here, there = (each.estimates(coin) for each in (found, expected))
+        here, there = (t.sort(by) if by else t for t in (here, there))
+        for name in ("probability", "spread"):
+            np.testing.assert_allclose(here[name], there[name], rtol=1e-9)
+    assert (found.estimates("attraction")["spread"] > 0).all()
+    assert found.history["objective"].to_list() == pytest.approx(
+        expected.history["objective"].to_list(), rel=1e-12
+    )
 
 
 @BOTH
@@ -293,7 +314,7 @@ def test_what_is_wrong_with_a_log_is_told_by_the_driver(frame: Any) -> None:
 def test_what_is_wrong_with_a_request(frame: Any, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="a model such as DBN"):
         on_spark.fit(DBN, frame)  # type: ignore[arg-type]
-    with pytest.raises(ModelError, match=re.escape("fitted by EM(...)")):
+    with pytest.raises(ModelError, match=re.escape("fitted by EM(...) or VB(...)")):
         on_spark.fit(DBN(), frame, method="fast")  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="start="):
         on_spark.fit(DBN(), frame, start=DBN())

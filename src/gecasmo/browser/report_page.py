@@ -40,6 +40,13 @@ _MOST_PAGES = 50_000  # that models are compared on, and that users are simulate
 _MOST_PAIRS = 10_000
 _MOST_ROWS = 12  # of a coin that all pages share
 _DRAWS = 100
+# What coins mean that many models have.
+_MEANINGS = {
+    "continuation": "How probable it is that somebody who has not left goes on to the next result.",
+    "examination": "How probable it is that somebody looks at a result, by where it stands.",
+    "noise": "How probable it is that somebody clicks without any reason that the model knows.",
+}
+_WORTHS = {"click": "clicks", "satisfaction": "satisfied users"}
 
 
 @dataclass
@@ -169,7 +176,9 @@ def _log_section(report: Report) -> str:
 def _users_section(report: Report) -> str:
     model, parts = report.model, []
     if "examination" in model.forms or model.structure.full.body.gone is not None:
-        parts.append(_chart(examination(model, report.some), "How far people look"))
+        draws = _DRAWS if as_view(model.view).name == "pages" else 0
+        chart = examination(model, report.some, draws=draws)
+        parts.append(_chart(chart, "How far people look"))
     seen = dict(model.structure.full.body.observes)
     for coin, keys in model.keys.items():
         if "doc" in keys or "query" in keys or coin in seen or not _has_rows(model, coin):
@@ -180,8 +189,9 @@ def _users_section(report: Report) -> str:
             for row in frame.head(_MOST_ROWS).iter_rows(named=True)
         ]
         more = len(frame) - _MOST_ROWS
+        meaning = f"<p>{_safe(_MEANINGS[coin])}</p>" if coin in _MEANINGS else ""
         parts.append(
-            f"<h3>{_safe(coin.replace('_', ' '))}</h3>"
+            f"<h3>{_safe(coin.replace('_', ' '))}</h3>{meaning}"
             + _table([*keys, "probability", "90 % interval", "times it was decided"], rows)
             + (f"<p>... and {more:,} more.</p>" if more > 0 else "")
         )
@@ -197,21 +207,34 @@ def _users_section(report: Report) -> str:
 def _prediction_section(comparison: Comparison) -> str:
     charts = comparison_charts(comparison)
     return (
-        "<p>All models are asked about pages that they were not fitted to. A log-likelihood that "
-        "is higher is better; perplexity is how many equally likely outcomes a result leaves open: "
-        "1 is perfect, 2 is a coin toss. RCTR and DCTR are plain click rates, by rank and by "
-        "document: a model that does not beat them has learned nothing.</p>"
-        + f'<div class="scroll">{comparison._repr_html_()}</div>'
-        + _chart(charts["perplexity_conditional"], "Perplexity by rank")
+        "<p>All models are asked about pages that they were not fitted to, beside plain click "
+        "rates: RCTR knows how often each rank is clicked, DCTR how often each document is. A "
+        f"model that does not beat these has learned nothing.</p>{_ranking(comparison)}"
         + _chart(charts["calibration"], "Predicted and observed click rates")
+        + _chart(charts["perplexity_conditional"], "Perplexity by rank")
+        + "<p>Perplexity is how many equally likely outcomes a result leaves open: 1 is perfect, 2 "
+        "is a coin toss.</p><details><summary>All scores, with intervals</summary>"
+        f'<div class="scroll" tabindex="0">{comparison._repr_html_()}</div></details>'
     )
+
+
+def _ranking(comparison: Comparison) -> str:
+    """The models from the best to the worst, in words."""
+    scores = comparison.table.select("model", "log_likelihood").drop_nulls().rows()
+    lines = [f"{scores[0][0]} predicts best."] if scores else []
+    for name, score in scores[1:]:
+        less = 1 - float(np.exp(score - scores[0][1]))
+        lines.append(f"To {name}, what people did on a page is {percent(less)} less probable.")
+    return _list(lines)
 
 
 def _check_section(report: Report) -> str:
     found = report.model.check_fit(report.some, draws=_DRAWS, seed=report.seed)
     return (
         "<p>Users were simulated by the model, on the very pages of the log. Where the simulated "
-        "log differs from the real one, people do something that the model does not know of.</p>"
+        "log differs from the real one, people do something that the model does not know of. "
+        "“p” is the share of simulated logs that are as odd as the real one: below .05, something "
+        "is wrong.</p>"
         + f'<div class="scroll">{found._repr_html_()}</div>'
         + _chart(fit_check_chart(found), "Observed and simulated")
     )
@@ -225,7 +248,8 @@ def _judgment_section(report: Report) -> str:
         f"<p>Relevance is {_safe(coins)}"
         + (", multiplied" if len(report.model.relevance) > 1 else "")
         + ": what a result is worth once somebody looks at it. The grade is the most likely one; "
-        f"“sure” is the probability that it is right.{cut}</p>"
+        "“sure” is the probability that it is right; “looked at” is how often somebody is expected "
+        f"to have looked, of the times that it was shown.{cut}</p>"
         + _judgment_table()
         + _chart(relevance_against_ctr(report.model, report.log), "Relevance against click rate")
     )
@@ -249,8 +273,8 @@ def _misled_section(report: Report) -> str:
         [
             *(str(row[key]) for key in ("query", "doc") if key in row),
             percent(row["ctr"]),
-            f"{row['by_ctr']:.0f}. of {row['n']}",
-            f"{row['by_relevance']:.0f}. of {row['n']}",
+            f"place {row['by_ctr']:.0f} of {row['n']}",
+            f"place {row['by_relevance']:.0f} of {row['n']}",
             f"{row['examinations']:,.0f} of {row['impressions']:,.0f}",
         ]
         for row in misled.iter_rows(named=True)
@@ -295,20 +319,20 @@ def can_be_ordered(report: Report) -> bool:
 
 
 def _order_section(report: Report) -> str:
-    size = min(int(np.median(report.log.lengths)), 10)
     worth = report.model.relevance[-1] if len(report.model.relevance) > 1 else "click"
     found = report.model.best_page(
-        report.some, size, worth, log=report.some, effort=0, samples=_DRAWS, seed=report.seed
+        report.some, None, worth, log=report.some, effort=0, samples=_DRAWS, seed=report.seed
     )
-    named = "clicks" if worth == "click" else f"results with {worth.replace('_', ' ')}"
+    named = _WORTHS.get(worth, f"results with {worth.replace('_', ' ')}")
     promise = found.promise
     said = "Both halves of the log must have a query to say what its best order would bring."
     if promise is not None:
         said = (
             f"With the best order of each query, {promise.lift:+.3f} {named} are to be expected on "
-            f"a page (90 % interval {promise.low:+.3f} to {promise.high:+.3f}). Orders were made "
-            "from one half of the log and valued by the other, so that luck does not count; valued "
-            f"by the log that they were made from, they would promise {promise.plug_in:+.3f}."
+            f"a page (90 % interval {promise.low:+.3f} to {promise.high:+.3f}). Orders from one "
+            f"half of the log bring {promise.crossed:+.3f} by the other half, where luck does not "
+            "count, and those from all of it would be better. By the log that they were made from "
+            f"they bring {promise.plug_in:+.3f}, which is more than they will keep."
         )
     best = found.queries.filter(pl.col("lift").is_not_null())
     rows = [
@@ -344,7 +368,7 @@ def _story_section(report: Report) -> str:
                 str(row["rank"]),
                 str(row["doc"]),
                 "click" if row["click"] else "",
-                *(percent(row[name]) for name in shares),
+                *(f"{row[name]:.0%}".replace("%", " %") for name in shares),
             ]
             for row in story.iter_rows(named=True)
         ]
@@ -355,7 +379,9 @@ def _story_section(report: Report) -> str:
         )
     return (
         "<p>Nobody sees what people look at. Given their clicks, the model says how probable it is "
-        "that each result was reached, and what was thought of it.</p>" + "".join(parts)
+        "that each result was reached, and what was thought of it. “Click expected” is what it "
+        "would have said before anybody clicked, “given clicks above” what it would have said when "
+        "the user got there.</p>" + "".join(parts)
     )
 
 
@@ -387,6 +413,9 @@ def _in_words(story: pl.DataFrame) -> str:
         if clicked
         else "Nothing was clicked."
     )
+    if "examination_heads" in story.columns:
+        looked = story.filter(pl.col("examination_heads") > 0.5)["rank"].to_list()
+        return f"{did} Probably looked at: {listed(map(str, looked)) or 'nothing'}."
     if "reached" not in story.columns:
         return did
     seen = story.filter(pl.col("reached") > 0.5)["rank"].to_list()
@@ -394,14 +423,17 @@ def _in_words(story: pl.DataFrame) -> str:
         return f"{did} Probably none of the results was looked at."
     if len(seen) == len(story):
         return f"{did} Probably all results were looked at."
-    return f"{did} Probably the user got as far as result {max(seen)}."
+    far = float(story["reached"][-1])
+    return (
+        f"{did} Probably the user got as far as result {max(seen)}, and with {far:.0%} to the end."
+    )
 
 
 def _made_section(report: Report) -> str:
     fitted = report.model.report_
     facts = []
     if fitted is not None:
-        facts.append(str(fitted).split("\n")[0])
+        facts.append(str(fitted).split("\n")[0].removeprefix("FitReport: "))
     if report.log.n_sessions > _MOST_PAGES:
         facts.append(
             f"Predictions, simulations and stories are about {_MOST_PAGES:,} pages, by lot."
@@ -445,7 +477,7 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "<tr>" + "".join(f"<td>{_safe(text)}</td>" for text in row) + "</tr>" for row in rows
     )
     table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
+    return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
 def _share(row: Mapping[str, Any]) -> list[str]:
@@ -464,7 +496,7 @@ def _chart(chart: Any, title: str) -> str:
     own = f"c{zlib.crc32(title.encode())}"
     picture = re.sub(r'\bid="([^"]+)"', rf'id="{own}-\1"', picture)
     picture = re.sub(r"url\(#([^)]+)\)", rf"url(#{own}-\1)", picture)
-    return f'<figure role="img" aria-label="{_safe(title)}">{picture}</figure>'
+    return f'<figure role="img" aria-label="{_safe(title)}" tabindex="0">{picture}</figure>'
 
 
 def _table_data(pairs: pl.DataFrame) -> dict[str, Any]:

@@ -72,6 +72,22 @@ def compare(
     max_iter: MaxIterFlag = 500,
     tol: TolFlag = 1e-6,
     impossible: ImpossibleFlag = Impossible.floor,
+    nested: Annotated[
+        bool,
+        typer.Option(
+            "--nested",
+            help="Also test models against special cases of them, by simulation.",
+        ),
+    ] = False,
+    replicates: Annotated[
+        int, typer.Option(min=19, help="Simulated logs for each such test, at most.")
+    ] = 200,
+    loo: Annotated[
+        bool,
+        typer.Option(
+            "--loo", help="With --nested: also fit by Gibbs, and score each page by all others."
+        ),
+    ] = False,
     per_rank: Annotated[bool, typer.Option("--per-rank", help="Also show scores by rank.")] = False,
     target: Annotated[
         str | None,
@@ -94,6 +110,8 @@ def compare(
     [cyan]gecasmo compare clicks.parquet PBM UBM DBN[/cyan]
 
     [cyan]gecasmo compare clicks.csv DBN my_models.py:Patient --time day --per-rank[/cyan]
+
+    [cyan]gecasmo compare clicks.csv SDBN DBN --nested[/cyan]
 
     The click rates by rank and by document are always in the table. A model is only called better
     if the interval of the difference says so.
@@ -131,6 +149,9 @@ def compare(
             judgments=judgments,
             method=WatchedEM(max_iter=max_iter, tol=tol, show=show),
             impossible=impossible.value,
+            nested=nested,
+            replicates=replicates,
+            loo=loo,
             tell=tell,
         )
     data = {**found.to_dict(), "reading": read.facts}

@@ -333,6 +333,20 @@ class LogFlags(EventFlags):
         roles = {**meant, **named}
         return seen, roles, guess(seen, roles)
 
+    def of_candidates(self, source: str) -> dict[str, str] | None:
+        """The columns of query, doc and rank of a table that is no log, since it has no sessions;
+        None for a log."""
+        from gecasmo.logs import guess_roles, peek
+
+        if source == PIPE or self.kind_of_stream(source) is not None:
+            return None
+        seen = peek(source, self.format, self.separator)
+        named = {role: name for role, name in self._named().items() if name in seen.columns}
+        roles = {**named, **guess_roles(seen.columns, named, seen.lists)}
+        if seen.format != "table" or "session" in {*roles, *seen.columns}:
+            return None
+        return {role: roles[role] for role in ("query", "doc", "rank") if role in roles}
+
     def _named(self) -> dict[str, Any]:
         """The columns that somebody named, by role."""
         given = {role: getattr(self, role) for role in ROLES}

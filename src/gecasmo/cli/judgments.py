@@ -208,7 +208,7 @@ def judgments(
         worth_place = output.place(worth_output, *read, target, flag="--worth-output")
     cuts = _numbers(thresholds)
     model = load_fit(fit)
-    texts = _text_ids(model)
+    texts = text_ids(model)
     frame = None if features is None else read_table(features, "--features", texts)
     asked = None if pairs is None else read_table(pairs, "--pairs", texts)
     by_features = any(model.forms[coin].columns for coin in model.relevance)
@@ -283,7 +283,7 @@ def _numbers(text: str | None) -> list[float] | None:
         ) from None
 
 
-def _text_ids(model: Any) -> list[str]:
+def text_ids(model: Any) -> list[str]:
     """Which of query and doc are texts in a fit: there 007 is not 7."""
     import polars as pl
 

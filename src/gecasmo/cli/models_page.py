@@ -182,14 +182,13 @@ def picture(automaton: Automaton) -> str:
         return automaton.to_mermaid()
     head = [line for line in automaton.to_mermaid().splitlines() if "-->" not in line]
     starts = automaton.with_edges([]).to_mermaid().splitlines()
-    ways: dict[tuple[int, int, str], int] = {}
+    ways: dict[tuple[int, int], dict[str, int]] = {}
     for edge in automaton.edges:
-        arrow = (edge.source, edge.target, " and ".join(edge.symbol) or "nothing seen")
-        ways[arrow] = ways.get(arrow, 0) + 1
-    arrows = [
-        f"    s{source} --> s{target}: {shown}, {n} ways"
-        if n > 1
-        else f"    s{source} --> s{target}: {shown}"
-        for (source, target, shown), n in ways.items()
-    ]
+        shown = " and ".join(edge.symbol) or "nothing seen"
+        own = ways.setdefault((edge.source, edge.target), {})
+        own[shown] = own.get(shown, 0) + 1
+    arrows = []
+    for (source, target), seen in ways.items():
+        told = [f"{shown}, {n} ways" if n > 1 else shown for shown, n in seen.items()]
+        arrows.append(f"    s{source} --> s{target}: {'<br/>'.join(told)}")
     return "\n".join([*head, *(line for line in starts if "-->" in line), *arrows])

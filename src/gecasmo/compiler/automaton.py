@@ -201,14 +201,20 @@ class Automaton:
             yield f"  {source:<{width}} -> {self.states[edge.target]:<{width}}  {edge.label()}"
 
     def to_mermaid(self) -> str:
-        """A Mermaid state diagram, to paste into a page or a README."""
+        """A Mermaid state diagram, to paste into a page or a README.
+
+        Edges from one state to another are one arrow: Mermaid draws them over each other.
+        """
         lines = ["stateDiagram-v2"]
         for number, name in enumerate(self.states):
             lines.append(f"    s{number}: {_plain(name)}")
         for edge in self.initial:
             lines.append(f"    [*] --> s{edge.target}: {_plain(edge.label())}")
+        arrows: dict[tuple[int, int], list[str]] = {}
         for edge in self.edges:
-            lines.append(f"    s{edge.source} --> s{edge.target}: {_plain(edge.label())}")
+            arrows.setdefault((edge.source, edge.target), []).append(_plain(edge.label()))
+        for (source, target), labels in arrows.items():
+            lines.append(f"    s{source} --> s{target}: {'<br/>'.join(labels)}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:

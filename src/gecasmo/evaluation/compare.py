@@ -37,6 +37,7 @@ from gecasmo.evaluation.contestants import (
 )
 from gecasmo.evaluation.evaluate import predictions
 from gecasmo.evaluation.metrics import comparable, top_pairs
+from gecasmo.evaluation.nested import NestedTests, Nesting, Pairs, nestings, pages_to_test
 from gecasmo.evaluation.relevance import RELEVANCE_METRICS, grades
 from gecasmo.logs import ClickLog
 from gecasmo.logs.pages import number_by_first_appearance
@@ -67,6 +68,9 @@ def compare(
     ndcg_at: int = 10,
     method: Method | None = None,
     impossible: Impossible = "floor",
+    nested: Pairs = False,
+    replicates: int = 200,
+    loo: bool = False,
     tell: Tell | None = None,
     progress: bool | None = None,
 ) -> Comparison:
@@ -103,6 +107,14 @@ def compare(
     impossible : "floor", "drop" or "raise"
         What to do with sessions of probability zero. "floor" counts the impossible observation as
         1e-8; "drop" leaves out, for all models, what is impossible under any of them.
+    nested : bool, or a list of pairs of names
+        Also test, on all of `log`, whether models are better than special cases of them by more
+        than chance: likelihood-ratio tests, by simulation from the smaller model. True finds out
+        which models are special cases of others; pairs name them, the smaller one first.
+    replicates : int
+        How many logs are simulated for each such test; fewer where the answer is clear before.
+    loo : bool
+        Beside these tests, also fit by Gibbs and score each page by all others (extra `bayes`).
     tell : function of (words, done, total), optional
         Told of each step, for progress bars.
     progress : bool, optional
@@ -124,6 +136,8 @@ def compare(
     True
     """
     _check(bootstrap, level, ndcg_at, impossible)
+    if loo and not nested:
+        raise ModelError(f"{option('loo', of='compare')} goes with {option('nested')}.")
     notes: list[str] = []
     if isinstance(log, ClickLog) and heldout is None and time is None and by == "session":
         by = kept_together(models, log, by, notes)
@@ -132,9 +146,14 @@ def compare(
     )
     entered = contestants(models, train, notes)
     judged = None if judgments is None else grades(judgments, train, notes)
-    steps = _Steps(tell, 2 * len(entered) + 1)
     if progress is None and tell is not None:
         progress = False
+    pairs: list[Nesting] = []
+    if nested:
+        asked = {entry.name: entry.model for entry in entered if entry.is_asked_for}
+        tests = NestedTests(pages_to_test(log), replicates, seed, method, progress=progress)
+        pairs = nestings(asked, log, nested, notes)
+    steps = _Steps(tell, 2 * len(entered) + 1 + replicates * len(pairs))
     for entry in entered:
         steps.next(f"fitting {entry.name}")
         fit_contestant(entry, train, method, impossible, progress, notes)
@@ -181,7 +200,8 @@ def compare(
         ndcg_at=None if judged is None else ndcg_at,
         n_judged_queries=None if judged is None else judged.n_queries,
     )
-    comparison = assemble(entered, scores, trial.clusters.ranks, setting, notes)
+    found = tests.table(asked, pairs, loo, steps.next, notes) if pairs else None
+    comparison = assemble(entered, scores, trial.clusters.ranks, setting, notes, found)
     steps.done()
     return comparison
 
@@ -357,10 +377,10 @@ class _Steps:
     def __init__(self, tell: Tell | None, total: int) -> None:
         self._tell, self._total, self._number = tell, total, 0
 
-    def next(self, words: str) -> None:
+    def next(self, words: str, by: int = 1) -> None:
         if self._tell is not None:
             self._tell(words, self._number, self._total)
-        self._number += 1
+        self._number += by
 
     def done(self) -> None:
         if self._tell is not None:
@@ -373,6 +393,7 @@ def assemble(
     ranks: NDArray[np.int64],
     setting: Setting,
     notes: list[str],
+    nested: pl.DataFrame | None = None,
 ) -> Comparison:
     """One comparison of many scores."""
     order = sorted(scores, key=lambda name: -scores[name].values["log_likelihood"])
@@ -401,6 +422,7 @@ def assemble(
         notes=[*_added(entered), *_impossible(scores, setting), *notes],
         setting=setting,
         reasons={name: scores[name].reasons for name in order if scores[name].reasons},
+        nested=nested,
     )
 
 

@@ -62,6 +62,11 @@ class Comparison:
     notes : what a reader of the numbers should know, in sentences
     reasons : by model and column, why a number is undefined
     setting : parts, split and bootstrap
+    nested : where tests of nested models were asked for, a line for each pair: smaller, larger,
+        special_case (what of the larger one makes it the smaller one), statistic (twice the gain in
+        log-likelihood), expected (what it is on average where the smaller one is true), p with its
+        Monte Carlo error p_error, and simulated logs; loo_difference, loo_error and loo_unsure with
+        `loo=True`: how much better the larger one foretells pages from all others
     """
 
     table: pl.DataFrame
@@ -73,6 +78,7 @@ class Comparison:
     notes: list[str]
     setting: Setting
     reasons: dict[str, dict[str, str]] = field(default_factory=dict)
+    nested: pl.DataFrame | None = None
 
     @property
     def best(self) -> str:
@@ -141,6 +147,7 @@ class Comparison:
             "differences": _records(self.differences),
             "calibration": _records(self.calibration),
             "ctr_by_rank": _records(self.ctr_by_rank),
+            "nested": None if self.nested is None else _records(self.nested),
             "notes": list(self.notes),
             "reasons": {model: dict(told) for model, told in self.reasons.items()},
         }
@@ -265,6 +272,34 @@ def _tables(comparison: Comparison) -> Iterator[TextTable]:
             ],
             f"Against human judgments of {judged} (higher is better)",
         )
+    if comparison.nested is not None:
+        yield _nested(comparison.nested)
+
+
+def _nested(frame: pl.DataFrame) -> TextTable:
+    rows = frame.to_dicts()
+
+    def column(heading: str, write: Callable[[Any], str]) -> Column:
+        return Column(heading, [write(row) if row["p"] is not None else "" for row in rows])
+
+    columns = [
+        Column("smaller", [row["smaller"] for row in rows], is_text=True, most=16, wraps=True),
+        Column("larger", [row["larger"] for row in rows], is_text=True, most=16, wraps=True),
+        Column("if", [row["special_case"] for row in rows], is_text=True, most=30, wraps=True),
+        column("statistic", lambda row: f"{row['statistic']:.2f}"),
+        column("expected", lambda row: f"{row['expected']:.2f}"),
+        column("p", lambda row: f"{row['p']:.3f} ± {row['p_error']:.3f}"),
+        column("simulated\nlogs", lambda row: f"{row['simulated']:,}"),
+    ]
+    if "loo_difference" in frame.columns:
+        write = "{loo_difference:+.1f} ± {loo_error:.1f}".format_map
+        columns.append(Column("leave-one-out", [write(row) for row in rows]))
+    return TextTable(
+        columns,
+        "Is the larger model better than a special case of it by more than chance? Twice the gain "
+        "in log-likelihood, what it would be if the smaller one were true, and how often it would "
+        "be as large",
+    )
 
 
 def _why(comparison: Comparison) -> list[str]:

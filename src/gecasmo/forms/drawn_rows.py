@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Floats
@@ -53,7 +54,7 @@ class DrawnSlopes:
 
 
 def drawn_rows(
-    state: TableState, places: Floats, slopes: DrawnSlopes, shared: Mapping[str, Floats]
+    state: TableState, places: NDArray[np.int64], slopes: DrawnSlopes, shared: Mapping[str, Floats]
 ) -> Floats:
     """Heads and tails of rows of the fit, `[heads or tails, row, draw]`.
 
@@ -84,7 +85,8 @@ def drawn_rows(
             evidence[1][:, None] + strength * (1 - mean) - more,
         ]
     )
-    return np.maximum(found, _LEAST)
+    drawn: Floats = np.maximum(found, _LEAST)
+    return drawn
 
 
 def drawn_unseen(priors: Priors, rows: Rows, slopes: DrawnSlopes) -> Floats:

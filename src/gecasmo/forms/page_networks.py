@@ -33,7 +33,7 @@ class PageNetwork(nn.Module):
         self.places = nn.Embedding(_PLACES, embedding)
         with torch.no_grad():
             for table in (*self.embeddings, self.places):
-                table.weight.mul_(0.1)  # type: ignore[operator,union-attr]
+                table.weight.mul_(0.1)
         self.width = n_numeric + (len(n_levels) + 1) * embedding
         self.answer = nn.Linear(seen + self.width, 1)
 

@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError, either, extra
+from gecasmo.errors import ModelError, SavedModelError, extra
 from gecasmo.forms import saved
 from gecasmo.forms.features import ByRows, check_categorical, check_missing
-from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns
+from gecasmo.forms.form import Floats, Parts, as_columns
+from gecasmo.forms.network_form import NetworkForm, module_is_missing
 from gecasmo.forms.networks import (
     Sizes,
     as_device,
@@ -31,7 +31,6 @@ from gecasmo.forms.networks import (
     extend,
     own_randomness,
     shake,
-    squares,
 )
 from gecasmo.forms.sequences import (
     PageRecipe,
@@ -61,7 +60,7 @@ class RecurrentState:
     sequences: ByRows = field(default_factory=ByRows)
 
 
-class Recurrent(Form):
+class Recurrent(NetworkForm):
     """A network behind a coin that reads the page from the top, with the clicks above.
 
     Fit it by `Gradient`, or by `EM`, whose M-step then is some epochs of training that end when a
@@ -216,29 +215,8 @@ class Recurrent(Form):
         lr = max(lr / 2, self.recipe.lr / 20)
         return replace(previous, network=network, lr=lr, turn=previous.turn + 1)
 
-    def predict(self, state: RecurrentState, rows: Rows) -> Floats:
-        from scipy.special import expit
-
-        probability: Floats = expit(self.logits(state, rows))
-        return probability
-
-    def logits(self, state: RecurrentState, rows: Rows) -> Floats:
-        logits = page_logits(state.network, self.sequences(state, rows), self.one_pass)
-        broken = ~np.isfinite(logits)
-        if broken.any():
-            first = rows.features(self.columns).row(int(np.argmax(broken)), named=True)
-            raise ModelError(
-                f"The module of {self!r} answers {int(broken.sum()):,} of {len(rows):,} rows with "
-                f"something that is no number (first: {first})."
-            )
-        return logits
-
-    def known(self, state: RecurrentState, rows: Rows) -> Bools:
-        """Tell of which rows every level and every id was there in the fit."""
-        return state.coding.known(rows)
-
-    def penalty(self, state: RecurrentState) -> float:
-        return -0.5 * self.recipe.weight_decay * squares(state.network)
+    def answers(self, state: RecurrentState, rows: Rows) -> Floats:
+        return page_logits(state.network, self.sequences(state, rows), self.one_pass)
 
     def remarks(self, state: RecurrentState, heads: Floats, tails: Floats) -> list[str]:
         constant = state.coding.features.constant
@@ -266,22 +244,7 @@ class Recurrent(Form):
 
         return TrainablePages(self, state, self.sequences(state, rows))
 
-    def summary(self, state: RecurrentState) -> str:
-        return f"{sum(weight.numel() for weight in state.network.parameters()):,} weights"
-
-    # -- for people, and for files ---------------------------------------------------------------
-    def to_frame(self, state: RecurrentState) -> pl.DataFrame:
-        """Show the weights by name, with their shapes."""
-        weights = dict(state.network.named_parameters())
-        return pl.DataFrame(
-            {
-                "weights": list(weights),
-                "shape": [" x ".join(map(str, value.shape)) or "1" for value in weights.values()],
-                "number": [value.numel() for value in weights.values()],
-            },
-            schema={"weights": pl.String, "shape": pl.String, "number": pl.Int64},
-        )
-
+    # -- in files --------------------------------------------------------------------------------
     def to_data(self, state: RecurrentState) -> tuple[dict[str, Any], Parts]:
         coding, frames = state.coding.to_data()
         data = {
@@ -300,13 +263,7 @@ class Recurrent(Form):
     ) -> tuple[Recurrent, RecurrentState]:
         made = data["module"] if module is None else module
         if made is None or (module is None and made not in OWN):
-            raise SavedModelError(
-                f"Its network is a {data['class']}, of which a file can only hold the weights. "
-                + either(
-                    "Give the module: gecasmo.load(path, modules={coin: module}).",
-                    "It can be loaded in Python only, with its module.",
-                )
-            )
+            raise module_is_missing(data["class"])
         extra("torch", "A saved network", "gecasmo[torch]")
         ids = [each if isinstance(each, str) else tuple(each) for each in data["ids"]]
         form = cls.from_options({**data, "ids": ids, "device": at_hand(data["device"])}, made)

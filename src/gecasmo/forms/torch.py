@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from gecasmo.encoding.rows import Rows
-from gecasmo.errors import ModelError, SavedModelError, either, extra
+from gecasmo.errors import ModelError, SavedModelError, extra
 from gecasmo.forms import saved
 from gecasmo.forms.features import (
     ByRows,
@@ -25,7 +25,8 @@ from gecasmo.forms.features import (
     check_missing,
     learn_coding,
 )
-from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
+from gecasmo.forms.form import Floats, Parts, as_columns, as_key
+from gecasmo.forms.network_form import NetworkForm, module_is_missing
 from gecasmo.forms.networks import (
     Trained,
     Training,
@@ -38,7 +39,6 @@ from gecasmo.forms.networks import (
     make_network,
     own_randomness,
     shake,
-    squares,
 )
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class TorchState:
     inputs: ByRows = field(default_factory=ByRows)
 
 
-class Torch(Form):
+class Torch(NetworkForm):
     """A PyTorch network behind a coin.
 
     The module gets standardised numbers as a float tensor (rows, numeric columns) and texts as an
@@ -178,29 +178,8 @@ class Torch(Form):
         assert trained.offsets is not None
         return self._next(previous, trained), trained.offsets
 
-    def predict(self, state: TorchState, rows: Rows) -> Floats:
-        from scipy.special import expit
-
-        probability: Floats = expit(self.logits(state, rows))
-        return probability
-
-    def logits(self, state: TorchState, rows: Rows) -> Floats:
-        logits = answers(state.network, self._inputs(state, rows))
-        broken = ~np.isfinite(logits)
-        if broken.any():
-            first = rows.features(self.columns).row(int(np.argmax(broken)), named=True)
-            raise ModelError(
-                f"The module of {self!r} answers {int(broken.sum()):,} of {len(rows):,} rows with "
-                f"something that is no number (first: {first})."
-            )
-        return logits
-
-    def known(self, state: TorchState, rows: Rows) -> Bools:
-        """Tell of which rows every level was there in the fit."""
-        return state.coding.known(rows)
-
-    def penalty(self, state: TorchState) -> float:
-        return -0.5 * self.recipe.weight_decay * squares(state.network)
+    def answers(self, state: TorchState, rows: Rows) -> Floats:
+        return answers(state.network, self._inputs(state, rows))
 
     def remarks(self, state: TorchState, heads: Floats, tails: Floats) -> list[str]:
         remarks = [
@@ -230,22 +209,7 @@ class Torch(Form):
 
         return TrainableNetwork(self, state, self._inputs(state, rows))
 
-    def summary(self, state: TorchState) -> str:
-        return f"{sum(weight.numel() for weight in state.network.parameters()):,} weights"
-
-    # -- for people, and for files ---------------------------------------------------------------
-    def to_frame(self, state: TorchState) -> pl.DataFrame:
-        """Show the weights by name, with their shapes."""
-        weights = dict(state.network.named_parameters())
-        return pl.DataFrame(
-            {
-                "weights": list(weights),
-                "shape": [" x ".join(map(str, value.shape)) or "1" for value in weights.values()],
-                "number": [value.numel() for value in weights.values()],
-            },
-            schema={"weights": pl.String, "shape": pl.String, "number": pl.Int64},
-        )
-
+    # -- in files --------------------------------------------------------------------------------
     def to_data(self, state: TorchState) -> tuple[dict[str, Any], Parts]:
         coding, frames = state.coding.to_data()
         data = {
@@ -263,13 +227,7 @@ class Torch(Form):
         cls, data: dict[str, Any], parts: Any, module: Any = None
     ) -> tuple[Torch, TorchState]:
         if module is None and data["module"] is None:
-            raise SavedModelError(
-                f"Its network is a {data['class']}, of which a file can only hold the weights. "
-                + either(
-                    "Give the module: gecasmo.load(path, modules={coin: module}).",
-                    "It can be loaded in Python only, with its module.",
-                )
-            )
+            raise module_is_missing(data["class"])
         made = module
         if module is None:
             # A fit of the loaded model starts from the weights of the file.

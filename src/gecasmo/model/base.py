@@ -392,10 +392,10 @@ class Model(StructuredModel):
     def best_page(
         self,
         candidates: Any,
-        size: int = 10,
+        size: int | None = 10,
         worth: Any = "click",
         *,
-        log: ClickLog | None = None,
+        log: ClickLog | Literal[False] | None = None,
         quantile: float = 0.25,
         min_examinations: float = 10.0,
         pinned: Any = None,
@@ -416,12 +416,13 @@ class Model(StructuredModel):
             `rank`, its rank on the page that is shown now, if it is there. Of a log, the pairs that
             were shown; what is shown now is the page that its query had most often.
         size : int
-            How long pages are, at most.
+            How long pages are, at most; None makes each as long as the one that is shown now.
         worth : str, list or dict
             What counts, as for `page_value`.
         log : ClickLog, optional
             The log of the fit, for a lift that can be relied on: orders from one half of it are
-            valued by the other, and the other way round.
+            valued by the other, and the other way round (two more fits). By default the candidates
+            themselves if they are a log in memory with clicks; False for none.
         quantile : float
             Each result counts with this quantile of what it may bring where it stands, so that
             results of which little is known do not win by chance; 0.5 takes what is expected.
@@ -479,7 +480,8 @@ class Model(StructuredModel):
         log : ClickLog, StoredLog or data frame
         change : Change
             Of `gecasmo.pages`: `Swap(2, 5)`, `Move("doc", 1)`, `Drop("doc")`, `OrderBy("score")`,
-            `Cut(5)`; or a function from a log to a number for each result, to be ordered by.
+            `Cut(5)`; a function from a log to a number for each result, to be ordered by; or a
+            list of such changes, made one after the other.
         worth : str, list or dict, optional
             What counts, as for `page_value`; clicks, other signals, satisfaction and abandonment
             are told anyway.

@@ -205,10 +205,19 @@ def tell_untuned(problem: Problem, method: Any) -> None:
 
 
 class progress_bar:
-    """A progress bar, if one is wanted: by default in a terminal and in a notebook."""
+    """A progress bar, if one is wanted: by default in a terminal and in a notebook.
 
-    def __init__(self, name: str, wanted: bool | None) -> None:
+    `words` are what is done, in which steps, and what is told of each.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        wanted: bool | None,
+        words: tuple[str, str, str] = ("Fitting", "iteration", "objective per page"),
+    ) -> None:
         self.name = name
+        self.verb, self.step, self.value = words
         self.is_notebook = "ipykernel" in sys.modules and not sys.stderr.isatty()
         self.wanted = self.is_notebook or sys.stderr.isatty() if wanted is None else wanted
         self.bar: Any = None
@@ -224,15 +233,15 @@ class progress_bar:
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("iteration {task.completed}/{task.total}"),
-            TextColumn("objective per page {task.fields[objective]:.6f}"),
+            TextColumn(f"{self.step} {{task.completed}}/{{task.total}}"),
+            TextColumn(f"{self.value} {{task.fields[objective]:.6f}}"),
             TextColumn("{task.fields[words]}"),
             TimeElapsedColumn(),
             console=Console(stderr=True),
             transient=True,
         )
         self.bar.start()
-        words = f"Fitting {self.name}"
+        words = f"{self.verb} {self.name}"
         task = self.bar.add_task(words, total=None, objective=float("nan"), words="")
 
         def show(iteration: int, most: int, objective: float, words: str = "") -> None:
@@ -244,8 +253,8 @@ class progress_bar:
     def _show_text(self, iteration: int, most: int, objective: float, words: str = "") -> None:
         """A line that is written again and again, for notebooks that have no widgets."""
         share = bar(iteration / max(most, 1), 20, "utf-8")
-        told = f"Fitting {self.name} {share} iteration {iteration}/{most}"
-        sys.stderr.write(f"\r{told}, objective per page {objective:.6f} {words}")
+        told = f"{self.verb} {self.name} {share} {self.step} {iteration}/{most}"
+        sys.stderr.write(f"\r{told}, {self.value} {objective:.6f} {words}")
         sys.stderr.flush()
 
     def __exit__(self, *_: object) -> None:

@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, ModelError, option
+from gecasmo.logs import ClickLog
 from gecasmo.model.beliefs import drawn_states
 from gecasmo.model.frame_files import table_kind, write_frames
 from gecasmo.model.log_parts import whole_view
@@ -36,7 +37,7 @@ _CAUTION_DRAWS = 24
 class Search:
     """How pages are looked for; see `Model.best_page`."""
 
-    size: int = 10
+    size: int | None = 10
     quantile: float = 0.25
     min_examinations: float = 10.0
     effort: int = 200
@@ -47,6 +48,8 @@ class Search:
         """Refuse what makes no sense."""
         for name, least in (("size", 1), ("effort", 0)):
             value = getattr(self, name)
+            if value is None and name == "size":
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ModelError(f"{option(name, value)}: a whole number, at least {least}.")
         if not 0 < self.quantile < 1:
@@ -116,7 +119,7 @@ class BestPages:
                 f"Each result counts with the {self.quantile:.0%} quantile of what it may bring."
             )
         proven = int(own["is_proven"].sum())
-        gap = float(own["gap"].mean() or 0.0)
+        gap = float(np.mean(own["gap"].to_numpy()))
         said.append(
             f"{proven:,} of {len(own):,} pages are proven to be the best by that; the mean gap to "
             f"what no page exceeds is {gap:.4f}."
@@ -125,15 +128,11 @@ class BestPages:
         if left:
             said.append(f"{counted(left, 'candidate')} left out: too few examinations.")
         lift = own["lift"].drop_nulls()
-        if len(lift):
+        if len(lift) and self.promise is None:
             said.append(
-                f"Over what is shown now, the model promises {float(lift.mean() or 0):+.4f} a page"
-                + (
-                    "; that is too much, since the best was chosen by the same log that values it. "
-                    "Give the log, for a lift that holds."
-                    if self.promise is None
-                    else "."
-                )
+                "Over what is shown now, the model promises "
+                f"{float(np.mean(lift.to_numpy())):+.4f} a page; that is too much, since the best "
+                "was chosen by the same log that values it. Give the log, for a lift that holds."
             )
         if self.promise is not None:
             said.append(str(self.promise))
@@ -180,7 +179,10 @@ def best_page(
     frame, queries, explored = (pl.concat(own) for own in zip(*parts, strict=True))
     queries = queries.join(left_out, on="query", how="left", maintain_order="left")
     promise = None
-    if log is not None:
+    if log is None and isinstance(given, ClickLog) and "click" in given.columns:
+        # Of probabilities that were given, not estimated, nothing can be cross-fitted.
+        log = given if candidates.has_shown and model.report_ is not None else None
+    if log is not None and log is not False:
         from gecasmo.pages.promise import promised
 
         promise = promised(model, log, kept, asked, how, queries["lift"], samples, level)

@@ -25,6 +25,8 @@ Floats = NDArray[np.float64]
 
 # What an estimate rests on if somebody gave it.
 _GIVEN = "given"
+# How long pages are if nobody says so, and none is shown.
+_USUAL_SIZE = 10
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,13 @@ class Candidates:
         """Whether it is known what is shown now."""
         return bool(self.shown.any())
 
-    def sizes(self, size: int) -> Integers:
-        """How long the page of each query can be."""
-        return np.minimum(self.counts, size)
+    def sizes(self, size: int | None) -> Integers:
+        """How long the page of each query can be; None: as long as the one that is shown now."""
+        if size is not None:
+            return np.minimum(self.counts, size)
+        query = np.repeat(np.arange(len(self.queries)), self.counts)
+        now = np.bincount(query[self.shown > 0], minlength=len(self.queries))
+        return np.where(now > 0, now, np.minimum(self.counts, _USUAL_SIZE))
 
     def kept(self, keep: NDArray[np.bool_]) -> Candidates:
         """Some of them; queries without any are left out."""
@@ -100,7 +106,7 @@ class Candidates:
 
     def shown_pages(self, sizes: Integers) -> Integers:
         """The page that is shown now, by query and rank: numbers of candidates of the query, -1
-        all over where fewer are shown than the page is to have."""
+        below its end."""
         pages = np.full((len(self.queries), int(sizes.max(initial=1))), -1, np.int64)
         query = np.repeat(np.arange(len(self.queries)), self.counts)
         number = np.arange(len(query)) - self.starts[query]
@@ -110,8 +116,6 @@ class Candidates:
         place = np.arange(len(there)) - first[query[there]]
         fits = place < sizes[query[there]]
         pages[query[there[fits]], place[fits]] = number[there[fits]]
-        short = np.bincount(query[there[fits]], minlength=len(self.queries)) < sizes
-        pages[short] = -1
         return pages
 
     def pins(self, rules: Rules, sizes: Integers) -> Integers:
@@ -194,8 +198,8 @@ def as_candidates(given: Any) -> Candidates:
         frame = frame.with_columns(query=pl.lit("all"))
     for name in ("query", "doc"):
         if frame[name].null_count():
-            row = int(frame[name].is_null().arg_max() or 0)
-            raise ClickLogError(f"Row {row} of the candidates has no {name}.")
+            number = int(frame[name].is_null().arg_max() or 0)
+            raise ClickLogError(f"Row {number} of the candidates has no {name}.")
     frame = frame.drop("session", "click", strict=False)
     twice = frame.select(pl.struct("query", "doc").is_duplicated()).to_series()
     if twice.any():

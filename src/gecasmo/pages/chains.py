@@ -70,7 +70,7 @@ class Chains:
     """The matrices of the candidates of some queries, and the searches over them."""
 
     def __init__(
-        self, model: Model, candidates: Candidates, size: int, worth: Worth, rules: Rules
+        self, model: Model, candidates: Candidates, size: int | None, worth: Worth, rules: Rules
     ) -> None:
         require_downward(model)
         self.model, self.candidates = model, candidates
@@ -81,10 +81,10 @@ class Chains:
         self.place_start = offsets(per_query)
         query = np.repeat(np.arange(len(counts)), per_query)
         within = np.arange(len(query)) - self.place_start[query]
-        turn, rank = np.divmod(within, self.sizes[query])
+        turn, rank = within // self.sizes[query], within % self.sizes[query]
         rows = candidates.starts[query] + (turn + rank) % counts[query]
         page = offsets(counts)[query] + turn
-        log = pages_of(model, candidates.frame, rows, page, rank + 1)
+        log = pages_of(model, candidates.frame, rows.astype(np.int64), page, rank + 1)
         self.run = PageRun(model, log, "chains", merge=False)
         _refuse_lags(self.run)
         encoded = self.run.encoded
@@ -184,7 +184,7 @@ class Chains:
                 self._run(search_sets, *self._asked(small), room, *out, asked=small)
             left = np.flatnonzero(_is_open(score, bound))
             if len(left):
-                begin = np.where((pages >= 0).any(axis=1)[:, None], pages, shown)
+                begin = np.where(pages[:, :1] >= 0, pages, shown)
                 self._search(left, begin, _ROUNDS, effort, pages, score, bound)
         pages[np.isneginf(score)] = -1
         return Found(pages, score, np.maximum(bound, score), widths)
@@ -244,7 +244,7 @@ def _refuse_lags(run: PageRun) -> None:
         )
 
 
-def in_pieces(model: Model, candidates: Candidates, size: int) -> Iterator[Candidates]:
+def in_pieces(model: Model, candidates: Candidates, size: int | None) -> Iterator[Candidates]:
     """The candidates of some queries at a time, so that their matrices fit into memory."""
     automaton = model.structure.full.body
     sizes = candidates.sizes(size)

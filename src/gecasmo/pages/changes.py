@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError, ModelError, option
 from gecasmo.logs import ClickLog
 from gecasmo.logs.runs import offsets
+from gecasmo.report import counted
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -29,6 +30,10 @@ class Change:
     def key(self, log: ClickLog, place: Integers) -> Floats:
         """The number of each result of a log; `place` is its place in its page, from 1."""
         raise NotImplementedError
+
+    def missing(self, log: ClickLog) -> set[str]:
+        """What the change is about and a log does not show, in words."""
+        return set()
 
     def apply(self, log: ClickLog) -> ClickLog:
         """The changed pages; pages on which nothing is left are refused."""
@@ -77,6 +82,9 @@ class Swap(Change):
         key[has_both & (place == self.second)] = self.first
         return key
 
+    def __str__(self) -> str:
+        return f"ranks {self.first} and {self.second} exchanged"
+
 
 @dataclass(frozen=True)
 class Move(Change):
@@ -97,6 +105,13 @@ class Move(Change):
         key[chosen] = self.rank + np.where(comes_from_above, 0.5, -0.5)
         return key
 
+    def missing(self, log: ClickLog) -> set[str]:
+        """The document, if it is nowhere."""
+        return _missing(log, self.doc, self.query)
+
+    def __str__(self) -> str:
+        return f"{_told(self.doc, self.query)} at rank {self.rank}"
+
 
 @dataclass(frozen=True)
 class Drop(Change):
@@ -108,6 +123,13 @@ class Drop(Change):
     def key(self, log: ClickLog, place: Integers) -> Floats:
         """No number for it."""
         return np.where(_chosen(log, self.doc, self.query), np.nan, place.astype(float))
+
+    def missing(self, log: ClickLog) -> set[str]:
+        """The document, if it is nowhere."""
+        return _missing(log, self.doc, self.query)
+
+    def __str__(self) -> str:
+        return f"without {_told(self.doc, self.query)}"
 
 
 @dataclass(frozen=True)
@@ -137,6 +159,11 @@ class OrderBy(Change):
         found: Floats = numbers.to_numpy()
         return -found if self.descending else found
 
+    def __str__(self) -> str:
+        return (
+            f"in the order of '{self.column}', {'largest' if self.descending else 'smallest'} first"
+        )
+
 
 @dataclass(frozen=True)
 class Cut(Change):
@@ -151,6 +178,9 @@ class Cut(Change):
         """No number below the new end."""
         return np.where(place > self.length, np.nan, place.astype(float))
 
+    def __str__(self) -> str:
+        return f"at most {counted(self.length, 'result')}"
+
 
 def _require_rank(rank: Any) -> None:
     if isinstance(rank, bool) or not isinstance(rank, (int, np.integer)) or rank < 1:
@@ -162,10 +192,15 @@ def _chosen(log: ClickLog, doc: Any, query: Any) -> NDArray[np.bool_]:
     chosen = _equals(log.column("doc"), doc)
     if query is not None:
         chosen = chosen & _equals(log.column("query"), query)
-    if not chosen.any():
-        of = "" if query is None else f" of query {query!r}"
-        raise ClickLogError(f"The log shows no document {doc!r}{of}.")
     return chosen
+
+
+def _missing(log: ClickLog, doc: Any, query: Any) -> set[str]:
+    return set() if _chosen(log, doc, query).any() else {_told(doc, query)}
+
+
+def _told(doc: Any, query: Any) -> str:
+    return f"document {doc!r}" + ("" if query is None else f" of query {query!r}")
 
 
 def _equals(column: pl.Series, value: Any) -> NDArray[np.bool_]:
@@ -191,12 +226,38 @@ class Rearranged(Change):
             )
         return found
 
+    def __str__(self) -> str:
+        return "in the order that a function says"
+
+
+@dataclass(frozen=True)
+class Several(Change):
+    """One change after the other."""
+
+    changes: tuple[Change, ...]
+
+    def missing(self, log: ClickLog) -> set[str]:
+        """What any of them does not find."""
+        return set().union(*(change.missing(log) for change in self.changes))
+
+    def apply(self, log: ClickLog) -> ClickLog:
+        """What the last one makes of what those before it have made."""
+        for change in self.changes:
+            log = change.apply(log)
+        return log
+
+    def __str__(self) -> str:
+        return ", then ".join(map(str, self.changes))
+
 
 def as_change(given: Any) -> Change:
-    """A change as it is; a function orders results by the numbers that it gives them, small first,
-    and takes those away that get a NaN."""
+    """A change as it is, or several as one; a function orders results by the numbers that it gives
+    them, small first, and takes those away that get a NaN."""
     if isinstance(given, Change):
         return given
+    if isinstance(given, (list, tuple)) and given:
+        changes = tuple(map(as_change, given))
+        return changes[0] if len(changes) == 1 else Several(changes)
     if callable(given):
         return Rearranged(given)
     raise ModelError(

@@ -77,10 +77,10 @@ def off_policy(
     weight = np.where(hits, 1 / share, 0.0)
     click = before.click.astype(float)
     page, n = before.page, before.n_sessions
-    by_model = np.bincount(after.page, model.predict_clicks(after), minlength=n)
-    by_weight = np.bincount(page, weight * click, minlength=n)
-    correction = np.bincount(page, weight * (click - expected.to_numpy()), minlength=n)
-    pages = {
+    by_model = _by_page(after.page, model.predict_clicks(after), n)
+    by_weight = _by_page(page, weight * click, n)
+    correction = _by_page(page, weight * (click - expected.to_numpy()), n)
+    pages: dict[str, Floats] = {
         "model": by_model,
         "inverse propensity": by_weight,
         "doubly robust": by_model + correction,
@@ -105,6 +105,11 @@ def off_policy(
             }
         )
     return OffPolicy(before.n_sessions, int(hits.sum()), pl.DataFrame(rows))
+
+
+def _by_page(page: NDArray[Any], values: Floats, n: int) -> Floats:
+    """Sums of results over their pages."""
+    return np.bincount(page, values, minlength=n).astype(float)
 
 
 def _error(values: Floats, share: Floats) -> float:

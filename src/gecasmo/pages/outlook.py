@@ -71,8 +71,8 @@ class Foretold:
         found = self.look(states)
         price = self.prices(worth)
         by_result = np.einsum("ij,ij->i", found.told, price)
-        total: Floats = np.bincount(self.log.page, by_result, minlength=self.log.n_sessions)
-        return total + found.started @ worth.of_starts() + worth.quiet * found.quiet
+        total = np.bincount(self.log.page, by_result, minlength=self.log.n_sessions)
+        return total.astype(float) + found.started @ worth.of_starts() + worth.quiet * found.quiet
 
     def prices(self, worth: Worth) -> Floats:
         """The prices of all results."""

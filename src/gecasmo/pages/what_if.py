@@ -17,7 +17,7 @@ from gecasmo.pages.changes import Change, as_change
 from gecasmo.pages.off_policy import OffPolicy, off_policy
 from gecasmo.pages.outlook import Foretold, as_pages, check_draws, check_level, ends, in_chunks
 from gecasmo.pages.worth import ABANDONMENT, Worth, event_numbers
-from gecasmo.report import TextTable, html_of, wrapped
+from gecasmo.report import TextTable, counted, html_of, wrapped
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -64,8 +64,8 @@ class WhatIf:
 
     @property
     def _title(self) -> str:
-        told = f"{self.model}: {self.change} on {self.pages:,} pages"
-        return f"{told}, of which it changes {self.changed:,}; expected numbers a page"
+        told = f"{self.model}: {counted(self.pages, 'page')} {self.change}"
+        return f"{told}; {self.changed:,} of them change. Expected numbers a page:"
 
     def _tables(self) -> list[TextTable]:
         signed = {"difference": "{:+.4f}".format}
@@ -107,6 +107,7 @@ class _Sums:
     weight: float
     pages: int
     changed: int
+    missing: set[str]
 
 
 def what_if(
@@ -136,6 +137,8 @@ def what_if(
     weight = sum(part.weight for part in parts)
     if not weight > 0:
         raise ClickLogError("There is nothing to change: there are no pages, or all weigh 0.")
+    if nowhere := set.intersection(*(part.missing for part in parts)):
+        raise ClickLogError(f"The log shows no {min(nowhere)}.")
     longest = max(part.ranks.shape[2] for part in parts)
     events = np.sum([part.events for part in parts], axis=0) / weight
     ranks = np.sum([_longer(part.ranks, 2, longest) for part in parts], axis=0) / weight
@@ -162,10 +165,31 @@ def what_if(
     )
 
 
+def expected_by_rank(
+    model: Model, log: ClickLog, event: str, draws: int, level: float, seed: int = 0
+) -> pl.DataFrame:
+    """How probable an event is at a result, by its place on the page: `rank`, `probability`, `low`
+    and `high`."""
+    foretold, place, weight = Foretold(model, log), _places(log), log.weight[log.page]
+    shown = np.bincount(place, weight)
+    given = (None, [event], place, weight, len(shown))
+    found = [
+        _one(foretold, states, *given)[1][:, 0] / shown
+        for states in (None, *drawn_states(model, draws, seed))
+    ]
+    low, high = ends(np.stack(found[1:]), level)
+    ranks = np.arange(1, len(shown) + 1)
+    return pl.DataFrame({"rank": ranks, "probability": found[0], "low": low, "high": high})
+
+
 def _names(model: Model, worth: Worth | None) -> list[str]:
     """The events that are told: what is asked for, signals, satisfaction, abandonment."""
     automaton = model.structure.full.body
-    names = [] if worth is None else [_WORTH, *worth.prices]
+    names: list[str] = []
+    if worth is not None:
+        # One event at a price of 1 is its own worth.
+        is_plain = list(worth.prices.values()) == [1.0]
+        names = [*worth.prices] if is_plain else [_WORTH, *worth.prices]
     names += automaton.signals
     names += [coin for coin in automaton.parameters if coin == "satisfaction"]
     return list(dict.fromkeys([*names, ABANDONMENT]))
@@ -202,6 +226,7 @@ def _sums(
         float(log.weight.sum()),
         log.n_sessions,
         _n_changed(log, other),
+        change.missing(log),
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 from gecasmo.errors import ModelError
 from gecasmo.judgments import JudgmentsError, propensities
 from gecasmo.logs import ClickLog
+from gecasmo.pages.what_if import expected_by_rank
 from gecasmo.plots import theme
 from gecasmo.plots.theme import Chart, altair, chart_of, finished, thinned, tips, wanted_log
 from gecasmo.report import printable
@@ -34,6 +35,7 @@ def examination(
     coin: str | None = None,
     level: float = 0.9,
     repeats: int = 0,
+    draws: int = 0,
 ) -> Chart:
     """How often results are looked at, by rank (and last click).
 
@@ -53,6 +55,8 @@ def examination(
     repeats : int
         For models without such a coin: fit simulated users so often (20, say) to have intervals.
         It takes as long as so many fits, so there are none by default.
+    draws : int
+        For models without such a coin: intervals from so many draws of the posterior.
     """
     model.states(whole=False)
     chosen = _COIN if coin is None else coin
@@ -68,7 +72,7 @@ def examination(
             f"{model.name}: '{coin}' {by}, but a coin by rank, or by rank and last_click, is "
             f"wanted. It has: {', '.join(name for name in fitting if model.keys[name]) or 'none'}."
         )
-    return _on_pages(model, wanted_log(model, log), level, repeats)
+    return _on_pages(model, wanted_log(model, log), level, repeats, draws)
 
 
 def _by_rank(model: Model, coin: str, level: float) -> Chart:
@@ -176,9 +180,13 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
     )
 
 
-def _on_pages(model: Model, log: ClickLog, level: float, repeats: int) -> Chart:
+def _on_pages(model: Model, log: ClickLog, level: float, repeats: int, draws: int) -> Chart:
     alt = altair()
-    whole = examined_on_pages(model, log, level, repeats)
+    is_drawn = draws > 0 and _COIN not in model.forms and not repeats
+    if is_drawn:
+        whole = expected_by_rank(model, log, "reached", draws, level)
+    else:
+        whole = examined_on_pages(model, log, level, repeats)
     frame = thinned(whole, theme.MAX_ROWS)
     said = (
         f"Chance that a result at this rank is looked at, mean over the {log.n_sessions:,} pages "
@@ -186,6 +194,8 @@ def _on_pages(model: Model, log: ClickLog, level: float, repeats: int) -> Chart:
     )
     if "low" not in frame.columns:
         said += " From simulated users, so a little rough."
+    elif is_drawn:
+        said += f" Bars: {level:.0%} intervals."
     elif repeats:
         said += f" Bars: {level:.0%} intervals, from {repeats} fits to simulated users."
     return finished(

@@ -23,7 +23,7 @@ import polars as pl
 
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.errors import GecasmoWarning, ImpossibleSessionError, ModelError, SavedModelError
-from gecasmo.estimation import EM
+from gecasmo.estimation import EM, VB
 from gecasmo.estimation.coins import Evaluated
 from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.tasks import Answer, Task, combined
@@ -64,7 +64,7 @@ _FETCHED_PAGES = 2 * PAGES
 def fit(
     model: Model,
     dataframe: Any,
-    method: EM | None = None,
+    method: EM | VB | None = None,
     *,
     session: str | Sequence[str] | None = "session",
     query: str | None = "query",
@@ -93,7 +93,8 @@ def fit(
     ----------
     model : Model
     dataframe : Spark data frame
-    method : EM, optional
+    method : EM or VB, optional
+        With VB the driver holds all rows; pages stay with the executors.
     session, query, doc, rank, click, weight, partitions, check
         How it is read, as `open_log` says.
     path : folder, optional
@@ -140,9 +141,9 @@ def _check(model: Any, dataframe: Any, settings: Settings, features: Any) -> Non
         raise ModelError(f"gecasmo.spark.fit takes a model such as DBN(), not {model!r}.")
     require_frame(dataframe)
     method, start = settings.method, settings.start
-    if not isinstance(method, EM):
+    if not isinstance(method, (EM, VB)):
         kind = type(method).__name__
-        raise ModelError(f"method={kind}: a log on a cluster is fitted by EM(...).")
+        raise ModelError(f"method={kind}: a log on a cluster is fitted by EM(...) or VB(...).")
     if start is not None and not (isinstance(start, Model) and start.is_fitted):
         raise ModelError(f"start={start!r}: a fitted model is wanted, or with_values(...).")
     check_settings(settings, features)
@@ -184,7 +185,9 @@ class SparkSource:
         self, model: Model, log: FrameLog, settings: Settings, results: Results, folder: str
     ) -> None:
         self.model, self.results = model, results
-        self.local = local_coins(model, bool(log.columns["query"]))
+        # Other methods than EM move all parameters at once, and so have them all on the driver.
+        is_em = isinstance(settings.method, EM)
+        self.local = local_coins(model, bool(log.columns["query"])) if is_em else []
         start, spark = settings.start, log.frame.sparkSession
         job = Job(
             ShippedModel.of(model, with_states=False),
@@ -217,15 +220,18 @@ class SparkSource:
         self.parts = SparkParts(spark, job, numbers)
         weight = sum(part.weight for part in made.values())
         self.problem = parted_problem(model, self.parts, self.local, rows, weight, settings)
-        pages: Any = FirstPages(spark, job, {number: made[number].n_read for number in numbers})
-        self._drawn = sample_of(model, pages, settings, self.problem, rows)
+        self._drawn: Any = None
+        if is_em:
+            sizes = {number: made[number].n_read for number in numbers}
+            pages: Any = FirstPages(spark, job, sizes)
+            self._drawn = sample_of(model, pages, settings, self.problem, rows)
         self.n_sessions = sum(part.n_sessions for part in made.values())
         self.n_dropped = sum(part.n_dropped for part in made.values())
         self.n_floored = sum(part.n_floored for part in made.values())
 
     def sample(self) -> tuple[SampledPages, Mapping[str, dict[str, pl.Series]]] | None:
         """Some pages in memory, and by coin what the priors of their rows depend on."""
-        return self._drawn.sample, self._drawn.typical
+        return None if self._drawn is None else (self._drawn.sample, self._drawn.typical)
 
     def local_rows(self, best: Evaluated) -> FitRows:
         """The rows of local coins, in files; or in memory, with the counts of all rows."""

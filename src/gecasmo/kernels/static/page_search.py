@@ -1,10 +1,10 @@
 """Kernels that look for the best order of a page, for any model.
 
 What a candidate does at a rank is a place `e` in the arrays `skip`, `click` and `reward` (see
-`PageChains`): probabilities of states after the result, for each click history h and state s before it,
-and what the result is worth there. `after[t, h]` is the history that a click at rank t makes of h,
-`n_histories[t]` how many histories there can be above rank t, `end[h, s]` what is left after the
-last result. Below, a vector is an array over h and s.
+`PageChains`): probabilities of states after the result, for each click history h and state s
+before it, and what the result is worth there. `after[t, h]` is the history that a click at rank t
+makes of h, `n_histories[t]` how many histories there can be above rank t, `end[h, s]` what is left
+after the last result. Below, a vector is an array over h and s.
 
 A search without proof is greedy, followed by exchanges. The proof is a relaxation: results may
 repeat, and users in different states may meet different results, but each use of result i costs
