@@ -6,7 +6,7 @@ CORE := tests/logs tests/readers tests/unit
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper gap test lint style types suite coverage format soak bench priors bayes nested judged rivals features scale views judges pages docs docs-serve lowest release-check clean
+.PHONY: help demo paper gap test lint style types suite coverage format soak bench command priors bayes nested judged rivals features scale views judges pages docs docs-serve lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -59,6 +59,9 @@ soak: $(VENV)/dev ## mutated and crafted files, kills, full disks, many seeds: t
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
 	$(BIN)/python -m benchmarks
+
+command: $(VENV)/dev ## whole fits from a file to a saved model; writes benchmarks/results/command.md
+	PYTHONPATH=src:. $(BIN)/python -m benchmarks.command
 
 priors: $(VENV)/dev ## learned priors and intervals by simulation; writes benchmarks/results/priors.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.priors

@@ -19,7 +19,8 @@ from gecasmo import ClickLog
 from gecasmo.encoding import EncodedLog
 from gecasmo.estimation import Counts, Expectation
 from gecasmo.estimation.coins import Coin, as_weights
-from gecasmo.estimation.gibbs import TableRows
+from gecasmo.estimation.gibbs import Proposals, TableRows
+from gecasmo.estimation.variational import is_learned
 from gecasmo.kernels.threads import using_threads
 
 Floats = NDArray[np.float64]
@@ -88,7 +89,8 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
         "two_threads": lambda: two.run(weights),
         "folded": lambda: folded_one.run(folded_weights),
         "folded_two_threads": lambda: folded_two.run(folded_weights),
-        "sweep": gibbs_sweep(model, one, weights),
+        "sweep": gibbs_sweep(model, one, weights, False),
+        "sweep_with_priors": gibbs_sweep(model, one, weights, True),
         "streaming": streaming(streamed_arrays(plain, [*weights, *one.tables])),
     }
     check_agreement(model.name, one.run(weights), hand)
@@ -109,21 +111,32 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
 
 
 def gibbs_sweep(
-    model: gecasmo.ClickModel, expectation: Expectation, weights: Sequence[Floats]
+    model: gecasmo.ClickModel,
+    expectation: Expectation,
+    weights: Sequence[Floats],
+    with_priors: bool,
 ) -> Callable[[], object]:
-    """A sweep of the Gibbs sampler: a hidden path of every page, then every row."""
+    """A sweep of the Gibbs sampler: a hidden path of every page, then every row; `with_priors` also
+    mean and strength of the priors of rows by query or document."""
     encoded = expectation.encoded
     coins = zip(model.forms.items(), encoded.rows, strict=True)
     rows = []
     for number, ((name, form), own) in enumerate(coins):
-        rows.append(TableRows(number, Coin(name, form, own), form.begin(own, None), False))
+        coin = Coin(name, form, own)
+        rows.append(
+            TableRows(number, coin, form.begin(own, None), with_priors and is_learned(coin))
+        )
     begun = [one.begin(np.random.default_rng(0)) for one in rows]
+    proposals = [Proposals(np.random.default_rng(1)) for _ in rows]
 
     def run() -> None:
         with using_threads(1):
             counts = expectation.draw(weights, 1)
-            for one, before in zip(rows, begun, strict=True):
-                one.draw(np.zeros(2), counts.tables[one.number], before, 2)
+            for one, before, proposed in zip(rows, begun, proposals, strict=True):
+                own, hyper = counts.tables[one.number], np.zeros(2)
+                if one.priors.is_free:
+                    hyper = proposed.move(one, hyper, own, False)
+                one.draw(hyper, own, before, 2)
 
     return run
 

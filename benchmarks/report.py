@@ -177,17 +177,23 @@ def _sweep_lines(results: Sequence[EStepResult]) -> list[str]:
             one.model,
             one.log,
             f"{1000 * one.seconds['sweep'].median:.0f} ms",
-            f"{one.seconds['sweep'].median / one.seconds['whole'].median:.2f}",
+            *(
+                f"{one.seconds[name].median / one.seconds['whole'].median:.2f}"
+                for name in ("sweep", "sweep_with_priors")
+            ),
         )
         for one in results
     ]
-    told = "Hidden paths drawn and counted, then all rows; one thread, pages not folded."
+    told = (
+        "Hidden paths drawn and counted, then all rows, or priors and rows; one thread, pages not "
+        "folded."
+    )
     return [
         "## A sweep of the Gibbs sampler",
         "",
         told,
         "",
-        *_table(("model", "log", "sweep", "in E-steps"), rows),
+        *_table(("model", "log", "sweep", "in E-steps", "priors sampled, too"), rows),
     ]
 
 
@@ -275,7 +281,7 @@ def zoo_lines(results: Sequence[ZooResult]) -> list[str]:
             one.view,
             f"{one.n_states}",
             f"{one.n_edges}",
-            f"{one.n_pages / one.seconds / 1e6:.2f}",
+            f"{one.n_pages / one.seconds / 1e6:.3g}",
         ]
         for one in results
     ]

@@ -60,6 +60,9 @@ def _parse() -> argparse.Namespace:
     parser.add_argument(
         "--learned-up-to", type=int, default=10**12, help="pages; larger logs: fixed priors only"
     )
+    parser.add_argument(
+        "--yardsticks-up-to", type=int, default=10_000_000, help="pages; larger logs: without files"
+    )
     parser.add_argument("--model", default="DBN")
     parser.add_argument("--folder", type=Path, help="where logs and fits go (a temporary folder)")
     parser.add_argument("--memory", default="4GB", help="of the ingest")
@@ -86,6 +89,9 @@ def _measure(kind: str, size: int, options: argparse.Namespace, figures: dict[st
         stages = "benchmarks.scale_stages"
         case["ingest"] = run_watched(stages, arguments, {"work": Path(name)})
         _write(figures, options.results)
+        if size <= options.yardsticks_up_to:
+            case["yardsticks"] = _yardsticks(kind, size, Path(name), options.memory)
+            _write(figures, options.results)
         for priors in options.priors:
             if priors == "learned" and size > options.learned_up_to:
                 continue
@@ -95,6 +101,21 @@ def _measure(kind: str, size: int, options: argparse.Namespace, figures: dict[st
             case["fits"][priors] = run_watched(stages, arguments, folders)
             shutil.rmtree(fit, ignore_errors=True)
             _write(figures, options.results)
+
+
+def _yardsticks(kind: str, size: int, folder: Path, memory: str) -> dict[str, Any]:
+    """What an ingest of Parquet files takes, beside reading and partitioning them."""
+    stages, source = "benchmarks.scale_stages", folder / "files"
+    run_watched(stages, ["files", kind, str(size), str(source)], {})
+    found = {}
+    for who in ("ingest", "partition", "scan"):
+        _say(f"{kind}, {size:,} pages in files: {who}")
+        target = folder / f"taken by {who}"
+        arguments = ["take", who, str(source), str(target), memory]
+        found[who] = run_watched(stages, arguments, {})
+        shutil.rmtree(target, ignore_errors=True)
+    shutil.rmtree(source)
+    return found
 
 
 def _write(figures: dict[str, Any], folder: Path) -> None:

@@ -26,6 +26,7 @@ def as_markdown(figures: Figures) -> str:
         f"{figures['minutes']:.0f} minutes.",
         "",
         *_ingest(figures),
+        *_yardsticks(figures),
         *_fits(figures),
         *_space(figures),
         *_growth(figures),
@@ -60,6 +61,38 @@ def _ingest(figures: Figures) -> list[str]:
         "the share of pages left where equal ones are folded; bytes are a page of the source. Peak "
         "memory: all that is resident, and in brackets what is no copy of a file. Disk: the most "
         "that log and temporary files took together.",
+        "",
+        *table(header, rows),
+    ]
+
+
+def _yardsticks(figures: Figures) -> list[str]:
+    header = ["log", "pages", "what", "M pages/s", "s", "processor s", "peak MB"]
+    names = {
+        "ingest": "`ClickLog.ingest`",
+        "partition": "Polars, by hash of the query",
+        "scan": "Polars, sums of all columns",
+    }
+    rows = [
+        [
+            case["kind"],
+            short_size(case["size"]),
+            names[who],
+            f"{case['size'] / one['seconds'] / MILLION:.2f}",
+            seconds(one["seconds"]),
+            seconds(one["processor_seconds"]),
+            _peak(one),
+        ]
+        for case in figures["cases"]
+        for who, one in case.get("yardsticks", {}).items()
+    ]
+    if not rows:
+        return []
+    return [
+        "## Ingest of Parquet files, beside what is least",
+        "",
+        "The same files, read and partitioned by Polars without checks, folding, numbers or a way "
+        "to go on after a kill.",
         "",
         *table(header, rows),
     ]

@@ -1,6 +1,8 @@
 """The stages of `benchmarks.scale`, each in a process of its own; prints its figures as JSON.
 
 python -m benchmarks.scale_stages ingest KIND PAGES LOG MEMORY
+python -m benchmarks.scale_stages files KIND PAGES FOLDER
+python -m benchmarks.scale_stages take WHO FOLDER TARGET MEMORY
 python -m benchmarks.scale_stages fit LOG MODEL PRIORS FOLDER
 """
 
@@ -59,6 +61,46 @@ def ingest(kind: str, n_pages: str, path: str, memory: str) -> dict[str, Any]:
     }
 
 
+def files(kind: str, n_pages: str, folder: str) -> dict[str, Any]:
+    """Write a log as Parquet files, for what is compared with an ingest."""
+    from benchmarks.endless_log import batches
+
+    Path(folder).mkdir()
+    for number, frame in enumerate(batches(kind, int(n_pages))):
+        frame.write_parquet(Path(folder) / f"{number:06}.parquet")
+    return {}
+
+
+def take(who: str, folder: str, target: str, memory: str) -> dict[str, Any]:
+    """Read Parquet files: into a stored log, or as others would only put queries together.
+
+    "scan" adds up all columns, "partition" writes a Parquet file for each file and each of 64
+    hashes of the query, without checks, folding, numbering or a way to go on after a kill.
+    """
+    import polars as pl
+
+    paths = sorted(Path(folder).iterdir())
+    before, used, began = peak_megabytes(), time.process_time(), time.perf_counter()
+    if who == "ingest":
+        from gecasmo import ClickLog
+
+        ClickLog.ingest(paths, target, memory=memory)
+    elif who == "scan":
+        pl.scan_parquet(paths).sum().collect()
+    else:
+        Path(target).mkdir()
+        for number, path in enumerate(paths):
+            frame = pl.read_parquet(path).with_columns(part=pl.col("query").hash() % 64)
+            for part, own in frame.partition_by("part", as_dict=True, include_key=False).items():
+                own.write_parquet(Path(target) / f"{part[0]:02}-{number:06}.parquet")
+    return {
+        "seconds": time.perf_counter() - began,
+        "processor_seconds": time.process_time() - used,
+        "import_megabytes": before,
+        "peak_megabytes": peak_megabytes(),
+    }
+
+
 def fit(path: str, name: str, priors: str, folder: str) -> dict[str, Any]:
     """Fit a stored log. The kernels are compiled before, by a fit of a few pages."""
     import gecasmo
@@ -93,5 +135,5 @@ def fit(path: str, name: str, priors: str, folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    stage = {"ingest": ingest, "fit": fit}[sys.argv[1]]
+    stage = {"ingest": ingest, "files": files, "take": take, "fit": fit}[sys.argv[1]]
     print(json.dumps(stage(*sys.argv[2:])))

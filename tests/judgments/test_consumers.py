@@ -252,7 +252,7 @@ def test_opensearch_takes_a_judgment_list(judgments, tmp_path):
 
 def test_elasticsearch_takes_a_rank_eval_request(judgments, tmp_path):
     path = tmp_path / "a.rank_eval.json"
-    with pytest.raises(JudgmentsError, match=r"names the index of each document.*index="):
+    with pytest.raises(JudgmentsError, match=r"name the index of each document.*index="):
         judgments.write(path)
     judgments.write(path, index="shop")
     body = valid(path, consumer_schemas.ELASTICSEARCH)

@@ -348,3 +348,30 @@ def test_promises_are_below_what_the_same_log_says() -> None:
     assert model.best_page(frame, 5, log=log, samples=20).promise == promise
     with pytest.raises(ClickLogError, match="what is shown now"):
         model.best_page(frame.drop("rank"), 5, log=log)
+
+
+def test_pages_may_be_longer_than_those_shown_or_as_long() -> None:
+    frame, values = many_candidates(2, 5, seed=4)
+    model = as_model(DBN, values)
+    shown = frame.with_columns(
+        rank=pl.when(pl.col("doc") < 2).then(pl.col("doc") + 1).otherwise(None)
+    )
+    same = model.best_page(shown, None, **SURE)
+    assert same.frame["rank"].to_list() == [1, 2, 1, 2]
+    longer = model.best_page(shown, 4, **SURE)
+    assert longer.frame.group_by("query").len()["len"].to_list() == [4, 4]
+    now = shown.filter(pl.col("rank") > 0).with_columns(session="query")
+    worth = model.page_value(now, draws=0).frame["worth"]
+    for found in (same, longer):
+        close_to(found.queries["shown_worth"], worth)
+        close_to(found.queries["lift"], found.queries["worth"] - worth)
+    assert (longer.queries["lift"] > same.queries["lift"]).all()
+    # Without a page that is shown, ten results are usual.
+    assert len(model.best_page(frame, None, **SURE).frame) == 10
+
+
+def test_given_probabilities_have_no_lift_to_be_cross_fitted() -> None:
+    log = clicks(pages=60)
+    model = PBM.with_values(attraction=0.3, examination=0.5)
+    found = model.best_page(log, 5, samples=3)
+    assert found.promise is None

@@ -139,6 +139,15 @@ def test_stored_logs(tmp_path: Any) -> None:
     close_to(here.frame["after"], there.frame["after"])
     close_to(here.ranks["after"], there.ranks["after"])
     assert here.changed == there.changed
+    # A document that only some partitions show, and one that none does.
+    own = log.column("doc")[0]
+    some = [Drop(own, log.session_column("query")[0]), Swap(1, 2)]
+    close_to(
+        truth.what_if(log, some, draws=0).frame["after"],
+        truth.what_if(stored, some, draws=0).frame["after"],
+    )
+    with pytest.raises(ClickLogError, match="shows no document 'nobody'"):
+        truth.what_if(stored, Drop("nobody"), draws=0)
     with pytest.raises(ClickLogError, match="partition by partition"):
         truth.what_if(stored, OrderBy("score"), randomised="random")
 

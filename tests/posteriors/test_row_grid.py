@@ -10,7 +10,7 @@ from row_examples import places, said
 
 from gecasmo.estimation.posteriors import likelihood as likelihood_module
 from gecasmo.estimation.posteriors import moments as moments_module
-from gecasmo.estimation.posteriors.few_rows import repeats
+from gecasmo.estimation.posteriors.few_rows import copied_places, repeats
 from gecasmo.estimation.posteriors.likelihood import (
     Asked,
     Places,
@@ -19,7 +19,7 @@ from gecasmo.estimation.posteriors.likelihood import (
     nothing_known,
 )
 from gecasmo.estimation.posteriors.moments import Moments, row_moments_of
-from gecasmo.kernels.static.row_grid import find_repeats
+from gecasmo.kernels.static.row_grid import copy_places, find_repeats
 from gecasmo.testing import plain_python
 from strategies.checks import many
 
@@ -130,6 +130,33 @@ def test_repeats_against_counting(pages: list[list[int]]) -> None:
     found = np.zeros(1, np.bool_)
     find_repeats(starts, rows, found)
     assert found[0] == (times.max(initial=1) > 1)
+
+
+@many(40)
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=5), min_size=1, max_size=5),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_copies_of_pages_against_lists(
+    pages: list[list[int]], n_points: int, data: st.DataObject
+) -> None:
+    starts = np.cumsum([0, *map(len, pages)])
+    rows = np.array([row for page in pages for row in page], np.uint32)
+    chosen = data.draw(st.lists(st.integers(0, len(pages) - 1), min_size=1, max_size=6))
+    own = [data.draw(st.sampled_from(pages[page])) for page in chosen]
+    every = [
+        (place, len(rows) + point if rows[place] == row else place)
+        for page, row in zip(chosen, own, strict=True)
+        for point in range(n_points)
+        for place in range(starts[page], starts[page + 1])
+    ]
+    kernel = np.empty((2, len(every)), np.uint32)
+    given_own = np.array(own, np.uint32)
+    copy_places(starts, rows, np.array(chosen), given_own, n_points, *kernel)
+    assert list(zip(*kernel.tolist(), strict=True)) == every
+    plainly = copied_places(starts, rows, np.array(chosen), given_own, n_points)
+    assert list(zip(*(one.tolist() for one in plainly), strict=True)) == every
 
 
 def test_a_long_page_is_worth_a_closer_look() -> None:

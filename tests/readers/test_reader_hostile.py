@@ -44,7 +44,7 @@ HOSTILE = {
     "half a result": ("clickmodels", clickmodels(f'["{HALF}", "b"]'), "half a character"),
     "half a layout": ("clickmodels", clickmodels(layout=f'["{HALF}", 1]'), "half a character"),
     "half a place": ("clickmodels", by_place(HALF), "half a character"),
-    "deep results": ("clickmodels", clickmodels(DEEP), "recursion depth"),
+    "deep results": ("clickmodels", clickmodels(DEEP), "(recursion depth|Stack overflow)"),
     "large click": ("pyclickmodels", pyclickmodels(click=LARGE), "whole numbers from 0, not 1000"),
     "endless click": ("pyclickmodels", pyclickmodels(click=ENDLESS), "4300 digits"),
     "half a doc": ("pyclickmodels", pyclickmodels(doc=f'"{HALF}"'), "half a character"),

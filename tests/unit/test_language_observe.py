@@ -468,5 +468,6 @@ def test_an_update_with_hidden_states_never_falls() -> None:
 def test_matrices_and_gradients_say_what_they_cannot(log: ClickLog) -> None:
     with pytest.raises(ModelError, match="it sees users through numbers: dwell"):
         gecasmo.matrices.write(users(), 3)
+    pytest.importorskip("torch")
     with pytest.raises(ModelError, match="Gradient cannot train the form Density"):
         TACM().fit(log, Gradient(), progress=False)

@@ -185,6 +185,21 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
+def test_tables_are_packed_once_and_files_of_before_are_read(tmp_path: Path) -> None:
+    model = dbn()
+    model.save(tmp_path / "new")
+    with (
+        zipfile.ZipFile(tmp_path / "new") as new,
+        zipfile.ZipFile(tmp_path / "old", "w", zipfile.ZIP_DEFLATED) as old,
+    ):
+        for entry in new.infolist():
+            is_table = entry.filename.endswith(".parquet")
+            assert entry.compress_type == (zipfile.ZIP_STORED if is_table else zipfile.ZIP_DEFLATED)
+            old.writestr(entry.filename, new.read(entry))
+    for coin in model.forms:
+        assert load(tmp_path / "old").estimates(coin).equals(model.estimates(coin))
+
+
 def test_a_file_holds_data_only(tmp_path: Path) -> None:
     DBN().fit(pages(8), SHORT).save(tmp_path / "m")
     with zipfile.ZipFile(tmp_path / "m") as archive:

@@ -329,9 +329,10 @@ def _order_section(report: Report) -> str:
     if promise is not None:
         said = (
             f"With the best order of each query, {promise.lift:+.3f} {named} are to be expected on "
-            f"a page (90 % interval {promise.low:+.3f} to {promise.high:+.3f}). Orders were made "
-            "from one half of the log and valued by the other, so that luck does not count; valued "
-            f"by the log that they were made from, they would promise {promise.plug_in:+.3f}."
+            f"a page (90 % interval {promise.low:+.3f} to {promise.high:+.3f}). Orders from one "
+            f"half of the log bring {promise.crossed:+.3f} by the other half, where luck does not "
+            "count, and those from all of it would be better. By the log that they were made from "
+            f"they bring {promise.plug_in:+.3f}, which is more than they will keep."
         )
     best = found.queries.filter(pl.col("lift").is_not_null())
     rows = [
@@ -412,6 +413,9 @@ def _in_words(story: pl.DataFrame) -> str:
         if clicked
         else "Nothing was clicked."
     )
+    if "examination_heads" in story.columns:
+        looked = story.filter(pl.col("examination_heads") > 0.5)["rank"].to_list()
+        return f"{did} Probably looked at: {listed(map(str, looked)) or 'nothing'}."
     if "reached" not in story.columns:
         return did
     seen = story.filter(pl.col("reached") > 0.5)["rank"].to_list()

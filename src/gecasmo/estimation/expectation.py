@@ -165,7 +165,7 @@ class Expectation:
         """The weights of all coins, a column for every place of pages taken apart."""
         plans = self.encoded.plan.coins
         return [
-            w if plan.scope == "global" else _columns(w, apart.rows[plan.codes])
+            w if plan.scope == "global" else columns(w, apart.rows[plan.codes])
             for plan, w in zip(plans, weights, strict=True)
         ]
 
@@ -237,7 +237,8 @@ class Expectation:
         return list(pairwise(edges))
 
 
-def _columns(table: Floats, rows: NDArray[np.uint32]) -> Floats:
+def columns(table: Floats, rows: NDArray[np.uint32]) -> Floats:
+    """The columns of a table of two lines that stand at some rows."""
     if len(rows) < _FEW_PLACES:
         return np.take(table, rows, axis=1)
     out = np.empty((2, len(rows)))

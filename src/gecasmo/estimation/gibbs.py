@@ -170,7 +170,7 @@ class TableRows:
         return _RowChain(weights, moments, hyper)
 
 
-class _Proposals:
+class Proposals:
     """A random walk over mean and strength of one prior in one chain, which learns its steps."""
 
     def __init__(self, stream: np.random.Generator) -> None:
@@ -214,7 +214,7 @@ class _Chain:
 
     weights: dict[int, Floats]
     rows: dict[int, _RowChain]
-    proposals: dict[int, _Proposals]
+    proposals: dict[int, Proposals]
 
 
 class _Chains:
@@ -261,7 +261,7 @@ class _Chains:
         }
         weights |= {n: own.weights for n, own in rows.items()}
         proposals = {
-            r.number: _Proposals(np.random.default_rng(mixed(seed, chain, r.number, _HYPER)))
+            r.number: Proposals(np.random.default_rng(mixed(seed, chain, r.number, _HYPER)))
             for r in self.rows
             if r.priors.is_free
         }

@@ -18,6 +18,7 @@ from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.forms import FormState
 from gecasmo.forms.logistic import MOST_WITH_ERRORS
+from gecasmo.forms.logits import expit, logit
 
 Floats = NDArray[np.float64]
 
@@ -127,8 +128,6 @@ def _row_slopes(
     problem: Part, states: Sequence[FormState], tie: tuple[int, ...], moved: Floats
 ) -> Floats:
     """The derivative of the log-likelihood by each row's logit, at logits moved a little."""
-    from scipy.special import expit, logit
-
     coin = problem.coins[tie[0]]
     weights = problem.weights(states)
     at = expit(logit(coin.form.predict(states[tie[0]], coin.rows)) + moved)

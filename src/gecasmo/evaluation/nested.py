@@ -52,7 +52,7 @@ _INSIDE, _APART = 0.1, 0.5
 # A larger model may fall behind by so much, in nats, because fits end a little early.
 _ROUNDING = 0.05
 
-SCHEMA = {
+SCHEMA: dict[str, type[pl.DataType]] = {
     "smaller": pl.String,
     "larger": pl.String,
     "special_case": pl.String,
@@ -62,7 +62,11 @@ SCHEMA = {
     "p_error": pl.Float64,
     "simulated": pl.Int64,
 }
-LOO_SCHEMA = {"loo_difference": pl.Float64, "loo_error": pl.Float64, "loo_unsure": pl.Int64}
+LOO_SCHEMA: dict[str, type[pl.DataType]] = {
+    "loo_difference": pl.Float64,
+    "loo_error": pl.Float64,
+    "loo_unsure": pl.Int64,
+}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ believed from the prior, so that what EM climbs becomes the evidence lower bound
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,11 @@ class RowPriors:
 
     def centre(self) -> tuple[float, float]:
         """The logit of the mean and the logarithm of the strength of a middling row of `base`."""
+        return self._centre
+
+    @cached_property
+    def _centre(self) -> tuple[float, float]:
+        # Asked for at every proposal of a sampler, and as dear as weighing all counts.
         heads, tails = self.base
         if not len(heads):
             return 0.0, _LOG_STRENGTH

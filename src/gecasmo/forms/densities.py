@@ -26,6 +26,7 @@ from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.forms.families import NARROWEST, Family, family_from_data
 from gecasmo.forms.form import Bools, Floats, Form, Posterior
+from gecasmo.forms.logits import expit
 
 if TYPE_CHECKING:
     from gecasmo.forms.memory import Memory
@@ -263,10 +264,7 @@ class Densities(Form):
     def predict(self, state: DensityState, rows: Rows) -> Floats:
         """How much each value speaks for the last of the densities against the first; only to tell
         how far a fit has moved."""
-        from scipy.special import expit
-
-        found: Floats = expit(self.logits(state, rows))
-        return found
+        return expit(self.logits(state, rows))
 
     def logits(self, state: DensityState, rows: Rows) -> Floats:
         logs, seen = self._log_densities(state, rows)

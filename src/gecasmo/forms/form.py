@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, SavedModelError
+from gecasmo.forms.logits import logit
 
 if TYPE_CHECKING:
     from gecasmo.forms.memory import Memory
@@ -421,10 +422,7 @@ class Form(ABC):
 
     def logits(self, state: FormState, rows: Rows) -> Floats:
         """Tell the logit of every row."""
-        from scipy.special import logit  # not at the top: importing gecasmo stays light
-
-        logits: Floats = logit(self.predict(state, rows))
-        return logits
+        return logit(self.predict(state, rows))
 
     def is_swept(self, *states: FormState) -> bool:
         """Whether these are tables so large that their rows are swept by kernels, not moved by

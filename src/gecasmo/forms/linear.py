@@ -17,6 +17,7 @@ import numpy as np
 from gecasmo.forms.features import DesignMatrix
 from gecasmo.forms.form import Floats
 from gecasmo.forms.links import LOGIT, Link, normal_moments
+from gecasmo.forms.logits import expit
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.static.effect_steps import solve_rows
 from gecasmo.kernels.threads import default_threads
@@ -344,8 +345,6 @@ def fit_offsets(
     heads: Floats, tails: Floats, logits: Floats, offsets: Floats, variance: float
 ) -> Floats:
     """Find the best offsets around given logits, row by row, by Newton's method."""
-    from scipy.special import expit
-
     total = heads + tails
 
     def value(at: Floats) -> Floats:

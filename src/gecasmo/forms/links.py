@@ -12,6 +12,7 @@ import numpy as np
 
 from gecasmo.errors import ModelError
 from gecasmo.forms.form import Floats
+from gecasmo.forms.logits import expit, logit
 
 # Logits are cut off here where they become probabilities: beyond, a double cannot tell 1 - p from
 # 0, and what is very unlikely would count as impossible. Probits are cut off at the same odds.
@@ -43,16 +44,10 @@ class _Logit:
     name = "logit"
 
     def probability(self, predictor: Floats) -> Floats:
-        from scipy.special import expit  # not at the top: importing gecasmo stays light
-
-        probability: Floats = expit(np.clip(predictor, -_FARTHEST, _FARTHEST))
-        return probability
+        return expit(np.clip(predictor, -_FARTHEST, _FARTHEST))
 
     def predictor(self, probability: Floats) -> Floats:
-        from scipy.special import logit
-
-        predictor: Floats = logit(probability)
-        return predictor
+        return logit(probability)
 
     def log_likelihood(self, heads: Any, tails: Any, predictor: Floats) -> Floats:
         # One exponential gives both logarithms.

@@ -16,6 +16,7 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms import saved
 from gecasmo.forms.fixed import NUMBERS
 from gecasmo.forms.form import Bools, Floats, Form, Posterior, as_key
+from gecasmo.forms.logits import expit, logit
 from gecasmo.forms.priors import Empirical, Priors
 from gecasmo.forms.table_state import (
     TableState,
@@ -124,7 +125,7 @@ class Table(Form):
         if generator is not None:
             # Coins must differ from each other for mixture components to part; rows barely.
             logit = np.log(self.start / (1 - self.start)) + generator.normal()
-            probability = _logistic(logit + 0.1 * _noise(rows, int(generator.integers(2**63))))
+            probability = expit(logit + 0.1 * _noise(rows, int(generator.integers(2**63))))
         is_fixed = None
         if self.fixed:
             given, is_fixed = self._fixed_rows(rows)
@@ -256,10 +257,7 @@ class Table(Form):
     def vector(self, state: TableState) -> Floats:
         if row_sweeps.is_large(len(state.probability)):
             return row_sweeps.logits(state.probability)
-        from scipy.special import logit  # not at the top: importing gecasmo stays light
-
-        logits: Floats = logit(state.probability)
-        return logits
+        return logit(state.probability)
 
     def score(self, state: TableState, rows: Rows, heads: Floats, tails: Floats) -> Floats:
         a, b = state.pseudo
@@ -267,7 +265,7 @@ class Table(Form):
         return slope if state.is_fixed is None else np.where(state.is_fixed, 0.0, slope)
 
     def from_vector(self, state: TableState, vector: Floats) -> TableState:
-        probability = _logistic(vector)
+        probability = expit(vector)
         if state.is_fixed is not None:
             probability = np.where(state.is_fixed, state.probability, probability)
         return self.moved_to(state, probability)
@@ -481,13 +479,6 @@ def _as_prior(given: Any) -> Empirical | None:
     if given == "empirical":
         return Empirical()
     raise ModelError(f"Table(prior={given!r}): 'empirical' or Empirical(by=...) is wanted.")
-
-
-def _logistic(logits: Any) -> Floats:
-    from scipy.special import expit
-
-    probability: Floats = expit(logits)
-    return probability
 
 
 def _as_items(fixed: Mapping[Any, float]) -> list[tuple[list[Any], float]]:

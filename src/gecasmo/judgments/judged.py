@@ -412,7 +412,12 @@ class Judgments:
         from gecasmo.judgments.judges import Judges
 
         assert self.draws is not None
-        return Judges.of(self._heard(), self.grading, self.level, self.draws)
+        return Judges.of(self._heard(), self.grading, self.level, self.draws, self.n_coins)
+
+    @property
+    def n_coins(self) -> int:
+        """How many coins relevance is the product of."""
+        return self.relevance_is.count(" x ") + 1
 
     def disagreements(self, n: int = 20) -> pl.DataFrame:
         """The pairs where clicks and a trusted judge are farthest apart, to be looked at by hand.

@@ -62,12 +62,14 @@ class Judges:
     shown: dict[str, bool]
 
     @classmethod
-    def of(cls, panel: Panel, grading: Grading, level: float, draws: Draws) -> Judges:
-        """Hold each judge of a panel against clicks."""
+    def of(
+        cls, panel: Panel, grading: Grading, level: float, draws: Draws, n_coins: int = 1
+    ) -> Judges:
+        """Hold each judge of a panel against clicks; relevance is a product of so many coins."""
         cuts = np.array(grading.cuts)
         trust, calibration, confusion = [], [], []
         for one in panel.judges:
-            agreement, by_grade, by_both = _held_against(one, panel, cuts, level, draws)
+            agreement, by_grade, by_both = _held_against(one, panel, cuts, level, draws, n_coins)
             trust.append(agreement)
             calibration += by_grade
             confusion += by_both
@@ -144,7 +146,7 @@ def _intervals(frame: pl.DataFrame) -> list[str]:
 
 
 def _held_against(
-    one: Heard, panel: Panel, cuts: Floats, level: float, draws: Draws
+    one: Heard, panel: Panel, cuts: Floats, level: float, draws: Draws, n_coins: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
     """How a judge agrees with clicks, by what it said, and by that and our grades."""
     judge, said = one.judge, panel.sample[said_column(one.number)]
@@ -161,7 +163,7 @@ def _held_against(
     worlds = np.zeros((0, 1))
     if len(graded):
         only = replace(panel, heard=(one._replace(after=one.alone, follows=None),))
-        worlds = Worlds.of(graded, only, draws).relevances()
+        worlds = Worlds.of(graded, only, draws, n_coins).relevances()
     ours = np.searchsorted(cuts, worlds, side="right")
     grade = graded[said_column(one.number)].to_numpy()
     tail = (1 - level) / 2

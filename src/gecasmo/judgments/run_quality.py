@@ -137,14 +137,14 @@ def ndcg(
         )
     _check_known(known, panel)
     assert judgments.draws is not None
-    possible = Worlds.of(known, panel, judgments.draws)
+    possible = Worlds.of(known, panel, judgments.draws, judgments.n_coins)
     query = possible.query
     places = {}
     for name, run in read.items():
         joined = known.join(run, on=["query", "doc"], how="left", maintain_order="left")
         places[name] = joined["place"]
         possible.hear(places_in(query, places[name]))
-    worlds = possible.relevances()
+    worlds = possible.relevances(with_level=False)
     ideal = _ideal(query, worlds, at)
     rows, by_query = [], []
     values: dict[str, Floats] = {}

@@ -52,7 +52,7 @@ LEVEL, SLOPE, ODDS = -3, -2, -1
 # normal, and the logarithm of the odds of e.
 _FREE = 0.7
 _CARELESS, _CARELESS_SPREAD = -2.5, 1.5
-_SLOPE_SPREAD = 0.75  # of the logarithm of the slope, around 0
+_SLOPE, _SLOPE_SPREAD = 0.3, 1.0  # the logarithm of the slope
 # What a judge is before clicks: noise, one who means what it says, and one who is inverted.
 _SIGNS = {0: 0.15, 1: 0.82, -1: 0.03}
 # Who agrees less than this with relevance is as good as noise; who does so with more than this
@@ -61,12 +61,8 @@ _LITTLE, _SURE = 0.1, 0.9
 _STRETCH = 0.5  # the spread of the logarithms of steps, around those of normal scores
 
 
-def masses(beliefs: BetaBeliefs, shift: float = 0.0, scale: float = 1.0) -> Floats:
-    """How probable each cell is for each pair, a row each that adds up to one.
-
-    With `shift` and `scale` beliefs are moved on the scale of logits, and stretched around their
-    centre.
-    """
+def masses(beliefs: BetaBeliefs) -> Floats:
+    """How probable each cell is for each pair, a row each that adds up to one."""
     from scipy.special import digamma, ndtr, polygamma
 
     a, b = (np.maximum(each, _LEAST) for each in beliefs.parameters)
@@ -75,17 +71,16 @@ def masses(beliefs: BetaBeliefs, shift: float = 0.0, scale: float = 1.0) -> Floa
     a, b = np.where(certain, inside, a), np.where(certain, 1 - inside, b)
     centre = np.where(certain, np.log(inside / (1 - inside)), digamma(a) - digamma(b))
     width = np.where(certain, 1e-3, np.sqrt(polygamma(1, a) + polygamma(1, b)))
-    points = centre[:, None] + (POINTS - centre[:, None] - shift) / scale
-    below = np.minimum(points, 0) - np.log1p(np.exp(-np.abs(points)))  # log r
-    density = a[:, None] * below + b[:, None] * (below - points)
+    below = np.minimum(POINTS, 0) - np.log1p(np.exp(-np.abs(POINTS)))  # log r
+    density = a[:, None] * below + b[:, None] * (below - POINTS)
     density = np.exp(density - density.max(axis=1, keepdims=True))
     # What lies beyond the ends falls off like exp(a u) and exp(-b u).
-    density[:, 0] *= np.maximum(1.0, scale / (a * STEP))
-    density[:, -1] *= np.maximum(1.0, scale / (b * STEP))
-    narrow = width * scale < _NARROW
+    density[:, 0] *= np.maximum(1.0, 1 / (a * STEP))
+    density[:, -1] *= np.maximum(1.0, 1 / (b * STEP))
+    narrow = width < _NARROW
     if narrow.any():
         edges = np.concatenate([[-np.inf], (POINTS[1:] + POINTS[:-1]) / 2, [np.inf]])
-        place, wide = (centre + shift)[narrow, None], np.maximum(width * scale, 1e-3)[narrow, None]
+        place, wide = centre[narrow, None], np.maximum(width, 1e-3)[narrow, None]
         density[narrow] = np.diff(ndtr((edges - place) / wide), axis=1)
     return np.asarray(density / density.sum(axis=1, keepdims=True))
 
@@ -181,6 +176,7 @@ class _Chances(NamedTuple):
     pull: Floats  # by grade, how the logits fall with a
     by_inside: Floats  # by grade, how they rise with the slope, a being held
     a: Floats  # by grade
+    size: float  # how the logits rise with c
 
     @classmethod
     def under(cls, parameters: Floats, trust: Trust, above: float = 0.0) -> _Chances:
@@ -196,17 +192,20 @@ class _Chances(NamedTuple):
         # Were z of each grade normal, it would have this variance.
         root = np.sqrt(1 + 4 * slope**2)
         inside = 2 / (1 + root)
-        logits = parameters[:k] + np.log(trust.share) - a**2 * inside / 2
+        # In z they are off by as much whatever the slope is: else steep ones would be dear.
+        size = float(np.sqrt(1 + slope**2))
+        logits = size * parameters[:k] + np.log(trust.share) - a**2 * inside / 2
         logits = logits[:, None] + a[:, None] * (trust.scale.z + above)
         looking = np.exp(logits - logits.max(axis=0))
         looking /= looking.sum(axis=0)
         careless = float(1 / (1 + np.exp(-odds)))
         chance = (1 - careless) * looking + careless * trust.repeats[:, :, None]
         by_inside = a**2 / 2 * 8 * slope / (root * (1 + root) ** 2)
-        return cls(chance, looking, careless, by_shape, a * inside, by_inside, a)
+        by_inside += parameters[:k] * slope / size
+        return cls(chance, looking, careless, by_shape, a * inside, by_inside, a, size)
 
 
-class Level(NamedTuple):
+class UnseenLevel(NamedTuple):
     """What is believed of the level of pairs that no page shows, as z, before judges are heard."""
 
     mean: float
@@ -231,7 +230,7 @@ class _Learner:
     noise.
     """
 
-    def __init__(self, trust: Trust, pairs: _Pairs, level: Level, sign: int) -> None:
+    def __init__(self, trust: Trust, pairs: _Pairs, level: UnseenLevel, sign: int) -> None:
         self.trust, self.sign, self.level = trust, sign, level
         k, n_others = len(trust.share), len(trust.repeats)
         group = (pairs.unseen * n_others + pairs.other) * k + pairs.grade
@@ -246,7 +245,7 @@ class _Learner:
         n = 2 * k + 2
         self.centre, self.precision = np.zeros(n), np.full(n, _STRETCH**-2)
         self.precision[:k] = _FREE**-2
-        self.precision[SLOPE] = _SLOPE_SPREAD**-2
+        self.centre[SLOPE], self.precision[SLOPE] = _SLOPE, _SLOPE_SPREAD**-2
         self.centre[LEVEL], self.precision[LEVEL] = level.mean, max(level.spread, 1e-3) ** -2
         self.centre[ODDS], self.precision[ODDS] = _CARELESS, _CARELESS_SPREAD**-2
         self.free = np.ones(n, bool)
@@ -297,7 +296,7 @@ class _Learner:
         shape[-1] += level @ by.by_inside
         by_odds = by_careless * by.careless * (1 - by.careless)
         by_level = float(level @ by.a)
-        return value, np.concatenate([level, shape[:-1], [by_level, shape[-1], by_odds]])
+        return value, np.concatenate([by.size * level, shape[:-1], [by_level, shape[-1], by_odds]])
 
     def best(self) -> tuple[Floats, Floats, float]:
         """The best parameters, the root of their covariance, and the logarithm of the evidence."""
@@ -350,7 +349,7 @@ def learn(
     other: Ints | None = None,
     weight: Floats | None = None,
     unseen: NDArray[np.bool_] | None = None,
-    level: Level | None = None,
+    level: UnseenLevel | None = None,
 ) -> Trust:
     """Learn how far a judge can be trusted.
 
@@ -371,7 +370,7 @@ def learn(
 
     weight = np.ones(len(grade)) if weight is None else weight
     unseen = np.zeros(len(grade), bool) if unseen is None else unseen
-    level = Level(0.0, 0.0) if level is None else level
+    level = UnseenLevel(0.0, 0.0) if level is None else level
     counts = np.bincount(grade, weight, minlength=n_grades) + 0.5
     share = counts / counts.sum()
     signs, orders = _SIGNS, 0.0

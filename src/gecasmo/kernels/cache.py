@@ -127,13 +127,17 @@ class _Kept:
     def load_overload(self, signature: Any, context: Any) -> Any:
         """The kernel as it was kept, or None if it has to be compiled."""
         import numba.core.compiler
+        import numba.core.runtime
 
         compiler: Any = numba.core.compiler
+        runtime: Any = numba.core.runtime
         try:
             content = _read_own(self.path)
             if content[:_SEAL] != self._seal(content[_SEAL:]):
                 return None
-            context.refresh()  # so that it knows all that compiled code may refer to
+            # Kernels refer to Python, the C library and Numba's memory. Numba itself would import
+            # all that it can compile here, and SciPy: that takes longer than a small fit.
+            runtime.rtsys.initialize(context)
             return compiler.CompileResult._rebuild(context, *pickle.loads(content[_SEAL:]))
         except Exception:
             return None  # whatever is wrong with the file: it will be replaced

@@ -80,11 +80,20 @@ def number_by_first_appearance(values: pl.Series) -> tuple[PageOf, Rows]:
     # Rows of one page are mostly adjacent, so hashing one value a run is far less work.
     run = values.rle_id().to_numpy()
     run_starts = np.flatnonzero(np.diff(run.astype(np.int64), prepend=-1))
-    heads = values.gather(run_starts).alias("value").to_frame().with_row_index("run")
+    one_a_run = values.gather(run_starts).alias("value")
+    if _rises(one_a_run):  # as session ids mostly do: no value comes back
+        return run.astype(np.uint32, copy=False), run_starts.astype(np.int64)
+    heads = one_a_run.to_frame().with_row_index("run")
     first_run = heads.select(pl.col("run").min().over("value")).to_series().to_numpy()
     is_new = first_run == np.arange(len(first_run))
     number_of_run = (np.cumsum(is_new) - 1)[first_run]
     return number_of_run.astype(np.uint32)[run], run_starts[is_new].astype(np.int64)
+
+
+def _rises(values: pl.Series) -> bool:
+    """Whether values of which no two neighbours are equal are in order, so that all differ."""
+    is_plain = values.dtype.is_integer() or values.dtype in (pl.String, pl.Datetime)
+    return is_plain and not values.null_count() and values.is_sorted()
 
 
 def first_rows(page: PageOf, n_pages: int) -> Rows:

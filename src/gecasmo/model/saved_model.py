@@ -417,16 +417,15 @@ def write_zip(members: Members, path: Any) -> None:
             for name, data in members.small.items():
                 _write(archive, name, data)
             for name, (source, part) in members.parts.items():
-                # Parquet is compressed already.
-                _write(archive, name, read_content(source, part), zipfile.ZIP_STORED)
+                _write(archive, name, read_content(source, part))
 
 
-def _write(
-    archive: zipfile.ZipFile, name: str, data: bytes, method: int = zipfile.ZIP_DEFLATED
-) -> None:
+def _write(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     # A fixed date, so that the same model always gives the same file.
     entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
-    entry.compress_type = method
+    # Parquet is compressed already.
+    is_packed = name.endswith(".parquet")
+    entry.compress_type = zipfile.ZIP_STORED if is_packed else zipfile.ZIP_DEFLATED
     archive.writestr(entry, data)
 
 

@@ -180,7 +180,8 @@ def best_page(
     queries = queries.join(left_out, on="query", how="left", maintain_order="left")
     promise = None
     if log is None and isinstance(given, ClickLog) and "click" in given.columns:
-        log = given if candidates.has_shown else None
+        # Of probabilities that were given, not estimated, nothing can be cross-fitted.
+        log = given if candidates.has_shown and model.report_ is not None else None
     if log is not None and log is not False:
         from gecasmo.pages.promise import promised
 

@@ -21,6 +21,7 @@ from gecasmo.estimation.part import Part
 from gecasmo.estimation.posteriors.regression import Regression
 from gecasmo.estimation.posteriors.sweeps import in_threads
 from gecasmo.forms import FormState, TableState
+from gecasmo.forms.logits import expit, logit
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
 from gecasmo.forms.table_state import informed_evidence, strength_of
 
@@ -41,8 +42,6 @@ ANYTHING = 0.25
 
 def shared_spread(probability: Floats, deviation: Floats) -> Floats:
     """The standard deviation of a probability whose logit has this one."""
-    from scipy.special import expit, logit
-
     at = logit(np.clip(probability, 1e-9, 1 - 1e-9))
     values = expit(at + NODES[:, None] * np.minimum(deviation, _WIDEST))
     mean = NODE_WEIGHTS @ values

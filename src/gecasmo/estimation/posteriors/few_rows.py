@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.kernels.static.row_grid import MOST_ATTEMPTS, N_COARSE, NOTHING, WIDEST
+from gecasmo.logs.runs import rows_of_runs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -27,6 +28,18 @@ def repeats(starts: Integers, rows: NDArray[Any]) -> tuple[Integers, NDArray[np.
     times[order] = np.bincount(number)[number] if len(rows) else 0
     is_first[order] = is_new
     return times, is_first
+
+
+def copied_places(
+    starts: Integers, rows: NDArray[Any], pages: Integers, own: NDArray[Any], n_points: int
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """As `copy_places`."""
+    many = np.repeat(pages, n_points)
+    lengths = np.diff(starts)[many]
+    places = rows_of_runs(starts[many], lengths).astype(np.uint32)
+    beyond = np.repeat(len(rows) + np.tile(np.arange(n_points), len(pages)), lengths)
+    is_own = rows[places] == np.repeat(np.repeat(own, n_points), lengths)
+    return places, np.where(is_own, beyond, places).astype(np.uint32)
 
 
 def grid_of_few(

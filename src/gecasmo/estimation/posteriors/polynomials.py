@@ -12,16 +12,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.encoding.encoded import Apart, take_apart
 from gecasmo.estimation.coins import as_weights
-from gecasmo.estimation.expectation import Expectation
-from gecasmo.estimation.posteriors.few_rows import repeats
+from gecasmo.estimation.expectation import Expectation, columns
+from gecasmo.estimation.posteriors.few_rows import copied_places, repeats
 from gecasmo.kernels.static import static_kernel
-from gecasmo.kernels.static.row_grid import find_repeats
+from gecasmo.kernels.static.row_grid import copy_places, find_repeats
+from gecasmo.logs.runs import offsets
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -52,51 +54,114 @@ class Polynomials:
     coefficients: Floats
 
 
+@dataclass(frozen=True)
+class _Several:
+    """Of a coin on some pages: the rows that a page may flip several times, each told by one place,
+    with the degree of its polynomial. None of it depends on probabilities.
+
+    `exact` is as in `Polynomials`; `copies` are the pages once more, as often as it takes, in
+    pieces of lines that have the same degree.
+    """
+
+    exact: NDArray[np.int32]
+    n_lines: int
+    degree: int
+    copies: list[_Copies]
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Pages of rows, each once for every point at which its row is to be tried.
+
+    `places` are those of these pages among the ones that were taken apart; `own_places` of the coin
+    itself, which has a place for each point after all others.
+    """
+
+    lines: Integers  # of the coefficients
+    degree: int
+    pages: Integers
+    places: NDArray[np.uint32]
+    own_places: NDArray[np.uint32]
+    again: Apart
+
+
 def polynomials(
     expectation: Expectation, apart: Apart, weights: list[Floats], coin: int
 ) -> Polynomials | None:
     """The polynomials of all rows of a coin that pages may flip several times; None if none."""
+    if expectation.encoded.plan.coins[coin].scope == "page":  # flipped once, before any result
+        return None
+    if ("several", coin) not in apart.known:
+        apart.known["several", coin] = _several(expectation, apart, coin)
+    several: _Several | None = apart.known["several", coin]
+    if several is None:
+        return None
+    coefficients = np.zeros((several.n_lines, several.degree + 1))
+    for copies in several.copies:
+        found = _fitted(expectation, coin, copies, weights)
+        coefficients[copies.lines] = elevated(found, several.degree)
+    return Polynomials(several.exact, coefficients)
+
+
+def _several(expectation: Expectation, apart: Apart, coin: int) -> _Several | None:
+    """Find the rows that pages may flip several times."""
     _, per_result = flips_on_a_path(expectation, coin)
-    plan = expectation.encoded.plan.coins[coin]
-    if plan.scope == "page":  # flipped once, before the first result
+    array = expectation.encoded.plan.coins[coin].codes
+    may_repeat = _may_repeat(apart, array)
+    if per_result <= 1 and not may_repeat:
         return None
-    rows = apart.rows[plan.codes]
-    if ("repeats", plan.codes) not in apart.known:
-        apart.known["repeats", plan.codes] = _may_repeat(apart, plan.codes)
-    if per_result <= 1 and not apart.known["repeats", plan.codes]:
-        return None
-    page = apart.page_of(plan.codes)
-    times, is_first = repeats(apart.obs_start, rows)
+    rows, page = apart.rows[array], apart.page_of(array)
     # What was shown tells how often a row can have been flipped where it stands alone.
-    flips = np.where(times == 1, flips_when_shown(expectation, coin)[apart.obs], per_result * times)
+    flips, is_first = flips_when_shown(expectation, coin)[apart.obs], np.ones(len(rows), np.bool_)
+    if may_repeat:
+        times, is_first = repeats(apart.obs_start, rows)
+        flips = np.where(times == 1, flips, per_result * times)
     is_several = flips > 1
     n_several = np.bincount(page[is_first & is_several], minlength=apart.n_pages)
     most = n_several * apart.lengths * (_largest(flips, page, apart.n_pages) + 1)
     is_several &= (most <= MOST_RESULTS)[page]
-    exact = np.where(is_several, -1, 0).astype(np.int32)
     spokesmen = np.flatnonzero(is_first & is_several)
-    degrees = flips[spokesmen]
     if not len(spokesmen):
         return None
-    degrees = np.minimum(degrees, MOST_DEGREES)
+    exact = np.where(is_several, -1, 0).astype(np.int32)
     exact[spokesmen] = 1 + np.arange(len(spokesmen))
-    coefficients = np.zeros((len(spokesmen), int(degrees.max()) + 1))
-    for degree in np.unique(degrees):
+    degrees = np.minimum(flips[spokesmen], MOST_DEGREES)
+    copies = []
+    for degree in map(int, np.unique(degrees)):
         chosen = np.flatnonzero(degrees == degree)
-        size = max(1, _RESULTS_AT_ONCE // (apart.max_length * (int(degree) + 1)))
+        size = max(1, _RESULTS_AT_ONCE // (apart.max_length * (degree + 1)))
         for begin in range(0, len(chosen), size):
-            part = chosen[begin : begin + size]
-            found = _fitted(
-                expectation,
-                apart,
-                coin,
-                page[spokesmen[part]],
-                rows[spokesmen[part]],
-                int(degree),
-                weights,
-            )
-            coefficients[part] = elevated(found, coefficients.shape[1] - 1)
-    return Polynomials(exact, coefficients)
+            lines = chosen[begin : begin + size]
+            own = spokesmen[lines]
+            copies.append(_copies(apart, array, lines, degree, page[own], rows[own]))
+    return _Several(exact, len(spokesmen), int(degrees.max()), copies)
+
+
+def _copies(
+    apart: Apart,
+    array: int,
+    lines: Integers,
+    degree: int,
+    pages: Integers,
+    own: NDArray[np.uint32],
+) -> _Copies:
+    """Pages that were taken apart, each once for every point; rows are not needed any more."""
+    encoded, rows, n_points = apart.encoded, apart.rows[array], degree + 1
+    many = np.repeat(pages, n_points)
+    obs_start = offsets(apart.lengths[many])
+    given = (apart.obs_start, rows, pages, own, n_points)
+    if obs_start[-1] < _FEW_PLACES:
+        places, own_places = copied_places(*given)
+    else:
+        places, own_places = np.empty((2, obs_start[-1]), np.uint32)
+        _call(copy_places, *given, places, own_places)
+    codes: list[NDArray[np.unsignedinteger[Any]]] = []
+    for number, code in enumerate(apart.codes):
+        n = len(many) if encoded.is_by_page(number) else len(places)
+        is_based = number in encoded.plan.based
+        codes.append(code[places] if is_based else np.arange(n, dtype=np.uint32))
+    again = Apart(encoded, apart.pages[many], obs_start, apart.obs[places], [], codes)
+    return _Copies(lines, degree, many, places, own_places, again)
 
 
 def is_flipped_all_over(expectation: Expectation, coin: int) -> bool:
@@ -153,14 +218,11 @@ def weights_elsewhere(expectation: Expectation, apart: Apart, coin: int, means: 
     """
     mean, square = means
     found = np.stack([1 - mean, mean])
-    kinds = _flipped_twice(expectation, coin)
-    plan = expectation.encoded.plan.coins[coin]
-    if not kinds.any() or plan.scope == "page":
+    if ("twice", coin) not in apart.known:
+        apart.known["twice", coin] = _places_flipped_twice(expectation, apart, coin)
+    kind: Integers | None = apart.known["twice", coin]
+    if kind is None:
         return found
-    distance = np.repeat(apart.obs_start[1:], apart.lengths) - 1 - np.arange(len(apart.obs))
-    kind = kinds[np.minimum(distance, len(kinds) - 1), apart.obs]
-    if _may_repeat(apart, plan.codes):
-        kind = np.where(repeats(apart.obs_start, apart.rows[plan.codes])[0] == 1, kind, 0)
     both = np.maximum(mean - square, 1e-12)
     heads, tails = np.sqrt(square), np.sqrt(np.maximum(1 - 2 * mean + square, 1e-12))
     found[1] = np.select(
@@ -170,6 +232,20 @@ def weights_elsewhere(expectation: Expectation, apart: Apart, coin: int, means: 
         [kind == _NO_TWO_TAILS, kind == _NO_TWO_HEADS], [both / heads, tails], 1 - mean
     )
     return found
+
+
+def _places_flipped_twice(expectation: Expectation, apart: Apart, coin: int) -> Integers | None:
+    """What `_flipped_twice` says of every place, 0 where a page has its row elsewhere too; None
+    if there is no such place."""
+    kinds = _flipped_twice(expectation, coin)
+    plan = expectation.encoded.plan.coins[coin]
+    if not kinds.any() or plan.scope == "page":
+        return None
+    distance = np.repeat(apart.obs_start[1:], apart.lengths) - 1 - np.arange(len(apart.obs))
+    kind: Integers = kinds[np.minimum(distance, len(kinds) - 1), apart.obs]
+    if _may_repeat(apart, plan.codes):
+        kind = np.where(repeats(apart.obs_start, apart.rows[plan.codes])[0] == 1, kind, 0)
+    return kind
 
 
 def _flipped_twice(expectation: Expectation, coin: int) -> Integers:
@@ -196,56 +272,40 @@ def _flipped_twice(expectation: Expectation, coin: int) -> Integers:
 
 def _may_repeat(apart: Apart, array: int) -> bool:
     """Whether it is worth a closer look if a page has a row twice."""
-    rows = apart.rows[array]
-    if len(rows) < _FEW_PLACES:
-        return True
-    found = np.zeros(1, np.bool_)
-    arguments = (apart.obs_start, rows, found)
-    static_kernel(find_repeats, arguments)(*arguments)
-    return bool(found[0])
+    if ("repeats", array) not in apart.known:
+        rows = apart.rows[array]
+        found = np.array([len(rows) < _FEW_PLACES])
+        if not found[0]:
+            _call(find_repeats, apart.obs_start, rows, found)
+        apart.known["repeats", array] = bool(found[0])
+    return bool(apart.known["repeats", array])
 
 
-def _fitted(
-    expectation: Expectation,
-    apart: Apart,
-    coin: int,
-    pages: Integers,
-    rows: NDArray[np.uint32],
-    degree: int,
-    weights: list[Floats],
-) -> Floats:
+def _call(function: Any, *arguments: Any) -> None:
+    static_kernel(function, arguments)(*arguments)
+
+
+def _fitted(expectation: Expectation, coin: int, copies: _Copies, weights: list[Floats]) -> Floats:
     """The polynomials of some (page, row), up to a factor each."""
-    points, inverse = _basis(degree)
-    plan = expectation.encoded.plan.coins[coin]
-    again = take_apart(expectation.encoded, np.repeat(apart.pages[pages], len(points)))
-    full = _of_pages(expectation, apart, again, weights, np.repeat(pages, len(points)))
-    value = np.tile(points, len(pages))[again.page_of(plan.codes)]
-    is_row = again.rows[plan.codes] == np.repeat(rows, len(points))[again.page_of(plan.codes)]
-    full[coin] = np.where(is_row, np.stack([1 - value, value]), full[coin])
-    _, log_likelihood = expectation.run_apart(again, full)
-    table = log_likelihood.reshape(len(pages), len(points))
+    points, inverse = _basis(copies.degree)
+    full = []
+    for number, (plan, w) in enumerate(zip(expectation.encoded.plan.coins, weights, strict=True)):
+        if plan.scope == "global":
+            full.append(w)
+        elif plan.scope == "page":
+            full.append(np.ascontiguousarray(w[:, copies.pages]))
+        elif number == coin:
+            full.append(columns(np.hstack([w, as_weights(points)]), copies.own_places))
+        else:
+            full.append(columns(w, copies.places))
+    _, log_likelihood = expectation.run_apart(copies.again, full)
+    table = log_likelihood.reshape(-1, len(points))
     with np.errstate(invalid="ignore"):
         table = np.exp(table - table.max(axis=1, keepdims=True))
     found = np.nan_to_num(table) @ inverse.T
     # A coefficient is a sum of probabilities: what is below rounding, or below zero, is zero.
     noise = 1e-14 * np.abs(inverse).sum()
     return np.where(found < noise, 0.0, found)
-
-
-def _of_pages(
-    expectation: Expectation, apart: Apart, again: Apart, weights: list[Floats], pages: Integers
-) -> list[Floats]:
-    """The weights at the places of pages that were taken apart once more."""
-    lengths = again.lengths
-    place = np.arange(again.obs_start[-1]) - np.repeat(again.obs_start[:-1], lengths)
-    results = np.repeat(apart.obs_start[pages], lengths) + place
-    found = []
-    for plan, w in zip(expectation.encoded.plan.coins, weights, strict=True):
-        if plan.scope == "global":
-            found.append(w)
-        else:
-            found.append(np.ascontiguousarray(w[:, pages if plan.scope == "page" else results]))
-    return found
 
 
 @cache

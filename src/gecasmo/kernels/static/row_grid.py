@@ -63,6 +63,20 @@ def find_repeats(starts, rows, found):
             return
 
 
+def copy_places(starts, rows, pages, own, n_points, places, own_places):
+    """The places of pages, each `n_points` times; `own_places` has a place beyond all of them, one
+    for each point, where the page has the row `own[k]`."""
+    at = 0
+    for k in range(len(pages)):
+        start = starts[pages[k]]
+        end = starts[pages[k] + 1]
+        for point in range(n_points):
+            for place in range(start, end):
+                places[at] = place
+                own_places[at] = len(rows) + point if rows[place] == own[k] else place
+                at += 1
+
+
 def gather_columns(rows, table, out):
     """`out[:, k] = table[:, rows[k]]` for a table of two lines."""
     for k in range(len(rows)):
