@@ -281,7 +281,7 @@ def zoo_lines(results: Sequence[ZooResult]) -> list[str]:
             one.view,
             f"{one.n_states}",
             f"{one.n_edges}",
-            f"{one.n_pages / one.seconds / 1e6:.2f}",
+            f"{one.n_pages / one.seconds / 1e6:.3g}",
         ]
         for one in results
     ]

@@ -9,7 +9,7 @@ from judgment_examples import Believer, judged_like, searches
 from scipy import stats
 
 import gecasmo
-from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Form, Parameter, Table, flip
+from gecasmo import DBN, EM, PBM, RCTR, UBM, ClickModel, Form, Intents, Parameter, Table, flip
 from gecasmo.errors import NotFittedError
 from gecasmo.judgments import JudgmentsError, judge
 
@@ -293,6 +293,7 @@ def test_pairs_tell_which_documents_belong_to_which_query():
     ("make", "message"),
     [
         (lambda: RCTR(), "does not say what relevance is.*relevance ="),
+        (lambda: Intents(), r'relevance = \("attraction\[0\]",\), or set model.relevance'),
         (lambda: UBM(attraction=Table(key=("doc", "rank"))), "depends on rank.*pairs=frame"),
         (lambda: PBM(attraction=Table(key="query")), "same for all documents"),
         (lambda: PBM(attraction=Table(key=())), "same for all documents"),
@@ -443,11 +444,11 @@ def test_a_scale_that_nothing_anchors_is_told(make, log, tmp_path):
     found = judge(make().fit(log, progress=False))
     (remark,) = found.remarks
     assert "nothing anchors their scale: relevances are known up to a common factor" in remark
-    assert "Table(fixed={" in remark
+    fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
+    assert f"Table(fixed={fixed})" in remark
     assert found.to_dict()["remarks"] == [remark]
     assert "nothing anchors their scale" in " ".join(str(found).split())
     assert remark in found.write(tmp_path / "a.csv").remarks
-    fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
     anchored = judge(make(examination=Table(fixed=fixed)).fit(log, progress=False))
     assert anchored.remarks == ()
     assert "anchor" not in str(anchored)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis.strategies import sampled_from
 
-from gecasmo.kernels import e_step, text
-from strategies.cases import Case, Values, cases
+from gecasmo import ClickModel, Parameter, flip, read_log
+from gecasmo.kernels import e_step, plan, text
+from strategies.cases import Case, Values, cases, make_plain
 from strategies.checks import close_to, many
 from strategies.trees import (
     Ask,
@@ -45,16 +48,62 @@ def answers(model: Any, log: Any) -> list[Any]:
 
 
 @many(25)
-@given(case=cases())
-def test_loops_over_edges_give_what_spelt_out_edges_give(case: Case) -> None:
+@given(case=cases(), most_states=sampled_from([0, 24]), most_tables=sampled_from([0, 6]))
+def test_loops_over_edges_give_what_spelt_out_edges_give(
+    case: Case, most_states: int, most_tables: int
+) -> None:
+    """By runs or by blocks of states, with coins one by one or in one array."""
     wanted = answers(case.model, case.log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "MAX_UNROLLED_EDGES", 0)
         patch.setattr(e_step.text, "MAX_UNROLLED_EDGES", 0)
+        patch.setattr(e_step.looped, "MOST_STATES", most_states)
+        patch.setattr(e_step.looped, "WIDEST_BLOCK", 2)
+        patch.setattr(e_step.cells, "SHORTEST_RUN", 2)
+        patch.setattr(plan, "MOST_TABLES", most_tables)
         case.model._libraries.clear()
         found = answers(case.model, case.log)
     for one, other in zip(found, wanted, strict=True):
         close_to(one, other)
+
+
+class Levels(ClickModel):
+    """More levels of patience than a page has results, so that some are out of reach."""
+
+    attraction = Parameter("doc")
+    hurry = Parameter("rank")
+    leaving = [Parameter() for _ in range(8)]  # noqa: RUF012
+
+    def start(self, user: Any) -> None:
+        user.lost = 0
+
+    def browse(self, user: Any, result: Any) -> None:
+        if flip(self.attraction):
+            user.click()
+            user.lost = 0
+        elif flip(self.hurry):
+            if user.lost == 8 or flip(self.leaving[user.lost]):
+                user.leave()
+            user.lost = min(user.lost + 1, 8)
+
+
+def test_states_out_of_reach_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    columns = {"session": np.repeat(range(6), 5), "rank": np.tile(range(1, 6), 6)}
+    log = read_log(
+        columns
+        | {"query": np.ones(30, int), "doc": np.arange(30) % 7, "click": rng.random(30) < 0.2}
+    )
+    values = {"attraction": 0.3, "hurry": {r: r / 7 for r in range(1, 6)}}
+    found = []
+    for most in (64, 0):
+        monkeypatch.setattr(e_step.text, "MAX_UNROLLED_EDGES", most)
+        monkeypatch.setattr(e_step.looped, "MOST_STATES", 0)
+        leaving = list(np.linspace(0.1, 0.9, 8))
+        model = make_plain(Levels.with_values(leaving=leaving, **values))
+        found.append(model.expected_counts(log))
+    for one, other in zip(*(counts.values() for counts in found), strict=True):
+        close_to(one.select("heads", "tails"), other.select("heads", "tails"))
 
 
 # Start flips, hidden state, history, a guard, two signals, leaving, and a staircase of two steps.

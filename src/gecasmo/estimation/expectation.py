@@ -204,7 +204,7 @@ class Expectation:
         name: str = "e_step",
     ) -> None:
         """Run the fast kernel, if weights allow it, and the scaled one on pages that it leaves."""
-        is_fast = self.is_small and not self.has_tiny(weights)
+        is_fast = (self.is_small or name == "e_step") and not self.has_tiny(weights)
         careful[:] = not is_fast
         for kernel in (name, f"{name}_scaled") if is_fast else (f"{name}_scaled",):
             if kernel == name or careful.any():

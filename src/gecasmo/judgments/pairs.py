@@ -31,9 +31,11 @@ GIVEN, FEATURES = "given", "features"
 def relevance_coins(model: Model) -> tuple[str, ...]:
     """The coins whose product is relevance; a model that names none is refused."""
     if not model.relevance:
+        by_doc = [coin for coin in model.forms if "doc" in model.keys[coin]]
         raise JudgmentsError(
             f"{model.name} does not say what relevance is. Name the coins whose product it is in "
-            'the class, such as relevance = ("attraction",), or set model.relevance before you '
+            f'the class, such as relevance = ("{by_doc[0] if by_doc else "attraction"}",), or set '
+            "model.relevance before you "
             f"ask. Its coins are: {', '.join(model.forms)}."
         )
     return tuple(model.relevance)

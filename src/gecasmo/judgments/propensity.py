@@ -265,6 +265,10 @@ def examination_coin(model: Model, required: Required) -> str | None:
     return required.others[0] if is_simple else None
 
 
+# What keys are at the first result of a page; columns of the log may be anything.
+_AT_THE_TOP = {"rank": "1", "page_rank": "1", "last_click": "0", "clicks_above": "0"}
+
+
 def is_anchored(model: Model, required: Required) -> bool:
     """Whether the scale of the coins that only appear as a product is fixed by a given number."""
     if not required.others or model.report_ is None:  # without a fit all numbers are given
@@ -281,7 +285,8 @@ def loose_scale(model: Model, required: Required) -> tuple[str, str] | None:
     if is_anchored(model, required):
         return None
     coin = required.others[0]
-    row = "1" if model.keys[coin] == ("rank",) else "(1, ...)"
+    cells = [_AT_THE_TOP.get(key, "...") for key in model.keys[coin]]
+    row = cells[0] if len(cells) == 1 else f"({', '.join(cells)})"
     return (
         f"{model.name} observes only products of {coin} and {' and '.join(required.relevance)}, "
         "and nothing anchors their scale",

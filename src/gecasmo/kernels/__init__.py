@@ -2,7 +2,7 @@
 
 machine    the automaton in numbers
 plan       where each coin's rows come from: everywhere the same, per page, per result
-e_step     the source of the E-step, in three shapes
+e_step     the source of the E-step, in four shapes
 page       the source of the kernels that answer page by page
 library    compiles that text once per machine and keeps it in a per-user cache folder
 """

@@ -74,7 +74,8 @@ def _compiled_for_types(source: str, name: str, arguments: Sequence[Any]) -> Ker
         function = _define(source, name, f"<gecasmo {name}>")
         if settings.DISABLE_JIT:
             return function
-        kernel: Any = numba.njit(nogil=True, error_model="numpy")(function)
+        options: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+        kernel: Any = numba.njit(**options)(function)
         try:
             kernel._cache = _Kept(source, signature, kernel.targetctx)
         except OSError as error:

@@ -17,12 +17,14 @@ from gecasmo.kernels import page
 from gecasmo.kernels.cache import Kernel, compiled_kernel, plain_kernel
 from gecasmo.kernels.e_step import (
     draw_source,
+    e_step_arguments,
     e_step_source,
     is_small,
     scaled_draw_source,
     scaled_source,
 )
 from gecasmo.kernels.machine import Machine, lower
+from gecasmo.kernels.packing import Packing
 from gecasmo.kernels.plan import Plan
 
 # Those that count flips, on the automaton that fits run on.
@@ -145,11 +147,26 @@ class Library:
         if key not in self._kernels:
             source = self.source(kernel, augmentation, with_missing)
             name = kernel.removesuffix("_scaled")
+            packing = self._packing(kernel, augmentation, with_missing)
+            if packing is not None:
+                arguments = packing.arguments(arguments)
             if is_compiled:
-                self._kernels[key] = compiled_kernel(source, name, arguments)
+                made = compiled_kernel(source, name, arguments)
             else:
-                self._kernels[key] = plain_kernel(source, name)
+                made = plain_kernel(source, name)
+            self._kernels[key] = made if packing is None else packing.around(made)
         return self._kernels[key]
+
+    def _packing(self, kernel: str, augmentation: str, with_missing: bool) -> Packing | None:
+        """What goes between a kernel and its callers, if it loops and has many coins."""
+        is_counting = kernel in COUNTING_KERNELS
+        is_spelt_out = kernel in ("e_step", "draw") and self.is_small(augmentation, with_missing)
+        if not self.plan.packed or is_spelt_out:
+            return None
+        listed = e_step_arguments(self.plan) if is_counting else page.page_arguments(self.plan)
+        machine = self.machine(kernel, augmentation, with_missing)
+        n_first = min(n for n, name in enumerate(listed) if name.startswith("W"))
+        return Packing(machine, self.plan, n_first, is_counting)
 
     def is_small(self, augmentation: str, with_missing: bool) -> bool:
         """Whether the fast E-step is spelt out, and so may leave pages to the scaled one."""

@@ -1,4 +1,4 @@
-"""Source lines that fetch the weights of all coins at a result into the array `v`.
+"""Source lines that fetch the weights of all coins at a result into the array `v`, and move counts.
 
 Slot 2 n of `v` is tails and 2 n + 1 heads of variable n of the machine. Coins that are the same
 everywhere are fetched once, coins of a page once a page.
@@ -7,8 +7,9 @@ everywhere are fetched once, coins of a page once a page.
 from __future__ import annotations
 
 from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.packing import packed_variables
 from gecasmo.kernels.plan import Plan
-from gecasmo.kernels.text import Text
+from gecasmo.kernels.text import Text, array
 
 
 class Loads:
@@ -23,6 +24,7 @@ class Loads:
         self.machine = machine
         self.plan = plan
         self.lifted = lifted
+        self.packed = packed_variables(machine, plan)
 
     @property
     def n_slots(self) -> int:
@@ -35,11 +37,29 @@ class Loads:
 
     def everywhere(self, text: Text) -> None:
         """Write the loads that serve the whole log."""
-        # Zeros, since a coin of the result above is not fetched at the first result.
-        text(f"v = np.zeros({max(self.n_slots, 1)})")
+        # Zeros, since a coin of the result above is not fetched at the first result. The last is 1,
+        # for products that need fewer factors than others.
+        text(f"v = np.zeros({self.n_slots + 1})", f"v[{self.n_slots}] = 1.0")
         for number, (coin, _, row) in enumerate(self.machine.variables):
-            if self.plan.scope(self.machine, number) == "global":
+            if self.plan.scope(self.machine, number) == "global" and number not in self.packed:
                 self._fetch(text, number, coin, str(row or 0))
+        if self.packed:
+            with text.block(f"for k in range({2 * len(self.packed)}):"):
+                text("v[PACKED[k]] = W_packed[k]")
+
+    def constants(self) -> list[str]:
+        """The slots of packed variables."""
+        if not self.packed:
+            return []
+        return [array("PACKED", [2 * number + side for number in self.packed for side in (0, 1)])]
+
+    def tables(self, text: Text) -> None:
+        """Write which tables take the counts of a bucket."""
+        for coin in range(self.machine.n_coins):
+            if coin not in self.plan.packed:
+                text(f"c{coin} = C{coin}[bucket >> shift{coin}]")
+        if self.plan.packed:
+            text("c_packed = C_packed[(bucket >> shift_packed) - (first >> shift_packed)]")
 
     def page(self, text: Text) -> None:
         """Write the loads that serve a page."""
@@ -77,6 +97,33 @@ class Loads:
         start = "base" if plan.history and not self.lifted else "row"
         code = f"codes{plan.codes}[{start} + t{f' - {lag}' if lag else ''}]"
         return f"np.int64(first_row{plan.codes}[i]) + {code}" if plan.based else code
+
+    def flush(self, text: Text, scope: str) -> None:
+        """Move the counts of the variables of one scope from the array `n` into the tables."""
+        for number, (coin, lag, row) in enumerate(self.machine.variables):
+            if self.plan.scope(self.machine, number) != scope or number in self.packed:
+                continue
+            if scope == "global":
+                place = str(row or 0)
+            elif scope == "page":
+                place = f"codes{self.plan.coins[coin].codes}[i]"
+            else:
+                place = self.row(coin, lag)
+            if lag:
+                with text.block("if t > 0:"):
+                    self._move(text, number, coin, place)
+            else:
+                self._move(text, number, coin, place)
+
+        if scope == "global" and self.packed:
+            with text.block(f"for k in range({2 * len(self.packed)}):"):
+                text("c_packed[k] += n[PACKED[k]]", "n[PACKED[k]] = 0.0")
+
+    def _move(self, text: Text, number: int, coin: int, place: str) -> None:
+        text(f"k = {place}")
+        for side in (0, 1):
+            slot = 2 * number + side
+            text(f"c{coin}[{side}, k] += n[{slot}]", f"n[{slot}] = 0.0")
 
     def _fetch(self, text: Text, number: int, coin: int, row: str) -> None:
         if row.isdigit():

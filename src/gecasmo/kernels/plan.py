@@ -13,6 +13,9 @@ from gecasmo.language.parameter import HISTORY_KEYS
 
 Scope = Literal["global", "page", "result"]
 
+# More coins that are the same everywhere are handed to looping kernels in one array.
+MOST_TABLES = 6
+
 
 class CoinPlan(NamedTuple):
     """How the row of one coin is found.
@@ -66,9 +69,18 @@ class Plan:
         codes = [f"codes{number}" for number in range(self.n_codes)]
         return codes + [f"first_row{number}" for number in self.based]
 
-    def weight_arguments(self) -> list[str]:
-        """Names of the tables of weights, one a coin."""
-        return [f"W{number}" for number in range(len(self.coins))]
+    @property
+    def packed(self) -> tuple[int, ...]:
+        """The coins that looping kernels take in one array, if they are many; see `packing`."""
+        found = tuple(n for n, coin in enumerate(self.coins) if coin.scope == "global")
+        return found if len(found) > MOST_TABLES else ()
+
+    def coin_arguments(self, name: str, packed: bool = False) -> list[str]:
+        """Names of what there is one of for each coin, such as its table of weights."""
+        numbers = range(len(self.coins))
+        if not (packed and self.packed):
+            return [f"{name}{number}" for number in numbers]
+        return [f"{name}{n}" for n in numbers if n not in self.packed] + [f"{name}_packed"]
 
 
 class CodesPlan(NamedTuple):

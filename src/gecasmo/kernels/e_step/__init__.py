@@ -1,14 +1,14 @@
 """Source of the E-step: expected heads and tails of every row, and the log-likelihood.
 
-Three shapes, chosen from the machine and never from the model:
+Four shapes, chosen from the machine and never from the model:
 
     one live state    the clicks above the last one are certain; only the tail is a chain
     several           backward over all states first, then the posterior forward
+    looped            the same in loops, for machines with very many edges
     scaled            a plain scaled forward-backward that no page underflows
 
-The first two are fast and unscaled. A page too unlikely for them (a long one, say) is flagged
-and left to the third, which is also the shape for machines with very many edges. `draw` has kernels
-that draw hidden paths instead, and count these.
+The first three are fast and unscaled. A page too unlikely for them (a long one, say) is flagged and
+left to the last. `draw` has kernels that draw hidden paths instead, and count these.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from __future__ import annotations
 from gecasmo.kernels.e_step.chain import chain_source
 from gecasmo.kernels.e_step.draw import draw_source, scaled_draw_source
 from gecasmo.kernels.e_step.live import can_be_live_source, live_source
+from gecasmo.kernels.e_step.looped import looped_source
 from gecasmo.kernels.e_step.scaled import scaled_source
-from gecasmo.kernels.e_step.text import is_small
+from gecasmo.kernels.e_step.text import e_step_arguments, is_small
 from gecasmo.kernels.machine import Machine
 from gecasmo.kernels.plan import Plan
 
@@ -25,10 +26,17 @@ from gecasmo.kernels.plan import Plan
 def e_step_source(machine: Machine, plan: Plan) -> str:
     """The fastest shape that fits the machine."""
     if not is_small(machine):
-        return scaled_source(machine, plan)
+        return looped_source(machine, plan)
     if can_be_live_source(machine):
         return live_source(machine, plan)
     return chain_source(machine, plan)
 
 
-__all__ = ["draw_source", "e_step_source", "is_small", "scaled_draw_source", "scaled_source"]
+__all__ = [
+    "draw_source",
+    "e_step_arguments",
+    "e_step_source",
+    "is_small",
+    "scaled_draw_source",
+    "scaled_source",
+]

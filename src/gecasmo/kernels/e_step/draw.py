@@ -217,7 +217,7 @@ class _ScaledDraw(Scaled):
                 self._pick(text, self.edges, "step", "a[t, {source}] / scale[t] * {weight}")
                 with text.block(LITERALS.format(table="EDGES").replace("[e", "[picked")):
                     text("n[EDGES_SLOT[j]] += 1.0")
-                self.flush(text, "result")
+                self.loads.flush(text, "result")
                 text("s = EDGES_SOURCE[picked]")
             self._pick(text, self.initial, "start", "{weight}")
             with text.block(LITERALS.format(table="INITIAL").replace("[e", "[picked")):

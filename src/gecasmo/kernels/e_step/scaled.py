@@ -36,12 +36,12 @@ class Scaled:
 
     def source(self) -> str:
         """Write the whole kernel."""
-        machine = self.machine
         text = Text()
         text("import math", "", "import numpy as np", "")
         text(*self.edges.constants(), *self.initial.constants(), *self.constants())
+        text(*self.loads.constants())
         text("", "")
-        arguments = [*e_step_arguments(self.plan), *self.more]
+        arguments = [*e_step_arguments(self.plan, packed=True), *self.more]
         with text.block(f"def {self.name}({', '.join(arguments)}):"):
             self.loads.everywhere(text)
             text(f"n = np.zeros({max(self.loads.n_slots, 1)})")
@@ -49,12 +49,11 @@ class Scaled:
             text("scale = np.empty(max_length + 1)")
             text(f"b = np.empty({self.n_states})", f"y = np.empty({self.n_states})")
             with text.block("for bucket in range(first, last):"):
-                for coin in range(machine.n_coins):
-                    text(f"c{coin} = C{coin}[bucket >> shift{coin}]")
+                self.loads.tables(text)
                 text("total = 0.0", "impossible = 0")
                 with text.block("for i in range(bucket_start[bucket], bucket_start[bucket + 1]):"):
                     self._page(text)
-                self.flush(text, "global")
+                self.loads.flush(text, "global")
                 text("log_likelihood[bucket] += total", "n_impossible[bucket] += impossible")
         return str(text)
 
@@ -73,7 +72,7 @@ class Scaled:
         with text.block("if scale[length] <= 0.0:"):
             text("impossible += 1", "continue")
         self.backward(text)
-        self.flush(text, "page")
+        self.loads.flush(text, "page")
 
     def selector(self, text: Text) -> None:
         """Write which list of edges a result has."""
@@ -136,7 +135,7 @@ class Scaled:
                 "    " + LITERALS.format(table="EDGES"),
                 "        n[EDGES_SLOT[j]] += x",
             )
-            self.flush(text, "result")
+            self.loads.flush(text, "result")
             with text.block(states):
                 text("b[s] = y[s]")
         text("z = 0.0")
@@ -148,26 +147,3 @@ class Scaled:
             LITERALS.format(table="INITIAL"),
             "    n[INITIAL_SLOT[j]] += x",
         )
-
-    def flush(self, text: Text, scope: str) -> None:
-        """Move the counts of the variables of one scope into the tables."""
-        for number, (coin, lag, row) in enumerate(self.machine.variables):
-            if self.plan.scope(self.machine, number) != scope:
-                continue
-            if scope == "global":
-                place = str(row or 0)
-            elif scope == "page":
-                place = f"codes{self.plan.coins[coin].codes}[i]"
-            else:
-                place = self.loads.row(coin, lag)
-            if lag:
-                with text.block("if t > 0:"):
-                    self._move(text, number, coin, place)
-            else:
-                self._move(text, number, coin, place)
-
-    def _move(self, text: Text, number: int, coin: int, place: str) -> None:
-        text(f"k = {place}")
-        for side in (0, 1):
-            slot = 2 * number + side
-            text(f"c{coin}[{side}, k] += n[{slot}]", f"n[{slot}] = 0.0")

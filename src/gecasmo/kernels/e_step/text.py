@@ -22,15 +22,14 @@ SMALLEST_PAGE = 1e-200
 SMALLEST_PRODUCT = 1e-100
 
 
-def e_step_arguments(plan: Plan) -> list[str]:
+def e_step_arguments(plan: Plan, packed: bool = False) -> list[str]:
     """The arguments of every E-step kernel, in order."""
-    coins = range(len(plan.coins))
     return [
         *["first", "last", "bucket_start", "obs_start", "row_start", "obs", "weight"],
         *plan.codes_arguments(),
-        *plan.weight_arguments(),
-        *[f"C{coin}" for coin in coins],
-        *[f"shift{coin}" for coin in coins],
+        *plan.coin_arguments("W", packed),
+        *plan.coin_arguments("C", packed),
+        *plan.coin_arguments("shift", packed),
         *["log_likelihood", "n_impossible", "careful", "max_length"],
     ]
 

@@ -14,7 +14,7 @@ _LIFT = ["ranks", "rank_size", "count_size"]
 def page_arguments(plan: Plan, lifted: bool = False) -> list[str]:
     """The arguments that every page kernel begins with."""
     lift = _LIFT if lifted else []
-    return [*_PAGE, *plan.codes_arguments(), *plan.weight_arguments(), *lift]
+    return [*_PAGE, *plan.codes_arguments(), *plan.coin_arguments("W", packed=True), *lift]
 
 
 class PageKernel:
@@ -39,6 +39,7 @@ class PageKernel:
         text("import numpy as np", "")
         for table in tables:
             text(*table.constants())
+        text(*self.loads.constants())
         # Whoever does not look at a result does not look at its numbers either.
         unread = self.machine.unread
         text(array("CLASS", [unread[o.case] for o in self.machine.observations]), "", "")
