@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE := tests/logs tests/readers tests/unit
+# Tests start hundreds of processes: without files of bytecode each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
