@@ -49,6 +49,7 @@ class Item:
     steps : the numbers that there may be, if not any
     is_checked : whether kernels look where they index, as compiled code does not
     is_parallel : whether workers share the tests
+    is_extra : whether it is run only if it is named
     """
 
     name: str
@@ -59,6 +60,7 @@ class Item:
     steps: Sequence[int] = ()
     is_checked: bool = False
     is_parallel: bool = False
+    is_extra: bool = False
 
     def scaled(self, share: float) -> int:
         wanted = round(self.n * share)
@@ -144,6 +146,7 @@ ITEMS = (
         _examples(1, fewest=1),
         steps=(1, 2, 4),
         is_parallel=True,
+        is_extra=True,
     ),
 )
 
@@ -242,7 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--minutes", type=float, default=_MINUTES, help="how long, about")
     names = [item.name for item in ITEMS]
-    parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="ITEM")
+    usual = [item.name for item in ITEMS if not item.is_extra]
+    parser.add_argument("--only", nargs="+", choices=names, default=usual, metavar="ITEM")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--output", type=Path, default=_RESULTS)
     given = parser.parse_args(arguments)
