@@ -43,9 +43,9 @@ _MOST_OTHERS = 4_000  # pairs that no page shows
 # These are worth no more together than those that were shown; but at least so much.
 _LEAST_WORTH = 20.0
 _FOR_LEVEL = 500  # pairs that tell the level of those that no page shows
-# How much rankers know, as a correlation around 0, before anything is known of one; and how far the
-# level of pairs that no page shows may be off for other reasons, as z.
-_KNOWS, _OTHERWISE = 0.7, 0.1
+# The share of the fit's own doubt about the level of pairs that no page shows that is left to
+# judges. With all of it, judges of simulated logs lifted these pairs, and the order got worse.
+_LEFT_TO_JUDGES = 0.1
 _OPEN = 0.1  # a doubt that is worth a word
 _FEWEST = 10  # pairs in common of two judges that are compared
 _AT_ONCE = 20_000  # pairs whose beliefs are in memory, cell by cell
@@ -74,19 +74,17 @@ def is_checked(frame: pl.DataFrame) -> pl.Series:
 
 class UnseenPairs(NamedTuple):
     """What the fit believes of pairs that no page shows: mean logits, theirs and of those shown;
-    the same by draw of what pairs have in common; the shape of their beliefs, around the mean of
-    the scale; and how far a ranker that knows everything would have put them below those that were
-    shown, as z."""
+    the same by draw of what pairs have in common; and the shape of their beliefs, around the mean
+    of the scale."""
 
     now: float
     drawn: Floats
     shown: Floats
     shape: Floats
-    farthest: float
 
     @classmethod
     def of(
-        cls, sample: pl.DataFrame, others: pl.DataFrame, scale: Scale, ask: Draws, farthest: float
+        cls, sample: pl.DataFrame, others: pl.DataFrame, scale: Scale, ask: Draws
     ) -> UnseenPairs:
         """Ask about some of both."""
         levels, shapes = [], []
@@ -101,18 +99,12 @@ class UnseenPairs(NamedTuple):
             for crowd, level in zip(shapes[1], levels[1], strict=True)
         ]
         now = float(masses(BetaBeliefs.of(others)).mean(axis=0) @ POINTS)
-        return cls(now, levels[1], levels[0], np.mean(moved, axis=0), farthest)
+        return cls(now, levels[1], levels[0], np.mean(moved, axis=0))
 
     def level(self, scale: Scale) -> UnseenLevel:
-        """Their level as z: what a ranker can do to it, and what was learned of it. Few pages tell
-        next to nothing, and then a judge may not be blamed for what they seem to tell."""
-        usual = UnseenLevel(0.0, _KNOWS * self.farthest + _OTHERWISE)
+        """Their level as z: where the fit has put it, with little doubt left to judges."""
         above = (self.drawn - self.shown) / scale.spread
-        if above.std() < 1e-6:
-            return usual
-        both = np.array([usual, UnseenLevel(float(above.mean()), float(above.std()))])
-        worth = both[:, 1] ** -2
-        return UnseenLevel(float(worth @ both[:, 0] / worth.sum()), float(worth.sum() ** -0.5))
+        return UnseenLevel(float(above.mean()), _LEFT_TO_JUDGES * max(float(above.std()), 1.0))
 
 
 class _Learning(NamedTuple):
@@ -185,7 +177,6 @@ class Panel:
         # Parts come in another order than all at once.
         known = known.sort([name for name in PAIR if name in known.columns])
         sample, others = known.filter(is_checked(known)), known.filter(~is_checked(known))
-        farthest = _farthest(sample, others)
         if len(sample) > _MOST_PAIRS:
             sample = sample.sample(_MOST_PAIRS, seed=1)
         if len(others) > _MOST_OTHERS:
@@ -200,9 +191,7 @@ class Panel:
         if len(unseen):  # none of them tells how judges go with relevance
             unseen[:] = unseen.mean(axis=0)
         if len(unseen) and len(mass):
-            panel = replace(
-                panel, unseen=UnseenPairs.of(sample, others, panel.scale, ask, farthest)
-            )
+            panel = replace(panel, unseen=UnseenPairs.of(sample, others, panel.scale, ask))
             assert panel.unseen is not None
             unseen[:], level = panel.unseen.shape, panel.unseen.level(panel.scale)
         both = pl.concat([sample, others]), np.concatenate([mass, unseen])
@@ -381,22 +370,6 @@ class Panel:
         belief /= belief.sum(axis=1, keepdims=True)
         mean = belief @ POINTS
         return belief, mean, np.sqrt(np.maximum(belief @ POINTS**2 - mean**2, 1e-12))
-
-
-def _farthest(shown: pl.DataFrame, others: pl.DataFrame) -> float:
-    """How far other pairs would lie below those that were shown, in standard deviations, if a
-    ranker had put pairs in order by a normal score, and shown the best of the queries that it was
-    asked. Of queries that nobody asked there are all."""
-    from scipy.special import ndtri
-
-    asked = others
-    if "query" in others.columns:
-        asked = others.join(shown.select("query").unique(), on="query", how="semi")
-    if asked.is_empty() or shown.is_empty():
-        return 0.0
-    share = len(shown) / (len(shown) + len(asked))
-    density = float(np.exp(-(ndtri(share) ** 2) / 2) / np.sqrt(2 * np.pi))
-    return density / share + density / (1 - share) * len(asked) / len(others)
 
 
 def _weight(shown: NDArray[np.bool_]) -> Floats:
