@@ -14,6 +14,10 @@ from gecasmo.errors import NotFittedError
 from gecasmo.judgments import JudgmentsError, judge
 
 
+class Unnamed(Intents):
+    relevance = ()
+
+
 def by_pair(judgments):
     return {(row["query"], row["doc"]): row for row in judgments.frame.rows(named=True)}
 
@@ -293,7 +297,7 @@ def test_pairs_tell_which_documents_belong_to_which_query():
     ("make", "message"),
     [
         (lambda: RCTR(), "does not say what relevance is.*relevance ="),
-        (lambda: Intents(), r'relevance = \("attraction\[0\]",\), or set model.relevance'),
+        (lambda: Unnamed(), r'relevance = \("attraction\[0\]",\), or set model.relevance'),
         (lambda: UBM(attraction=Table(key=("doc", "rank"))), "depends on rank.*pairs=frame"),
         (lambda: PBM(attraction=Table(key="query")), "same for all documents"),
         (lambda: PBM(attraction=Table(key=())), "same for all documents"),

@@ -16,6 +16,7 @@ from gecasmo.forms import beta_draws
 from gecasmo.judgments import JudgmentsError, propensities, write_propensities
 from gecasmo.judgments import propensity as examining
 from gecasmo.judgments.propensity import _around
+from gecasmo.model.relevance import factors_of
 from gecasmo.models import CATALOGUE
 from strategies.zoo import SHAPES, with_columns_of
 
@@ -210,7 +211,7 @@ def test_a_large_log_is_represented_by_whole_queries(monkeypatch):
     model = SDBN.with_values(attraction=0.3, satisfaction=0.5)
     fitted = SDBN(satisfaction=0.5).fit(model.simulate(log, seed=1), progress=False)
     frame = propensities(fitted, log, repeats=2)
-    all_pages = examining.examined(fitted, ("attraction",), log, np.arange(1, 7))
+    all_pages = examining.examined(fitted, factors_of(fitted)[:1], log, np.arange(1, 7))
     np.testing.assert_allclose(frame["examination"], all_pages)
     assert frame["high"].null_count() == 0
 

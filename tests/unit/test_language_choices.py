@@ -99,6 +99,18 @@ def test_numbers_of_values_that_make_no_sense(n: object) -> None:
         Choice(n=n)
 
 
+def test_values_by_state_and_by_key() -> None:
+    known = {"kind": [0.2, 0.3, 0.5], "patience": {True: 0.25, False: 1.0}}
+    listed = Kinds.with_values(taste=[0.1, 0.5, 0.9], **known)
+    by_value = Kinds.with_values(taste={2: 0.9, 0: 0.1, 1: 0.5}, **known)
+    assert by_value.score(LOG) == listed.score(LOG)
+    docs = dict.fromkeys(LOG.to_frame()["doc"].unique(), 0.5)
+    by_doc = Kinds.with_values(taste=docs, **known)
+    assert by_doc.score(LOG) == pytest.approx(Kinds.with_values(taste=0.5, **known).score(LOG))
+    mixed = Kinds.with_values(taste={0: docs, 1: docs, 2: 0.5}, **known)
+    assert mixed.score(LOG) == pytest.approx(by_doc.score(LOG))
+
+
 def test_shares_that_are_none() -> None:
     with pytest.raises(ModelError, match="add up to 1"):
         Kinds.with_values(kind=[0.2, 0.2, 0.2], taste=0.1, patience=1.0)

@@ -20,6 +20,7 @@ from gecasmo.compiler.automaton_json import to_data
 from gecasmo.errors import GecasmoError, ModelError
 from gecasmo.language import HISTORY_KEYS
 from gecasmo.logs.views import as_view
+from gecasmo.model.relevance import coins_of_relevance
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -130,7 +131,8 @@ def _pairs(
     left out."""
     made_up = [f"result {letter}" for letter in "ABCDEF"[:size]]
     coins = [coin for coin, own in keys.items() if "doc" in own]
-    coins.sort(key=lambda coin: coin not in model.relevance)
+    own = coins_of_relevance(model)
+    coins.sort(key=lambda coin: coin not in own)
     if not coins or not model.is_fitted:
         return [("any query", made_up)], 0
     found = _rows(model, coins[0])

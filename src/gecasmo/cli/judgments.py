@@ -92,6 +92,14 @@ def judgments(
         ),
     ] = None,
     rule: Annotated[Rule, typer.Option(help="How relevance becomes a grade.")] = Rule.informative,
+    relevance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COIN,...",
+            help="The coins whose product is relevance, in place of those that the model names: "
+            "'attraction[0]' is that for the first intent of Intents.",
+        ),
+    ] = None,
     thresholds: Annotated[
         str | None,
         typer.Option(
@@ -195,6 +203,7 @@ def judgments(
     from gecasmo.cli.lookup import load_fit
     from gecasmo.judgments import judge
     from gecasmo.judgments.formats import format_of
+    from gecasmo.model.relevance import coins_of_relevance
 
     n_grades, files = number_and_files(grades)
     sources = judges.sources(files)
@@ -208,10 +217,12 @@ def judgments(
         worth_place = output.place(worth_output, *read, target, flag="--worth-output")
     cuts = _numbers(thresholds)
     model = load_fit(fit)
+    if relevance is not None:
+        model.relevance = tuple(name.strip() for name in relevance.split(","))
     texts = text_ids(model)
     frame = None if features is None else read_table(features, "--features", texts)
     asked = None if pairs is None else read_table(pairs, "--pairs", texts)
-    by_features = any(model.forms[coin].columns for coin in model.relevance)
+    by_features = any(model.forms[coin].columns for coin in coins_of_relevance(model))
     is_written = "features" in chosen.options
     with output.working("Grading"):
         found = judge(

@@ -17,6 +17,7 @@ from gecasmo.errors import ClickLogError, GecasmoError, extra, option
 from gecasmo.logs import ClickLog
 from gecasmo.logs.inputs import Input
 from gecasmo.model.base import Model
+from gecasmo.model.relevance import factor_probability, factors_of
 from gecasmo.model.structured import as_frame
 from gecasmo.report import counted
 
@@ -29,13 +30,13 @@ _NEEDED = ("query", "doc", "grade")
 
 
 def relevance_of(model: Model, pairs: pl.DataFrame) -> tuple[Floats | None, str]:
-    """The product of the coins that a model calls relevance, per pair; or None and why not."""
+    """The product of what a model calls relevance, per pair; or None and why not."""
     if not model.relevance:
         return None, "the model does not say what relevance is"
     product = np.ones(len(pairs))
-    for coin in model.relevance:
+    for factor in factors_of(model):
         try:
-            product = product * model.probability(coin, pairs)
+            product = product * factor_probability(model, factor, pairs)
         except GecasmoError as problem:
             return None, str(problem)
     return product, ""

@@ -36,10 +36,11 @@ from gecasmo.judgments.grades import (
 from gecasmo.judgments.hearing import Hearing, possible_pairs, unknown_pairs
 from gecasmo.judgments.judged import GradeCounts, Judgments, KeptFrames, cuts_name, pairs_name
 from gecasmo.judgments.order import order_of
-from gecasmo.judgments.pairs import all_pairs, relevance_coins, relevance_frame
+from gecasmo.judgments.pairs import all_pairs, relevance_factors, relevance_frame
 from gecasmo.judgments.panel import BY_JUDGES
 from gecasmo.judgments.propensity import scale_remark
 from gecasmo.model.log_parts import is_stored, part_view, parted_coins, partitioned_by
+from gecasmo.model.relevance import coins_of_relevance
 from gecasmo.report import printable
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def judge(
     Parameters
     ----------
     model : fitted model
-        Its `relevance` names the coins whose product is relevance.
+        Its `relevance` names the coins whose product is relevance, or means of coins over a choice
+        (`attraction[intent]`).
     grades : int
         How many grades there are, 2 to 10; 4 means grades 0, 1, 2 and 3.
     rule : str
@@ -173,7 +175,7 @@ def judge(
         n_parts=parts.n_parts,
         # Names may come from a file, and go into comments of others.
         model=printable(model.name),
-        relevance_is=printable(" x ".join(relevance_coins(model))),
+        relevance_is=printable(" x ".join(factor.name for factor in relevance_factors(model))),
         grading=part.grading if len(numbers) == 1 else replace(part.grading, by_query=None),
         level=level,
         max_width=max_width,
@@ -221,10 +223,11 @@ class PairParts:
         if is_stored(pairs):  # a query is in many of its partitions
             return cls(model, all_pairs(model, pairs))
         parted = parted_coins(model)
-        own = [parted[coin] for coin in model.relevance if coin in parted]
+        coins = coins_of_relevance(model)
+        own = [parted[coin] for coin in coins if coin in parted]
         by_query = [
             coin
-            for coin in model.relevance
+            for coin in coins
             if model.forms[coin].has_posterior and "query" in model.keys[coin]
         ]
         # If one of them has all its rows in memory anyway, there is nothing to be spared.
@@ -252,7 +255,7 @@ class PairParts:
 
     def _has_rows(self, view: Model) -> bool:
         states = view.states(whole=False)
-        own = set(parted_coins(self.model)) & set(self.model.relevance)
+        own = set(parted_coins(self.model)) & set(coins_of_relevance(self.model))
         return any(len(states[coin].rows) for coin in own)
 
 
@@ -423,7 +426,7 @@ def _features_remark(model: Model, counted: GradeCounts) -> str:
     """What intervals of a regression leave out."""
     bare = [
         coin
-        for coin in model.relevance
+        for coin in coins_of_relevance(model)
         if model.forms[coin].has_errors and not model.forms[coin].has_beliefs
     ]
     if not bare or counted.without_interval == counted.pairs:

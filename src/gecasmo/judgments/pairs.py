@@ -1,7 +1,8 @@
-"""Relevance of every pair under a model: the product of the coins that it names, with interval."""
+"""Relevance of every pair under a model: the product of what it names, with interval."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gecasmo.model.answers import beta_interval
 from gecasmo.model.drawn_estimates import possible_estimates
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
 from gecasmo.model.log_parts import Partitioned, all_pieces
+from gecasmo.model.relevance import Factor, Moments, factor_named, factors_of, moments_over
 from gecasmo.model.structured import as_frame
 
 if TYPE_CHECKING:
@@ -28,8 +30,8 @@ Floats = NDArray[np.float64]
 GIVEN, FEATURES = "given", "features"
 
 
-def relevance_coins(model: Model) -> tuple[str, ...]:
-    """The coins whose product is relevance; a model that names none is refused."""
+def relevance_factors(model: Model) -> tuple[Factor, ...]:
+    """The factors whose product is relevance; a model that names none is refused."""
     if not model.relevance:
         by_doc = [coin for coin in model.forms if "doc" in model.keys[coin]]
         raise JudgmentsError(
@@ -38,7 +40,17 @@ def relevance_coins(model: Model) -> tuple[str, ...]:
             "model.relevance before you "
             f"ask. Its coins are: {', '.join(model.forms)}."
         )
-    return tuple(model.relevance)
+    unknown = [name for name in model.relevance if factor_named(name, model.forms) is None]
+    if unknown:
+        raise JudgmentsError(
+            f"{model.name} has no coin '{unknown[0]}'. Its coins are: {', '.join(model.forms)}."
+        )
+    return factors_of(model)
+
+
+def _reads(factors: tuple[Factor, ...]) -> tuple[str, ...]:
+    """All coins that take part."""
+    return tuple(coin for factor in factors for coin in factor.reads)
 
 
 def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None) -> pl.DataFrame:
@@ -49,7 +61,8 @@ def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None
 
     A product of independent estimates has the product of their means as mean, and the product of
     their second moments as second moment; its interval is that of the Beta distribution with this
-    mean and standard deviation. Spread, low and high are null where a form does not tell.
+    mean and standard deviation. Means over a choice are worked out likewise, value by value.
+    Spread, low and high are null where a form does not tell.
 
     Parameters
     ----------
@@ -61,10 +74,10 @@ def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None
     features : data frame, optional
         Features of pairs, by query and doc or by one of these.
     """
-    coins = relevance_coins(model)
+    factors = relevance_factors(model)
     own: dict[str, pl.DataFrame] = {}
-    base = _asked(model, coins, pairs, level, features, own)
-    answers = [_estimates(model, coin, base, level, own) for coin in coins]
+    base = _asked(model, _reads(factors), pairs, level, features, own)
+    answers = [_of_factor(model, factor, base, level, own) for factor in factors]
     mean, square = np.ones(len(base)), np.ones(len(base))
     for answer in answers:
         p, s = answer["probability"].to_numpy(), _numbers(answer["spread"])
@@ -75,14 +88,14 @@ def relevance_frame(model: Model, pairs: Any, level: float, features: Any = None
         low, high = _numbers(answers[0]["low"]), _numbers(answers[0]["high"])
     else:
         low, high = _interval(mean, spread, level)
-    first, on_features = answers[0], bool(model.forms[coins[0]].columns)
+    first, on_features = answers[0], any(model.forms[c].columns for c in factors[0].coins)
     return base.select(name for name in PAIR if name in base.columns).with_columns(
         pl.Series("relevance", mean),
         pl.Series("spread", spread).fill_nan(None),
         pl.Series("low", low).fill_nan(None),
         pl.Series("high", high).fill_nan(None),
         _examinations(model, base, first),
-        _foundations(coins, answers),
+        _foundations([factor.name for factor in factors], answers),
         (first["rests_on"] == GIVEN).alias("is_given"),
         (first["low"].is_not_null() & on_features).alias("by_features"),
         pl.Series("lacks_by_features", _lacks_by_features(answers), dtype=pl.Boolean),
@@ -94,13 +107,14 @@ def relevance_draws(
 ) -> tuple[Floats, Floats]:
     """Means and deviations of the relevance of pairs as they might be, `[pair, draw]`: what pairs
     have in common is drawn, and is the same whichever pairs are asked about."""
-    coins = relevance_coins(model)
+    factors = relevance_factors(model)
     keys = [name for name in PAIR if name in pairs.columns]
-    base = _asked(model, coins, pairs.select(keys), 0.9, features, {})
+    base = _asked(model, _reads(factors), pairs.select(keys), 0.9, features, {})
     mean, square = np.ones((2, len(base), n_draws))
-    for coin in coins:
-        p, s = possible_estimates(model, coin, base, n_draws)
-        mean, square = mean * p, square * (p * p + s * s)
+    for factor in factors:
+        drawn = {coin: possible_estimates(model, coin, base, n_draws) for coin in factor.reads}
+        own_mean, own_square = _moments(factor, drawn)
+        mean, square = mean * own_mean, square * own_square
     spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
     place = match(pairs, base, keys)
     return mean[place], spread[place]
@@ -164,7 +178,7 @@ def _numbers(column: pl.Series) -> Floats:
     return np.array(column.cast(pl.Float64).fill_null(np.nan).to_numpy())
 
 
-def _foundations(coins: tuple[str, ...], answers: list[pl.DataFrame]) -> pl.Series:
+def _foundations(coins: Sequence[str], answers: list[pl.DataFrame]) -> pl.Series:
     """What each judgment rests on: one text if all coins agree, else one for each coin."""
     columns = [answer["rests_on"].alias(coin) for coin, answer in zip(coins, answers, strict=True)]
     frame = pl.DataFrame(columns)
@@ -174,6 +188,41 @@ def _foundations(coins: tuple[str, ...], answers: list[pl.DataFrame]) -> pl.Seri
     )
     chosen = pl.when(same).then(pl.col(coins[0])).otherwise(each)
     return frame.select(chosen.alias("rests_on"))["rests_on"]
+
+
+def _of_factor(
+    model: Model, factor: Factor, base: pl.DataFrame, level: float, own: dict[str, pl.DataFrame]
+) -> pl.DataFrame:
+    """The estimates of a factor for each pair: those of its coin, or of the mean of several, which
+    rests on what these rest on and not on what decides between them."""
+    answers = {coin: _estimates(model, coin, base, level, own) for coin in factor.reads}
+    if not factor.deciders:
+        return answers[factor.name]
+    drawn = {
+        coin: (_numbers(answer["probability"]), _numbers(answer["spread"]))
+        for coin, answer in answers.items()
+    }
+    mean, square = _moments(factor, drawn)
+    spread = np.sqrt(np.maximum(square - mean * mean, 0.0))
+    low, high = _interval(mean, spread, level)
+    values = [answers[coin] for coin in factor.coins]
+    trials = pl.DataFrame([v["trials"].alias(c) for c, v in zip(factor.coins, values, strict=True)])
+    return pl.DataFrame(
+        [
+            pl.Series("probability", mean),
+            pl.Series("spread", spread).fill_nan(None),
+            pl.Series("low", low).fill_nan(None),
+            pl.Series("high", high).fill_nan(None),
+            trials.sum_horizontal().alias("trials"),
+            _foundations(factor.coins, values),
+        ]
+    )
+
+
+def _moments(factor: Factor, found: Mapping[str, tuple[Floats, Floats]]) -> Moments:
+    """Mean and mean square of a factor, from means and deviations of its coins."""
+    both = {coin: (mean, mean**2 + spread**2) for coin, (mean, spread) in found.items()}
+    return moments_over([both[c] for c in factor.coins], [both[c] for c in factor.deciders])
 
 
 def _estimates(
@@ -296,7 +345,7 @@ def _with_features(base: pl.DataFrame, described: pl.DataFrame) -> pl.DataFrame:
 
 def all_pairs(model: Model, log: Partitioned) -> pl.DataFrame:
     """The pairs that a stored log shows, each once, with the columns that coins are found by."""
-    coins = relevance_coins(model)
+    coins = _reads(relevance_factors(model))
     wanted = {*PAIR, *(n for c in coins for n in (*model.keys[c], *model.forms[c].columns))}
     found = [
         pages.to_frame().select(n for n in pages.columns if n in wanted).unique(maintain_order=True)

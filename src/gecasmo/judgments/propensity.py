@@ -18,9 +18,10 @@ from gecasmo.errors import ConvergenceWarning, GecasmoWarning, in_model_file, op
 from gecasmo.files import whole_file
 from gecasmo.forms import beta_draws
 from gecasmo.judgments.grades import JudgmentsError
-from gecasmo.judgments.pairs import relevance_coins
+from gecasmo.judgments.pairs import relevance_factors
 from gecasmo.logs import ClickLog
 from gecasmo.model.log_parts import Partitioned, is_stored, over_parts, some_partitions
+from gecasmo.model.relevance import Factor, factor_probability
 from gecasmo.model.stories import unfolded
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def propensities(
     if log is None:
         assert own is not None
         return _from_estimates(model.estimates(own, level=level).sort("rank"), level, rng)
-    ranks, sums, total = all_looks(model, required.relevance, log)
+    ranks, sums, total = all_looks(model, required.factors, log)
     mean = mean_looks(sums, ranks)
     relative = _relative(mean, ranks)
     ends: tuple[Ends, Ends] = _nothing(len(ranks)), _nothing(len(ranks))
@@ -150,7 +151,7 @@ def _simulated_errors(
         clicks = truth.simulate(some, seed=int(rng.integers(2**31)))
         with without(ConvergenceWarning):  # of fits that nobody looks at
             fit.fit(clicks, progress=False, impossible="floor")
-        fitted, true = (examined(m, required.relevance, some, ranks) for m in (fit, truth))
+        fitted, true = (examined(m, required.factors, some, ranks) for m in (fit, truth))
         errors[number] = np.log(np.maximum(fitted, _LEAST)) - np.log(np.maximum(true, _LEAST))
     # Fits to more pages scatter less, but lean to the same side.
     bias = errors.mean(axis=0)
@@ -230,26 +231,32 @@ def write_propensities(frame: pl.DataFrame, path: Any) -> None:
 
 
 class Required(NamedTuple):
-    """The coins that have to come up heads for any click: those of relevance, and others."""
+    """What has to come up heads for any click: factors of relevance, and other coins."""
 
-    relevance: tuple[str, ...]
+    factors: tuple[Factor, ...]
     others: tuple[str, ...]
+
+    @property
+    def relevance(self) -> tuple[str, ...]:
+        """The names of the factors."""
+        return tuple(factor.name for factor in self.factors)
 
 
 def required_coins(model: Model) -> Required:
     """What every click requires; a model where relevance is not among it is refused."""
-    named = relevance_coins(model)
+    named = relevance_factors(model)
     clicks = [edge for edge in model.structure.traced.edges if "click" in edge.symbol]
     heads = [{lit.parameter for lit in e.literals if lit.heads and not lit.lag} for e in clicks]
     always = set.intersection(*heads) if heads else set()
-    relevance = tuple(coin for coin in named if coin in always)
-    if not relevance:
+    required = tuple(f for f in named if heads and all(own & set(f.coins) for own in heads))
+    if not required:
+        names = " or ".join(factor.name for factor in named)
         raise JudgmentsError(
-            f"Under {model.name} a click does not require {' or '.join(named)}, so looking at a "
-            f"result and liking it cannot be told apart, and there are no propensities."
+            f"Under {model.name} a click does not require {names}, so looking at a result and "
+            f"liking it cannot be told apart, and there are no propensities."
         )
-    others = tuple(coin for coin in model.forms if coin in always and coin not in named)
-    return Required(relevance, others)
+    own = {coin for factor in named for coin in factor.coins}
+    return Required(required, tuple(c for c in model.forms if c in always and c not in own))
 
 
 def examination_coin(model: Model, required: Required) -> str | None:
@@ -257,7 +264,7 @@ def examination_coin(model: Model, required: Required) -> str | None:
     automaton = model.structure.traced
     if len(required.others) != 1 or model.keys[required.others[0]] != ("rank",):
         return None
-    known = {*required.relevance, *required.others}
+    known = {*required.relevance, *required.others}  # means over a choice have coins at the start
     is_simple = automaton.n_states == 1 and not automaton.start_parameters()
     for edge in automaton.edges:
         if "click" in edge.symbol:
@@ -274,10 +281,8 @@ def is_anchored(model: Model, required: Required) -> bool:
     if not required.others or model.report_ is None:  # without a fit all numbers are given
         return True
     states = model.states(whole=False)
-    return any(
-        model.forms[coin].has_given(states[coin])
-        for coin in (*required.relevance, *required.others)
-    )
+    coins = (*(coin for factor in required.factors for coin in factor.coins), *required.others)
+    return any(model.forms[coin].has_given(states[coin]) for coin in coins)
 
 
 def loose_scale(model: Model, required: Required) -> tuple[str, str] | None:
@@ -310,16 +315,18 @@ def scale_remark(model: Model) -> str:
     )
 
 
-def examined(model: Model, coins: tuple[str, ...], log: ClickLog, ranks: NDArray[Any]) -> Floats:
+def examined(
+    model: Model, factors: tuple[Factor, ...], log: ClickLog, ranks: NDArray[Any]
+) -> Floats:
     """Mean over pages of the probability that each of these ranks is looked at."""
-    return mean_looks(looks_by_rank(model, coins, log), ranks)
+    return mean_looks(looks_by_rank(model, factors, log), ranks)
 
 
-def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats:
+def looks_by_rank(model: Model, factors: tuple[Factor, ...], log: ClickLog) -> Floats:
     """The weight of results that could be clicked, and of looks at them, `[which, rank]`."""
     liked = np.ones(log.n_results)
-    for coin in coins:
-        liked = liked * model.probability(coin, log)
+    for factor in factors:
+        liked = liked * factor_probability(model, factor, log)
     usable = liked > _SMALLEST
     looked = np.asarray(model.predict_clicks(log))[usable] / liked[usable]
     weight = log.weight[log.page][usable]
@@ -332,7 +339,7 @@ def looks_by_rank(model: Model, coins: tuple[str, ...], log: ClickLog) -> Floats
 
 
 def all_looks(
-    model: Model, coins: tuple[str, ...], log: ClickLog | Partitioned
+    model: Model, factors: tuple[Factor, ...], log: ClickLog | Partitioned
 ) -> tuple[NDArray[np.int64], Floats, float]:
     """The ranks of a log, `looks_by_rank` of all its pages, and their weight; part by part."""
     ranks, sums, weight = np.zeros(0, np.int64), np.zeros((2, 0)), 0.0
@@ -340,7 +347,7 @@ def all_looks(
         model,
         log,
         lambda view, pages: (
-            looks_by_rank(view, coins, pages),
+            looks_by_rank(view, factors, pages),
             np.unique(pages.rank),
             float(pages.weight.sum()),
         ),

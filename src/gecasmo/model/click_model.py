@@ -24,6 +24,7 @@ from gecasmo.forms import Densities, Family, Form, Table
 from gecasmo.language import Choice, Density, Parameter, Result, User
 from gecasmo.logs.views import as_view
 from gecasmo.model.base import Model
+from gecasmo.model.relevance import factor_named
 from gecasmo.model.structured import given_states, split_forms
 
 # Columns of what a model tells about each result; a coin gets one of its own there.
@@ -93,10 +94,11 @@ class ClickModel(Model):
                 f"The coins of {cls.__name__} give two columns of its answers the name '{twice}'; "
                 "rename one of them."
             )
-        wrong = [name for name in self.relevance if name not in keys]
+        wrong = [name for name in self.relevance if factor_named(name, keys) is None]
         if wrong:
             raise ModelError(
-                f"{cls.__name__}.relevance names '{wrong[0]}', which is not one of its coins: "
+                f"{cls.__name__}.relevance names '{wrong[0]}', which is not one of its coins, nor "
+                "the mean of some over a choice, as 'attraction[intent]'. Its coins are: "
                 f"{', '.join(keys)}."
             )
 
@@ -226,6 +228,11 @@ class ClickModel(Model):
                         f"of {', '.join(own)}, not of {len(parts)}."
                     )
                 found |= dict(zip(own, parts, strict=True))
+            elif isinstance(several, Parameter):  # by value of its state, or one thing for all
+                values = list(several.coins)[: len(own)]
+                is_by_value = isinstance(value, dict) and value.keys() == set(values)
+                each = [value[one] if is_by_value else value for one in values]
+                found |= dict(zip(own, each, strict=True))
             elif isinstance(value, list) and len(value) == len(several):
                 found |= {f"{name}[{place}]": own for place, own in enumerate(value)}
             elif isinstance(value, dict) and value.keys() == getattr(several, "keys", set)():
@@ -295,7 +302,9 @@ class ClickModel(Model):
         Each coin gets a number, a dictionary by key (`{("q1", "d7"): 0.3}`; for a single key
         both `"q1"` and `("q1",)` name a row), a data frame with the key columns and
         `probability`, or a form with such values: `(Table(key="doc"), {"d7": 0.3})`. A number
-        serves all rows, so a log need not have the key's columns. A density gets a distribution,
+        serves all rows, so a log need not have the key's columns. A coin that has a hidden state
+        in its key gets one of these for all values of it, or a list or dictionary by value:
+        `attraction={0: 0.8, 1: 0.2}`. A density gets a distribution,
         or a dictionary of these by value of the hidden state that it depends on; in place of each,
         a dictionary by value of its keys.
         """

@@ -18,6 +18,7 @@ from gecasmo.forms import Table
 from gecasmo.language.parameter import HISTORY_KEYS, POSITION_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.model.answers import coin_probability, expected_counts
+from gecasmo.model.relevance import coins_of_relevance, factors_of
 
 if TYPE_CHECKING:
     from gecasmo.model.base import Model
@@ -30,7 +31,7 @@ def pairs_of_fit(model: Model, log: ClickLog) -> pl.DataFrame | None:
     """The distinct pairs of a log with the columns that relevance is found by, and how often each
     is expected to have been examined; None where rows tell the pairs, or relevance is no matter of
     pairs alone."""
-    coins = [coin for coin in model.relevance if coin in model.forms]
+    coins = coins_of_relevance(model)
     if not any(model.forms[coin].columns for coin in coins) or "doc" not in log.columns:
         return None
     needed = {name for coin in coins for name in model.forms[coin].columns}
@@ -43,32 +44,36 @@ def pairs_of_fit(model: Model, log: ClickLog) -> pl.DataFrame | None:
     pairs = log.to_frame().select(columns).unique(maintain_order=True)
     if pairs.select(pair).is_duplicated().any() or pairs["doc"].null_count():
         return None  # a feature that is not the same wherever the pair is shown
-    return pairs.sort(pair).with_columns(_examinations(model, coins[0], pairs.sort(pair), log))
+    return pairs.sort(pair).with_columns(_examinations(model, pairs.sort(pair), log))
 
 
-def _examinations(model: Model, coin: str, pairs: pl.DataFrame, log: ClickLog) -> pl.Series:
-    """How often each pair is expected to have been examined: the flips of a coin, as if each pair
-    had a row of its own at the probability that its features give it."""
+def _examinations(model: Model, pairs: pl.DataFrame, log: ClickLog) -> pl.Series:
+    """How often each pair is expected to have been examined: the flips of the coins of the first
+    factor of relevance, as if each pair had a row of its own at the probability that its features
+    give it."""
     assert model.states_ is not None
     assert model.report_ is not None
     unknown = pl.Series(EXAMINATIONS, [None] * len(pairs), dtype=pl.Float64)
     if model.report_.n_dropped or model.report_.n_floored:
         return unknown  # not all pages of the log have a say
     keys = tuple(name for name in PAIR if name in pairs.columns)
-    table = Table(key=keys)
-    probability = pl.Series("probability", coin_probability(model, coin, pairs))
+    table, coins = Table(key=keys), factors_of(model)[0].coins
     twin = model.copy()
     twin._structures, twin._libraries = model._both_structures(), model._libraries
     assert twin.states_ is not None
-    twin.forms[coin] = table
-    twin.states_[coin] = table.given(pairs.select(keys).with_columns(probability), keys, coin)
+    for coin in coins:
+        probability = pl.Series("probability", coin_probability(model, coin, pairs))
+        twin.forms[coin] = table
+        twin.states_[coin] = table.given(pairs.select(keys).with_columns(probability), keys, coin)
     try:
         rows, counts = expected_counts(twin, log, "minimal")
     except GecasmoError:
         return unknown
-    number = list(twin.forms).index(coin)
-    flips = np.append(counts.tables[number].sum(axis=0), 0.0)
-    return pl.Series(EXAMINATIONS, flips[match(pairs, rows[number].frame, keys)])
+    total = np.zeros(len(pairs))
+    for number in map(list(twin.forms).index, coins):
+        flips = np.append(counts.tables[number].sum(axis=0), 0.0)
+        total += flips[match(pairs, rows[number].frame, keys)]
+    return pl.Series(EXAMINATIONS, total)
 
 
 def merged_pairs(

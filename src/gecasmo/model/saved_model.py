@@ -53,6 +53,7 @@ from gecasmo.model.beliefs import draws_of
 from gecasmo.model.click_model import AutomatonModel
 from gecasmo.model.fit import FitReport
 from gecasmo.model.fit_pairs import EXAMINATIONS, PAIR
+from gecasmo.model.relevance import factor_named
 from gecasmo.model.saved_draws import draws_from_data, draws_to_data
 from gecasmo.report import shortened
 
@@ -228,7 +229,7 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
         if coin["counts"] is not None:
             counts[name] = _counts(_frame(parts, coin["counts"]), name, forms[name], states[name])
     relevance = tuple(_are("What a model calls relevance", list, data["relevance"]))
-    if not set(relevance) <= set(keys):
+    if any(not isinstance(name, str) or factor_named(name, keys) is None for name in relevance):
         raise SavedModelError("What the model calls relevance is not one of its coins.")
     title = _are("The name of a model", str, data["name"])
     program = _are("The program of a model", str, data["program"])

@@ -7,8 +7,10 @@ A query such as "jaguar" can mean two things, so its pages come from two kinds o
 click one result of a kind will click others of that kind. `Intents(intent=Table(key=()))` has the
 same shares for all queries. Intents have no names: which of the two is the first is arbitrary. A
 fit may end in a local optimum (so it starts several times), and only queries with many pages and
-more than one click can tell the intents apart. What is relevant depends on the intent, so there is
-no relevance for all users: `model.relevance = ("attraction[0]",)` judges for those of the first.
+more than one click can tell the intents apart. What is relevant depends on the intent; relevance
+is the mean over the intents of the query, what a user finds of whom nobody knows what he wants.
+`model.relevance = ("attraction[0]",)`, or `gecasmo judgments --relevance "attraction[0]"`,
+judges for those of the first.
 To fix the scale: `Intents(examination=Table(fixed={(1, 0): 1.0}))`.
 
 Not for queries with few pages, nor for pages with at most one click.
@@ -24,6 +26,8 @@ class Intents(ClickModel):
     intent = Choice("query", n=2)
     examination = Parameter("rank", "last_click")
     attraction = Parameter("query", "doc", state="intent")
+
+    relevance = ("attraction[intent]",)
 
     def start(self, user: User) -> None:
         user.intent = choose(self.intent)

@@ -11,6 +11,12 @@ from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.judgments import JudgmentsError, relevance_frame
 from gecasmo.judgments.propensity import is_anchored, required_coins
 from gecasmo.logs import ClickLog
+from gecasmo.model.relevance import (
+    coins_of_relevance,
+    factor_named,
+    factor_probability,
+    factors_of,
+)
 from gecasmo.plots import theme
 from gecasmo.plots.theme import Chart, altair, chart_of, finished, thinned, tips, wanted_log
 from gecasmo.report import printable
@@ -258,7 +264,7 @@ def coins_of(model: Model, coin: str | None) -> tuple[str, ...]:
             f"{model.name} does not say what relevance is. Name a coin, "
             f"coin={next(iter(model.forms))!r}, or give the class `relevance = (...)`."
         )
-    unknown = [name for name in chosen if name not in model.forms]
+    unknown = [name for name in chosen if factor_named(name, model.forms) is None]
     if unknown:
         raise ModelError(
             f"{model.name} has no coin '{unknown[0]}'. Its coins are: {', '.join(model.forms)}."
@@ -276,17 +282,17 @@ def relevance_data(
     results = pl.DataFrame([log.column(name).alias(name) for name in pair]).with_columns(
         impressions=pl.Series(weight), clicks=pl.Series(weight * log.click)
     )
-    by_pair = all(set(model.keys[name]) <= set(pair) for name in coins)
+    twin = model.copy()
+    twin.relevance = coins
+    by_pair = all(set(model.keys[coin]) <= set(pair) for coin in coins_of_relevance(twin))
     if not by_pair:
         # Rows of the coins are not pairs: what a pair has is the mean over its results.
-        product = np.prod([model.probability(name, log) for name in coins], axis=0)
+        product = np.prod([factor_probability(model, f, log) for f in factors_of(twin)], axis=0)
         results = results.with_columns(relevance=pl.Series(weight * product))
     pairs = results.group_by(pair, maintain_order=True).agg(pl.all().sum())
     pairs = pairs.filter(pl.col("impressions") > 0)
     shown = pl.col("impressions")
     if by_pair:
-        twin = model.copy()
-        twin.relevance = coins
         known = relevance_frame(twin, pairs.select(pair), level)
         columns = [*pair, "relevance", "low", "high", "examinations"]
         pairs = pairs.join(known.select(columns), on=pair, how="left", maintain_order="left")

@@ -19,6 +19,7 @@ from gecasmo.model.answers import KINDS, conditional_frame, marginal_frame
 from gecasmo.model.base import Impossible, Model
 from gecasmo.model.log_parts import part_view
 from gecasmo.model.page_run import Filtered
+from gecasmo.model.relevance import coins_of_relevance
 from gecasmo.spark.frame_log import FrameLog, open_log
 from gecasmo.spark.messages import ask_parts, telling
 from gecasmo.spark.session import quiet, require_frame, require_spark
@@ -208,7 +209,8 @@ def _by_executors(
     def pairs(number: int) -> pl.DataFrame | None:
         """The pairs of a part, if it has any."""
         view = part_view(shipped.model(), number, n_parts)
-        tables = [view.states()[coin] for coin in view.relevance if view.forms[coin].has_posterior]
+        coins = [c for c in coins_of_relevance(view) if view.forms[c].has_posterior]
+        tables = [view.states()[coin] for coin in coins]
         if not any(len(table.rows) for table in tables if "query" in table.rows.keys):
             return None
         with using_threads(1):
