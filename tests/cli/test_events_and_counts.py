@@ -44,6 +44,9 @@ def test_every_command_that_takes_a_log_takes_events(folder: Path) -> None:
         ("explain", "pbm.fit", *events, "--session", "s1"),
         ("simulate", "pbm.fit", *events, "-o", "s.csv"),
         ("ingest", *events, "-o", "s.gclog"),
+        ("whatif", "pbm.fit", *events, "--cut", "1"),
+        ("best", "pbm.fit", *events, "-o", "best.csv"),
+        ("report", "pbm.fit", *events, "-o", "report.html"),
     ):
         found = invoke(*command)
         assert found.exit_code == 0, (command, found.output)
@@ -53,6 +56,8 @@ def test_every_command_that_takes_a_log_takes_events(folder: Path) -> None:
 def test_events_are_ingested_by_way_of_memory(folder: Path) -> None:
     found = succeed("ingest", SHOP, "--events", "-o", "s.gclog", "--keep", "click_time,session")
     assert "pages are put together in memory, and then stored" in found.stderr
+    assert found.stderr.count("guessed by their names") == 1
+    assert found.stderr.count("duplicate clicks") == 1
     stored = gecasmo.open_log("s.gclog")
     assert (stored.n_sessions, stored.n_clicks) == (2, 2)
     assert "click_time" in stored.columns

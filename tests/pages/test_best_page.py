@@ -346,7 +346,7 @@ def test_promises_are_below_what_the_same_log_says() -> None:
     assert "To be expected" in repr(found)
     assert found.to_dict()["promise"]["queries"] == 6
     assert model.best_page(frame, 5, log=log, samples=20).promise == promise
-    with pytest.raises(ClickLogError, match="what is shown now"):
+    with pytest.raises(ClickLogError, match="a page that is shown now"):
         model.best_page(frame.drop("rank"), 5, log=log)
 
 

@@ -156,6 +156,15 @@ def test_clicks_alone_are_refused() -> None:
         gecasmo.read_log(ROW)
 
 
+def test_ranks_that_are_missing_are_asked_for() -> None:
+    only = {name: values for name, values in ROW.items() if name != "rank"}
+    words = r"(?s)lacks the column 'rank'.*It has: query, doc, impressions, clicks\..*rank=None"
+    with pytest.raises(ClickLogError, match=words):
+        read_counts(only)
+    with pytest.raises(ClickLogError, match="lacks the column 'words'"):
+        read_counts(ROW, query="words")
+
+
 def test_weights_and_the_note_survive(tmp_path: Path) -> None:
     log = quietly(SUMS)
     with warnings.catch_warnings():

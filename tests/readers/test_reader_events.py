@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -286,6 +287,7 @@ CLICKS = stream(("p", "click", "a", 1), ("p", "click", "b", 2), ("r", "purchase"
         (CLICKS, {"page": None}, r"\(page=None\): events need one"),
         (CLICKS, {"doc": ["a", "b"]}, "doc is one column; only page can be several"),
         (CLICKS.drop("event"), {}, "lacks the column 'event'.*event=.*read by read_log"),
+        (CLICKS.drop("event", "page"), {}, r"'page' and 'event'.*Is every row a click\? Then impr"),
         (CLICKS.rename({"event": "action_name", "doc": "event_attributes"}), {}, 'format="ubi"'),
         (
             stream(IMPRESSION, ("p", "impression", "b", "abc")),
@@ -348,6 +350,42 @@ def test_click_times_survive(tmp_path: Path) -> None:
     early, late = log.split(test=0.5, time="time")
     assert (early.sessions.to_list(), late.sessions.to_list()) == (["s1"], ["s2"])
     assert late.column("click_time").to_list() == log.column("click_time").to_list()[2:]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("way", ["lines", "list", "response", "dump", "two files"])
+def test_json_of_every_shape(tmp_path: Path, way: str, indent: int | None) -> None:
+    """Also such as a search engine gives, whose columns are guessed as in lines."""
+    rows = [
+        {"search_id": "s1", "type": "view", "sku": "a", "position": "1", "q": "cats"},
+        {"search_id": "s1", "type": "view", "sku": "b", "position": "2"},
+        {"search_id": "s1", "type": "click", "sku": "b"},
+    ]
+    hits = [{"_index": "events", "_id": str(n), "_source": row} for n, row in enumerate(rows)]
+    texts = {
+        "lines": ["\n".join(map(json.dumps, rows))],
+        "list": [json.dumps(rows, indent=indent)],
+        "response": [json.dumps({"took": 3, "hits": {"total": 3, "hits": hits}}, indent=indent)],
+        "dump": ["\n".join(map(json.dumps, hits))],
+        "two files": [json.dumps(rows[:1], indent=indent), json.dumps(rows[1:], indent=indent)],
+    }[way]
+    for n, text in enumerate(texts):
+        (tmp_path / f"{n}.json").write_text(text, encoding="utf-8")
+    log, _ = noting(str(tmp_path / "*.json"))
+    assert pages(log) == [("cats", [("a", 1, 0), ("b", 2, 1)])]
+
+
+def test_a_table_in_a_response_is_read_and_ingested(tmp_path: Path) -> None:
+    rows = [
+        {"session": 1, "query": "cats", "doc": doc, "rank": n + 1, "click": n}
+        for n, doc in enumerate("ab")
+    ]
+    response = {"took": 1, "hits": {"hits": [{"_source": row} for row in rows]}}
+    path = tmp_path / "found.json"
+    path.write_text(json.dumps(response, indent=1), encoding="utf-8")
+    assert pages(gecasmo.read_log(path)) == [("cats", [("a", 1, 0), ("b", 2, 1)])]
+    stored = ClickLog.ingest(path, tmp_path / "found.gclog")
+    assert (stored.n_sessions, stored.n_clicks) == (1, 1)
 
 
 def test_read_log_says_which_reader_is_meant() -> None:

@@ -321,7 +321,7 @@ def can_be_ordered(report: Report) -> bool:
 def _order_section(report: Report) -> str:
     worth = report.model.relevance[-1] if len(report.model.relevance) > 1 else "click"
     found = report.model.best_page(
-        report.some, None, worth, log=report.some, effort=0, samples=_DRAWS, seed=report.seed
+        report.some, None, worth, effort=0, samples=_DRAWS, seed=report.seed
     )
     named = _WORTHS.get(worth, f"results with {worth.replace('_', ' ')}")
     promise = found.promise

@@ -181,10 +181,12 @@ def ingest(
     if is_stream(place):
         raise GecasmoError(f"--output {target}: a stored log is a folder; name one: big.gclog.")
     how_read: dict[str, Any]
+    told: set[str] = set()
     if reading.kind_of_stream(log) is not None:
         # Events of a page may lie anywhere, so all of them are needed to put one together.
         output.say(f"{log}: pages are put together in memory, and then stored.")
         source: Any = reading.read(log, output).log
+        told = {note.what for note in source.notes}
         how_read = {}
     else:
         seen, roles, guessed = reading.look(log, output)
@@ -223,7 +225,7 @@ def ingest(
     for note in stored.notes:
         if note.kind.endswith("not kept"):
             output.say(note.what)
-        else:
+        elif note.what not in told:
             warnings.warn(f"{log}: {note.what}", ClickLogWarning, stacklevel=2)
     facts = {**_facts(stored), "seconds": seconds}
     output.summarise(place, facts, f"{stored!r}\nWritten to {target} in {seconds:.1f} seconds.")

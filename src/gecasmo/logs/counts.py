@@ -7,7 +7,7 @@ rank: all that a model can use which takes results of a page for independent, gi
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -23,7 +23,7 @@ from gecasmo.logs.notes import Faults, Notebook, in_one_message
 from gecasmo.logs.reader import recognise
 from gecasmo.logs.roles import GUESSED, IMPRESSIONS, SYNONYMS, Roles, plain, quoted
 from gecasmo.logs.values import check_ranks, check_weights
-from gecasmo.report import counted
+from gecasmo.report import counted, listed
 
 COUNTS = "counts"  # a kind of note
 CLICKS = "clicks clicked click_count n_clicks"
@@ -105,7 +105,7 @@ def read_counts(
     with naming(label):
         table = TABLE.read(source, ReadOptions(max_line, roles.id_columns), notes)
         faults = Faults(label)
-        _refuse_missing(table, [*found.values()], faults)
+        _refuse_missing(table, found, roles, faults)
         for name in roles.columns["rank"]:
             if name in table.columns:  # else the log lacks it
                 check_ranks(_numbers(table[name]), roles.title("rank"), faults)
@@ -130,11 +130,24 @@ def _guessed(role: str, name: str, usual: str, columns: Sequence[str]) -> str:
     return next((by_plain[plain(n)] for n in usual.split() if plain(n) in by_plain), name)
 
 
-def _refuse_missing(table: pl.DataFrame, names: Sequence[str], faults: Faults) -> None:
-    lost = [name for name in names if name not in table.columns]
+def _refuse_missing(
+    table: pl.DataFrame, found: Mapping[str, str], roles: Roles, faults: Faults
+) -> None:
+    asked = [name for role in ("query", "doc", "rank") for name in roles.columns[role]]
+    # A table may lack queries, if nobody named them.
+    needed = [name for name in asked if name != "query"]
+    lost = [name for name in (*needed, *found.values()) if name not in table.columns]
     if lost:
         usual = [name for name in SYNONYMS["click"].split() if name in table.columns]
         advice = [f"It has: {', '.join(table.columns) or 'no columns at all'}."]
+        if set(lost) <= {"doc", "rank", "impressions", "clicks"}:
+            said = listed(option(name, shown="...") for name in lost)
+            advice.append(f"Say which column it is: {said}.")
+        if "rank" in lost:
+            advice.append(
+                f"Without ranks: {option('rank', None)} reads the counts; only click rates of "
+                f"documents can be fitted then."
+            )
         if "impressions" in lost and usual:
             advice.append(
                 "Clicks alone are not enough: a document that was clicked 10 times may have been "

@@ -48,6 +48,12 @@ _EVENTS = ("event", "eventname", "eventtype", "action", "actionname", "type")
 # Names of columns that count how often a result was shown.
 IMPRESSIONS = "impressions shown views exposures displays served impression_count n_impressions"
 GUESSED = "columns guessed"  # a kind of note
+# What to say where a table may have one row a click.
+ONLY_CLICKS = (
+    "Is every row a click? Then impressions are missing: a click model learns from what was shown "
+    "and not clicked. Join the results that were shown, from the log of the search engine. Clicks "
+    "alone can only be counted."
+)
 # What such columns hold when they hold lists; with one row a result they would be numbers.
 LISTS = {"doc": "results items products hits", "rank": "ranks positions"}
 
@@ -224,11 +230,7 @@ class Roles:
                     f"Is a row an event, such as an impression or a click? {such} reads it."
                 )
             else:
-                lines.append(
-                    "Is every row a click? Then impressions are missing: a click model learns from "
-                    "what was shown and not clicked. Join the results that were shown, from the "
-                    "log of the search engine. Clicks alone can only be counted."
-                )
+                lines.append(ONLY_CLICKS)
         sums = {plain(name) for name in IMPRESSIONS.split()} if "session" in missing else set()
         if by_plain & {"impressions", *sums}:
             such = either("read_counts", "--counts")

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError, ModelError, option
+from gecasmo.errors import ClickLogError, ModelError, either, option
 from gecasmo.logs import ClickLog
 from gecasmo.model.beliefs import drawn_states
 from gecasmo.model.frame_files import table_kind, write_frames
@@ -179,6 +179,7 @@ def best_page(
     frame, queries, explored = (pl.concat(own) for own in zip(*parts, strict=True))
     queries = queries.join(left_out, on="query", how="left", maintain_order="left")
     promise = None
+    is_asked_for = log is not None
     if log is None and isinstance(given, ClickLog) and "click" in given.columns:
         # Of probabilities that were given, not estimated, nothing can be cross-fitted.
         log = given if candidates.has_shown and model.report_ is not None else None
@@ -186,6 +187,13 @@ def best_page(
         from gecasmo.pages.promise import promised
 
         promise = promised(model, log, kept, asked, how, queries["lift"], samples, level)
+        if promise is None and is_asked_for:
+            raise ClickLogError(
+                "The lift of the best pages cannot be told: it is learned from one half of the log "
+                "and tested on the other, so some query needs pages in both halves, and a page "
+                "that is shown now (a column 'rank' of the candidates). "
+                f"{either('log=False', '--log none')} does without."
+            )
     return BestPages(
         model.name,
         str(asked),

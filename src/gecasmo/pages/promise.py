@@ -22,7 +22,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ClickLogError
 from gecasmo.forms import TableState
 from gecasmo.logs import ClickLog
 from gecasmo.model.beliefs import drawn_states
@@ -90,18 +89,15 @@ def promised(
     lifts: pl.Series,
     samples: int,
     level: float,
-) -> Promise:
+) -> Promise | None:
     """Cross-fit the lift of the best pages of candidates that are shown now in some order; `lifts`
-    are those of each query by the whole log."""
+    are those of each query by the whole log. None if no such query has pages in both halves."""
     log = in_memory(given)
     halves = log.split(0.5, seed=how.seed)
-    models = [_fitted(model, half) for half in halves]
     known = _queries_of_both(candidates, halves, how)
     if not known.any():
-        raise ClickLogError(
-            "There is no lift to tell: for no query is it known what is shown now (a column "
-            "'rank' of the candidates), with pages in both halves of the log."
-        )
+        return None
+    models = [_fitted(model, half) for half in halves]
     candidates = candidates.kept(np.repeat(known, candidates.counts))
     traffic = _traffic(candidates, log)
     found = []

@@ -17,7 +17,7 @@ from gecasmo.errors import ClickLogError, either, in_a_shell, option
 from gecasmo.logs.formats.event_pages import kind_of_event
 from gecasmo.logs.formats.moments import moments_of_texts
 from gecasmo.logs.notes import Faults, Notebook
-from gecasmo.logs.roles import GUESSED, SYNONYMS, TIMES, is_list, plain, quoted
+from gecasmo.logs.roles import GUESSED, ONLY_CLICKS, SYNONYMS, TIMES, is_list, plain, quoted
 from gecasmo.logs.values import check_ranks
 from gecasmo.report import counted, listed
 
@@ -162,6 +162,8 @@ class EventColumns:
                 "A table with a row a result, which says what was clicked, is read by "
                 + either("read_log.", "leaving out --events.")
             )
+        elif "event" in unsaid:
+            said.append(ONLY_CLICKS)
         self.faults.lacks([*lost.values(), *unsaid], said)
         self.faults.raise_if_any()
 

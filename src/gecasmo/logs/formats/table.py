@@ -18,10 +18,12 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError, option
 from gecasmo.files import is_stream, whole_file
-from gecasmo.frames import read_json, read_json_lines, scan_csv
+from gecasmo.frames import scan_csv
 from gecasmo.logs.formats.format import PAGE_NUMBER, Format, Head, ReadOptions, nested
+from gecasmo.logs.formats.json_lists import is_one_value, table_of_texts
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
+    MAX_LINE,
     Input,
     Lines,
     Opened,
@@ -152,7 +154,10 @@ def _schema_of_file(file: Input) -> Mapping[str, pl.DataType]:
         return file.parquet_schema()
     head = file.head[: file.head.rfind(b"\n") + 1] or file.head
     if kind == "json":
-        return read_json_lines(head, infer_schema_length=None).schema
+        text = head.removeprefix(BYTE_ORDER_MARK).strip()
+        if is_one_value(text):  # whose end is at the end of the file
+            text = whole_json_text(file.content(MAX_LINE), file.name)
+        return table_of_texts([text]).schema
     separator = separator_of(file, kind or "csv") or SEPARATORS["csv"]
     return pl.read_csv(head, separator=separator, n_rows=0).schema
 
@@ -244,7 +249,7 @@ def _read_json(inputs: Opened, max_line: int) -> pl.DataFrame:
     contents = [whole_json_text(file.content(max_line), file.name) for file in inputs]
     if not any(contents):
         raise ClickLogError(f"{inputs.label} is empty: there are no rows in it.")
-    return read_json(b"\n".join(contents), infer_schema_length=None)
+    return table_of_texts(contents)
 
 
 def whole_json_text(data: bytes, name: str) -> bytes:

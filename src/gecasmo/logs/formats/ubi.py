@@ -36,7 +36,8 @@ from gecasmo.logs.formats.format import (
     note_repeated_queries,
     with_exact_ids,
 )
-from gecasmo.logs.formats.ubi_records import Records, first_of, is_bulk_line, source_of
+from gecasmo.logs.formats.json_lists import first_of
+from gecasmo.logs.formats.ubi_records import Records, is_bulk_line, source_of
 from gecasmo.logs.formats.writer import LogWriter, write_lines
 from gecasmo.logs.inputs import open_inputs
 from gecasmo.logs.notes import Notebook

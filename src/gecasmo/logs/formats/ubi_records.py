@@ -17,6 +17,7 @@ import polars as pl
 
 from gecasmo.errors import ClickLogError
 from gecasmo.frames import WIDE, read_json_lines
+from gecasmo.logs.formats.json_lists import first_of_pairs, lines_of_lists
 from gecasmo.logs.formats.moments import (
     MOMENT,
     moments_of_numbers,
@@ -27,7 +28,6 @@ from gecasmo.logs.formats.moments import (
 from gecasmo.logs.inputs import (
     BYTE_ORDER_MARK,
     HALF_A_CHARACTER,
-    HEAD,
     Input,
     Lines,
     Opened,
@@ -93,7 +93,6 @@ PARTS = 16
 # As numbers in JSON these are times, as texts they are not.
 _ODD_NUMBER = r"^(?:-[0-9]|[0-9]+\.)[0-9.]*$"
 _OBJECT = r"^[\[{]"
-_SPACE = re.compile(r"\s*")
 
 
 class Records:
@@ -443,51 +442,6 @@ def source_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the record itself, also from what a scroll or a dump of an index wraps around it."""
     inner = record.get("_source")
     return inner if isinstance(inner, dict) else record
-
-
-def first_of(text: str) -> dict[str, Any]:
-    """Return the first record of a JSON list, or of a response of _search, from its beginning."""
-    begins = re.search(r'^\s*\[\s*(?=\{)|^\s*\{.*?"hits"\s*:\s*\[\s*(?=\{)', text, re.DOTALL)
-    if begins is None:
-        return {}
-    try:
-        found, _ = json.JSONDecoder().raw_decode(text, begins.end())
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def lines_of_lists(data: bytes) -> bytes | None:
-    """Write records of JSON lists, and of responses of _search, one a line; None if none is there.
-
-    Several may follow each other, as they do when results are asked for page by page.
-    """
-    if data.lstrip()[:1] != b"[" and b'"hits"' not in data[:HEAD]:
-        return None
-    try:
-        text = data.decode()
-        decoder = json.JSONDecoder(object_pairs_hook=first_of_pairs)
-        place, found = 0, []
-        while (place := _SPACE.match(text, place).end()) < len(text):  # type: ignore[union-attr]
-            value, place = decoder.raw_decode(text, place)
-            found += value if isinstance(value, list) else _hits_of(value)
-    except (ValueError, RecursionError):
-        return None  # whoever reads the lines will tell
-    if not found or not all(isinstance(record, dict) for record in found):
-        return None
-    return "\n".join(json.dumps(record) for record in found).encode()
-
-
-def _hits_of(value: Any) -> list[Any]:
-    hits = value.get("hits") if isinstance(value, dict) else None
-    inner = hits.get("hits") if isinstance(hits, dict) else None
-    return inner if isinstance(inner, list) else [value]
-
-
-def first_of_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of JSON, in which the first of equal keys counts, as it does in Polars."""
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else dict(reversed(pairs))
 
 
 def fields_of(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from gecasmo.errors import ClickLogError
-from gecasmo.frames import read_json
+from gecasmo.logs.formats.json_lists import is_one_value, table_of_texts
 from gecasmo.logs.formats.table import (
     check_header,
     common_separator,
@@ -211,8 +211,8 @@ class TextFiles(BatchSource):
 
     def _chunks(self, number: int, byte: int, line: int) -> Iterator[Chunk]:
         file: Input = self._inputs[number]
-        is_list = self._separator is None and without_mark(file.head).lstrip()[:1] == b"["
-        size = 1 << 62 if is_list else self._chunk
+        is_one = self._separator is None and is_one_value(without_mark(file.head).lstrip())
+        size = 1 << 62 if is_one else self._chunk
         quotes = self._separator is not None
         yield from chunks_of(file, size, self._max_line, quotes, byte, line)
 
@@ -317,7 +317,7 @@ def _read_as(dtype: pl.DataType, is_id: bool) -> pl.DataType:
 
 def _read_json(chunk: Chunk) -> pl.DataFrame:
     data = whole_json_text(chunk.data, chunk.name)
-    return read_json(data, infer_schema_length=None) if data else pl.DataFrame()
+    return table_of_texts([data]) if data else pl.DataFrame()
 
 
 def _types_of(frame: pl.DataFrame) -> Schema:
