@@ -30,6 +30,9 @@ WRITERS = {
     "simulate": (("simulate", "{fit}", "{log}"), ".csv"),
     "compare": (("compare", "{log}", "RCTR", "--bootstrap", "0"), ".csv"),
     "propensities": (("propensities", "{fit}", "{log}"), ".csv"),
+    "check": (("check", "{log}", "--drop-suspicious"), ".csv"),
+    "best": (("best", "{fit}", "{log}", "--samples", "0", "--log", "none"), ".csv"),
+    "show": (("show", "{fit}"), ".html"),
 }
 Write = Callable[..., bytes]
 
@@ -206,6 +209,16 @@ READS = {
     "propensities": ("propensities", "{x}"),
     "propensities of": ("propensities", "{fit}", "{x}"),
     "ingest": ("ingest", "{x}"),
+    "check": ("check", "{x}", "--drop-suspicious"),
+    "best": ("best", "{fit}", "{x}"),
+    "best of a log": ("best", "{fit}", "{log}", "--log", "{x}"),
+    "show": ("show", "{x}"),
+    "show one's own model": ("show", "{x}:Own"),
+    "report": ("report", "{x}", "{log}"),
+    "report of": ("report", "{fit}", "{x}"),
+    "judgments with judges": ("judgments", "{fit}", "--grades", "{x}"),
+    "judgments of a run": ("judgments", "{fit}", "--run", "{x}"),
+    "judgments of pairs": ("judgments", "{fit}", "--pairs", "{x}"),
 }
 
 
@@ -213,7 +226,7 @@ READS = {
 def test_no_command_writes_to_what_it_reads(
     command: str, fit_file: Path, log_file: Path, folder: Path
 ) -> None:
-    own = {"fit one's own model": MODELS}.get(command)
+    own = MODELS if "own model" in command else None
     Path("x.csv").write_bytes(log_file.read_bytes() if own is None else own.encode())
     if own is not None:
         Path("x.csv").rename("x.py")
@@ -249,12 +262,90 @@ def test_standard_input_and_output_are_files_as_well(
     assert Path("x.csv").read_bytes() == log_file.read_bytes()
 
 
-def test_two_results_do_not_share_a_file(fit_file: Path, folder: Path) -> None:
-    flags = ("--worth-judging", "3", "--worth-output", "./j.csv")
-    assert "--worth-output ./j.csv: that is what j.csv" in fail(
-        "judgments", fit_file, "-o", "j.csv", *flags
-    )
+# What a second flag writes, beside --output.
+SECOND = {
+    "--worth-output": ("judgments", "{fit}", "--worth-judging", "3"),
+    "--draws-output": ("best", "{fit}", "{log}", "--draws", "2"),
+    "--report": ("compare", "{log}", "RCTR", "--bootstrap", "0"),
+}
+
+
+@pytest.mark.parametrize("flag", SECOND)
+@pytest.mark.parametrize(
+    ("first", "second"), [("j.csv", "./j.csv"), ("-", "-"), ("-", "/dev/stdout")]
+)
+def test_two_results_do_not_share_a_place(
+    flag: str, first: str, second: str, fit_file: Path, log_file: Path, folder: Path
+) -> None:
+    words = [word.format(fit=fit_file, log=log_file) for word in SECOND[flag]]
+    said = fail(*words, "-o", first, flag, second)
+    assert f"{flag} {second}: --output {first} goes to the same place." in said
     assert names(folder) == []
+
+
+def test_a_report_does_not_replace_the_model(log_file: Path, folder: Path) -> None:
+    Path("x.py").write_text(MODELS, encoding="utf-8")
+    said = fail("compare", log_file, "x.py:Own", "--report", "x.py")
+    assert "which is read here" in said
+    assert Path("x.py").read_text(encoding="utf-8") == MODELS
+
+
+def test_tables_of_judges_replace_no_grades(fit_file: Path, folder: Path) -> None:
+    """Whoever fills in the grades of worth_judging.csv gives it back, beside the same --report."""
+    Path("told").mkdir()
+    pairs = gecasmo.load(fit_file).judgments().frame.select("query", "doc").head(9)
+    graded = Path("told/worth_judging.csv")
+    pairs.with_columns(grade=1).write_csv(graded)
+    before = graded.read_bytes()
+    flags = ("--grades", graded, "--report", "told")
+    assert "which is read here" in fail("judgments", fit_file, "-o", "j.csv", *flags)
+    assert graded.read_bytes() == before
+    flags = ("--report", "told", "--worth-output", "told/worth_judging.csv")
+    assert "goes to the same place" in fail("judgments", fit_file, "-o", "j.csv", *flags)
+    assert names(folder) == ["told"]
+
+
+@pytest.mark.parametrize("flag", ["--worth-output", "--report"])
+def test_a_second_result_on_standard_output_is_alone_there(
+    flag: str, fit_file: Path, log_file: Path, folder: Path
+) -> None:
+    words = [word.format(fit=fit_file, log=log_file) for word in SECOND[flag]]
+    done = succeed(*words, *(() if flag == "--report" else ("-o", "j.csv")), flag, "-")
+    last = done.stdout.splitlines()[-1]
+    assert last == "</html>" if flag == "--report" else last.count(",") == 9
+    assert ("RCTR" if flag == "--report" else "Worth judging: standard output.") in done.stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "propensities"])
+def test_what_is_told_beside_standard_output(
+    command: str, fit_file: Path, log_file: Path, folder: Path
+) -> None:
+    words = [word.format(fit=fit_file, log=log_file) for word in WRITERS[command][0]]
+    assert "Written to standard output." in succeed(*words, "-o", "-").stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("check", "{log}", "--drop-suspicious", "-o", "x.html"), "name a file that ends in"),
+        (("check", "{log}", "--plots", "/proc/none"), "cannot be written to"),
+        (("check", "{log}", "--plots", "x" * 300), "too long"),
+        (("judgments", "{fit}", "-o", "j.csv", "--report", "/proc/none"), "cannot be written to"),
+        (("judgments", "{fit}", "-o", "j.csv", "--report", "{fit}/x"), "is a file; name a folder"),
+    ],
+)
+def test_other_places_are_tried_before_the_work(
+    words: tuple[str, ...],
+    said: str,
+    fit_file: Path,
+    log_file: Path,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gecasmo.cli.lookup.load_fit", None)
+    monkeypatch.setattr("gecasmo.cli.flags.LogFlags.look", None)
+    found = fail(*(word.format(fit=fit_file, log=log_file) for word in words))
+    assert said in " ".join(found.split())
 
 
 def test_a_fit_may_take_its_own_place(fit_file: Path, log_file: Path, folder: Path) -> None:

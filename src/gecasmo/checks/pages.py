@@ -304,7 +304,10 @@ def _check_crowded(part: Findings, log: ClickLog, per_page: np.ndarray, top: int
             for s in crowded[:top]
         ],
         advice="Probably robots or tests; consider leaving these pages out: "
-        + either("LogCheck.without_suspicious(log).", "--drop-suspicious -o clean.parquet."),
+        + either(
+            "LogCheck.without_suspicious(log).",
+            "`gecasmo check LOG --drop-suspicious -o clean.parquet`.",
+        ),
     )
     part.suspicious.append(crowded)
 

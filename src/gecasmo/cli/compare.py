@@ -21,7 +21,7 @@ from gecasmo.cli.flags import (
     bundled,
     output_flag,
 )
-from gecasmo.cli.output import Output, table_format, write_table
+from gecasmo.cli.output import Output, place_name, table_format, write_table
 from gecasmo.cli.show import report_place, said_command
 from gecasmo.files import STANDARD_OUTPUT
 from gecasmo.report import TextTable
@@ -123,10 +123,13 @@ def compare(
 
     plotting.check()
     place = None
-    mailed = None if mail is None else report_place(output, mail, log, heldout, judgments, target)
+    inputs = (log, heldout, judgments, *models)
+    mailed = None
+    if mail is not None:
+        mailed = report_place(output, mail, *inputs, besides={"--output": target})
     if target is not None:
         table_format(target)
-        place = output.place(target, log, heldout, judgments, *models)
+        place = output.place(target, *inputs)
     chosen = [find_model(name) for name in models]
     instead = (
         "Compare on some of the files that were ingested, or fit each model with `gecasmo fit` and "
@@ -163,13 +166,15 @@ def compare(
         from gecasmo.browser import comparison_page, write_page
 
         write_page(comparison_page(found, said_command()), mailed)
-    if place == STANDARD_OUTPUT:
-        return
-    output.show(data, found, *(_by_rank(found.by_rank) if per_rank else ()))
-    if target is not None:
-        output.say(f"Written to {target}.")
+    shown = (found, *(_by_rank(found.by_rank) if per_rank else ()))
+    if STANDARD_OUTPUT in (place, mailed):
+        output.summarise(STANDARD_OUTPUT, data, *shown)
+    else:
+        output.show(data, *shown)
+    if place is not None:
+        output.say(f"Written to {place_name(place)}.")
     if mailed is not None:
-        output.say(f"The report is in {mail}.")
+        output.say(f"The report is in {place_name(mailed)}.")
     if drawn:
         output.say(f"Charts: {', '.join(drawn)}.")
 

@@ -255,9 +255,8 @@ def best(
     drawn_place = None
     if draws_output is not None:
         table_format(draws_output, "--draws-output")
-        drawn_place = output.place(
-            draws_output, fit, candidates, of_log, target, flag="--draws-output"
-        )
+        inputs, first = (fit, candidates, of_log), {"--output": target}
+        drawn_place = output.place(draws_output, *inputs, flag="--draws-output", besides=first)
     model = load_fit(fit)
     given, facts = _candidates(candidates, model, reading, output)
     history: Any = None if log is None else False
@@ -284,7 +283,8 @@ def best(
     if drawn_place is not None and found.explored is not None:
         write_table(found.explored, drawn_place)
     data = {**found.to_dict(), "queries": found.queries, "reading": facts}
-    output.summarise(place, data, str(found), f"\nPages: {place_name(place)}.")
+    pages = f"\nPages: {place_name(place)}."
+    output.summarise(place, data, str(found), pages, also=drawn_place)
 
 
 def _candidates(

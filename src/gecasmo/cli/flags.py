@@ -154,8 +154,9 @@ class Plotting:
             return
         for module in ("altair", "vl_convert"):
             extra(module, "--plots", "gecasmo[plots]")
-        if self.plots.exists() and not self.plots.is_dir():
-            raise GecasmoError(f"--plots {self.plots}: that is a file; name a folder.")
+        from gecasmo.cli.output import check_new_folder
+
+        check_new_folder(self.plots, f"--plots {self.plots}")
 
     def draw(self, make: Callable[..., Mapping[str, Any]], output: Output, *of: Any) -> list[str]:
         """Save what `make` draws of some things; the files that were written."""

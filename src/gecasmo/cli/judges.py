@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gecasmo.cli.output import write_table
+from gecasmo.cli.output import Output, check_new_folder, write_table
 from gecasmo.errors import GecasmoError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ _PANEL = "Other judges"
 _ROLES = ("query", "doc", "grade")
 _SHOWN = 10  # disagreements in a terminal
 WORTH = 20  # pairs that a person should judge next
+_OF_JUDGES = ("trust", "calibration", "confusion", "disagreements", "worth_judging")
+TABLES = (*_OF_JUDGES, "ndcg", "ndcg_differences")
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,19 @@ class JudgeFlags:
             return None
         return [Grades(path, **self._columns()) for path in files]
 
-    def check(self) -> None:
-        """Complain before the work, not after it."""
-        if self.report is not None and self.report.exists() and not self.report.is_dir():
-            raise GecasmoError(f"--report {self.report}: that is a file; name a folder.")
+    def check(
+        self, output: Output, inputs: Iterable[str | None], written: Mapping[str, str | None]
+    ) -> None:
+        """Complain before the work, not after it.
+
+        No table of --report takes the place of a file that is read, such as the list of pairs
+        worth judging to which somebody has added grades, nor of what other flags write.
+        """
+        if self.report is not None:
+            check_new_folder(self.report, f"--report {self.report}")
+            for name in TABLES if self.report.is_dir() else ():
+                table = str(self.report / f"{name}.csv")
+                output.place(table, *inputs, flag="--report", besides=written)
         for path in self.run or ():
             if not Path(path).expanduser().is_file():
                 raise GecasmoError(f"--run {path}: there is no such file.")

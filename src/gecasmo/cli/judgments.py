@@ -16,7 +16,7 @@ import typer
 
 from gecasmo.cli.flags import FitArgument, LevelFlag, LogFlags, bundled, output_flag
 from gecasmo.cli.judges import WORTH, JudgeFlags, number_and_files
-from gecasmo.cli.output import Output, table_format, write_table
+from gecasmo.cli.output import Output, place_name, table_format, write_table
 from gecasmo.errors import GecasmoError
 from gecasmo.files import STANDARD_OUTPUT
 from gecasmo.report import TextTable, wrapped
@@ -207,14 +207,16 @@ def judgments(
 
     n_grades, files = number_and_files(grades)
     sources = judges.sources(files)
-    judges.check()
     read = (fit, features, pairs, *files, *(judges.run or ()))
+    judges.check(output, read, {"--output": target, "--worth-output": worth_output})
     place = output.place(target, *read, is_text=format != "parquet")
     chosen = format_of(place, format)
     worth_place = None
     if worth_output is not None:
         table_format(worth_output, "--worth-output")
-        worth_place = output.place(worth_output, *read, target, flag="--worth-output")
+        worth_place = output.place(
+            worth_output, *read, flag="--worth-output", besides={"--output": target}
+        )
     cuts = _numbers(thresholds)
     model = load_fit(fit)
     if relevance is not None:
@@ -267,9 +269,9 @@ def judgments(
     if worth is not None:
         most = None if worth_output is None else _HEAD
         told.append(f"\n{worth.text(most)}")
-        if worth_output is not None:
-            told.append(f"Worth judging: {worth_output}.")
-    output.summarise(place, data, *told)
+        if worth_place is not None:
+            told.append(f"Worth judging: {place_name(worth_place)}.")
+    output.summarise(place, data, *told, also=worth_place)
 
 
 def _width(text: str) -> float | None:
@@ -373,8 +375,6 @@ def propensities(
         unseen = {} if clicks is None else unseen_shares(model, clicks)
     if place is not None:
         write_table(frame, place)
-    if place == STANDARD_OUTPUT:
-        return
     data = {"model": model.name, "level": level, "written": target, "unseen": unseen}
     data |= {"propensities": frame}
     told = ["\n".join(wrapped(told_unseen(unseen)))] if any(unseen.values()) else []
@@ -383,4 +383,4 @@ def propensities(
     if place is None:
         output.show(data, table, *told)
     else:
-        output.summarise(place, data, table, *told, f"Written to {target}.")
+        output.summarise(place, data, table, *told, f"Written to {place_name(place)}.")

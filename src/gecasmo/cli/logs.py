@@ -72,6 +72,8 @@ def check(
     """
     from gecasmo.checks import check as look_over
     from gecasmo.cli.lookup import find_model
+    from gecasmo.logs.formats.table import kind_of_name
+    from gecasmo.model.frame_files import KINDS
     from gecasmo.plots import log_charts
 
     if drop_suspicious != (target is not None):
@@ -81,7 +83,11 @@ def check(
             f"{log} is a stored log, of which some pages are looked at: check the file that it was "
             "made of with --drop-suspicious, and ingest what that writes."
         )
-    place = None if target is None else output.place(target, log)
+    place = None
+    if target is not None:
+        place = output.place(target, log, model)
+        if kind_of_name(place.name) is None and not is_stream(place):
+            raise GecasmoError(f"--output {target}: name a file that ends in {KINDS}.")
     plotting.check()
     chosen = None if model is None else find_model(model)
     read = reading.read_any(log, output, notes=False)  # they are findings

@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import date, time, timedelta
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -125,12 +126,15 @@ class Output:
         for part in shown:
             console.print(_text(part, console.width))
 
-    def summarise(self, place: Path, data: Mapping[str, Any], *shown: Any) -> None:
+    def summarise(
+        self, place: Path, data: Mapping[str, Any], *shown: Any, also: Path | None = None
+    ) -> None:
         """What is said about a result that went elsewhere; nothing if quiet was asked for.
 
-        A result that went to standard output leaves standard error to say so.
+        A result that went to standard output, there or as the second one (`also`), leaves standard
+        error to say so.
         """
-        if place == STANDARD_OUTPUT:
+        if STANDARD_OUTPUT in (place, also):
             width = error_console().width
             self.say("\n".join(_text(part, width) for part in shown))
         elif self.json or not self.quiet:
@@ -141,13 +145,15 @@ class Output:
         path: str,
         *inputs: Any,
         flag: str = "--output",
+        besides: Mapping[str, str | None] = MappingProxyType({}),
         is_text: bool = True,
         is_file: bool = True,
     ) -> Path:
         """Where a result goes. What cannot be written to is refused before the work, not after it.
 
         `inputs` are the files, folders and patterns that the command reads: none of them is where
-        it writes to. `is_text` says whether a terminal can show the result, `is_file` that a
+        it writes to. `besides` is what other flags name to write to: two results do not share a
+        place. `is_text` says whether a terminal can show the result, `is_file` that a
         folder will not do.
         """
         if path in (PIPE, str(STANDARD_OUTPUT)):
@@ -169,6 +175,11 @@ class Output:
                 raise GecasmoError(
                     f"{flag} {path}: that is what {given} names, which is read here; it would be "
                     "lost. Name another file."
+                )
+        for other, named in besides.items():
+            if named is not None and _is_same(target, named):
+                raise GecasmoError(
+                    f"{flag} {path}: {other} {named} goes to the same place. Name another one."
                 )
         return target
 
@@ -194,6 +205,18 @@ def place_name(place: Path) -> str:
 
 def _text(part: Any, width: int) -> str:
     return "\n".join(part.lines(width)) if isinstance(part, TextTable) else str(part)
+
+
+def check_new_folder(folder: Path, what: str) -> None:
+    """Refuse a folder that takes no files, or cannot be made."""
+    place = Path(os.path.realpath(os.path.expanduser(folder)))
+    target = place / "x"
+    while not os.path.lexists(target.parent):
+        target = target.parent
+    if not target.parent.is_dir():
+        which = "that" if target.parent == place else str(target.parent)
+        raise GecasmoError(f"{what}: {which} is a file; name a folder.")
+    _check_folder(target, what)
 
 
 def _check_folder(target: Path, what: str) -> None:
@@ -238,6 +261,14 @@ def _is_among(target: Path, files: Iterable[str]) -> bool:
     if not (target.is_file() or target.is_dir()):
         return False  # nothing is lost in a device or a pipe
     return any(os.path.exists(file) and target.samefile(file) for file in files)
+
+
+def _is_same(target: Path, other: str) -> bool:
+    """Whether two results would be mixed, or one be lost, if both are written."""
+    if STANDARD_OUTPUT in (target, Path(other)) or other == PIPE:
+        return target == STANDARD_OUTPUT and other in (PIPE, str(STANDARD_OUTPUT))
+    named = os.path.expanduser(other)
+    return _is_among(target, [named]) or (target.is_fifo() and target.samefile(named))
 
 
 def as_json(data: Any) -> str:

@@ -105,11 +105,13 @@ def report(
     output.summarise(place, facts, f"A report on {model.name}, written to {place_name(place)}.")
 
 
-def report_place(output: Output, path: str, *inputs: Any, flag: str = "--report") -> Path:
+def report_place(
+    output: Output, path: str, *inputs: Any, flag: str = "--report", **besides: Any
+) -> Path:
     """Where a report goes; what it needs is looked for before the work, not after it."""
     for package in ("altair", "vl_convert"):
         extra(package, "A report", "gecasmo[plots]")
-    return output.place(path, *inputs, flag=flag)
+    return output.place(path, *inputs, flag=flag, **besides)
 
 
 def said_command() -> str:

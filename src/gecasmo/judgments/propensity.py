@@ -14,7 +14,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import ConvergenceWarning, GecasmoWarning, in_model_file, option, without
+from gecasmo.errors import (
+    ConvergenceWarning,
+    GecasmoWarning,
+    either,
+    in_model_file,
+    option,
+    without,
+)
 from gecasmo.files import whole_file
 from gecasmo.forms import beta_draws
 from gecasmo.judgments.grades import JudgmentsError
@@ -92,7 +99,7 @@ def propensities(
     if own is None and log is None:
         raise JudgmentsError(
             f"Under {model.name} it depends on the pages how often a rank is looked at: give "
-            "some, propensities(model, log)."
+            "some, " + either("propensities(model, log).", "`gecasmo propensities FIT LOG`.")
         )
     if log is not None and not is_stored(log) and not (isinstance(log, ClickLog) and len(log.rank)):
         raise JudgmentsError("propensities(model, log) wants a ClickLog with results.")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError, GecasmoError, ModelError, option
 from gecasmo.logs import ClickLog
 from gecasmo.logs.runs import offsets
+from gecasmo.logs.values import LARGEST_RANK
 from gecasmo.logs.views import as_view
 from gecasmo.model.log_parts import is_stored
 from gecasmo.model.structured import as_frame
@@ -219,10 +220,10 @@ def as_candidates(given: Any) -> Candidates:
             raise ClickLogError(
                 "The column 'rank' of the candidates, as shown now, has no numbers."
             )
-        ranks = frame["rank"].cast(pl.Float64).fill_null(0)
-        shown = ranks.cast(pl.Int64).to_numpy()
-        if (ranks != ranks.round(0)).any() or (shown < 0).any():
+        ranks = frame["rank"].cast(pl.Float64).fill_null(0).to_numpy()
+        if not np.all((ranks >= 0) & (ranks <= LARGEST_RANK) & (ranks == np.round(ranks))):
             raise ClickLogError("The column 'rank' of the candidates has other numbers than ranks.")
+        shown = ranks.astype(np.int64)
     queries = frame["query"].gather(pl.Series(starts[:-1]))
     return Candidates(frame.drop("rank", strict=False), queries, starts, shown)
 
