@@ -13,7 +13,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib import import_module
@@ -115,6 +115,22 @@ class _Reader:
     """Who reads the messages of this process."""
 
     is_at_a_command_line = False
+    flags: Collection[str] = ()  # of the running command
+
+
+@contextmanager
+def of_command(flags: Collection[str]) -> Iterator[None]:
+    """Have messages that are made in this block advise no other flags than these."""
+    before, _Reader.flags = _Reader.flags, flags
+    try:
+        yield
+    finally:
+        _Reader.flags = before
+
+
+def has_flag(name: str) -> bool:
+    """Whether the running command has a flag, so that a message can advise it."""
+    return name in _Reader.flags
 
 
 @contextmanager
@@ -146,8 +162,11 @@ def option(name: str, *value: Any, of: str = "", shown: str | None = None) -> st
         text = repr(value[0]) if value else ""
     if not _Reader.is_at_a_command_line:
         return f"{of}({name}={text or '...'})" if of else f"{name}={text}"
+    flag = f"--{name.replace('_', '-')}"
+    if value and isinstance(value[0], Mapping):
+        return " ".join(f"{flag} {in_a_shell(f'{key}={own}')}" for key, own in value[0].items())
     text = in_a_shell(value[0]) if value else text
-    return f"--{name.replace('_', '-')} {text}".rstrip()
+    return f"{flag} {text}".rstrip()
 
 
 def in_a_shell(value: Any) -> str:

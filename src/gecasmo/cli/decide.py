@@ -6,6 +6,8 @@ and `gecasmo best FIT CANDIDATES -o FILE` writes the best page of each query.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +24,7 @@ from gecasmo.cli.flags import (
     tell_guesses,
 )
 from gecasmo.cli.output import Output, place_name, table_format, write_table
+from gecasmo.errors import ClickLogWarning
 
 if TYPE_CHECKING:
     from gecasmo.pages import Change
@@ -129,7 +132,7 @@ def whatif(
     if propensity is not None and randomised is None:
         raise typer.BadParameter("--propensity is about pages that --randomised names.")
     model = load_fit(fit)
-    read = reading.read_any(log, output, clicks=False)
+    read = reading.read_any(log, output, clicks=randomised is not None)
     with output.working(f"Asking {model.name}"):
         found = model.what_if(
             read.log,
@@ -245,6 +248,7 @@ def best(
     --at-most brand=2 --apart brand --pinned slot[/cyan]
     """
     from gecasmo.cli.lookup import load_fit
+    from gecasmo.logs import ClickLog
 
     if (draws > 0) != (draws_output is not None):
         raise typer.BadParameter("--draws and --draws-output belong together.")
@@ -258,10 +262,16 @@ def best(
         inputs, first = (fit, candidates, of_log), {"--output": target}
         drawn_place = output.place(draws_output, *inputs, flag="--draws-output", besides=first)
     model = load_fit(fit)
-    given, facts = _candidates(candidates, model, reading, output)
+    # A column with a rule of its own is not what is shown now, whatever its name.
+    ruled = {*(limits or ()), *(apart or ()), *([] if pinned is None else [pinned])}
+    given, facts = _candidates(candidates, model, reading, output, ruled)
     history: Any = None if log is None else False
     if of_log is not None:
         history = reading.read(of_log, output).log
+    elif log is None and isinstance(given, ClickLog) and not given.click.any():
+        text = f"{candidates}: no result is clicked, so that no lift can be measured with it."
+        warnings.warn(text, ClickLogWarning, stacklevel=2)
+        history = False
     with output.working(f"Ordering by {model.name}"):
         found = model.best_page(
             given,
@@ -288,13 +298,13 @@ def best(
 
 
 def _candidates(
-    source: str, model: Any, reading: LogFlags, output: Output
+    source: str, model: Any, reading: LogFlags, output: Output, ruled: Collection[str]
 ) -> tuple[Any, dict[str, Any]]:
     """The candidates, from a log or from a table, and how they were read."""
     from gecasmo.cli.judgments import read_table, text_ids
 
     is_stored = is_stored_log(source)
-    columns = None if is_stored else reading.of_candidates(source)
+    columns = None if is_stored else reading.of_candidates(source, ruled)
     if columns is None:
         read: Any = reading.read_any if is_stored else reading.read
         found = read(source, output, clicks=False)
@@ -344,7 +354,9 @@ def _worth(given: list[str] | None) -> dict[str, float | str] | None:
         return None
     found: dict[str, float | str] = {}
     for text in given:
-        event, _, price = text.partition("=")
+        event, equals, price = text.partition("=")
+        if (equals and not price) or not event:
+            raise typer.BadParameter(f"--worth {text}: write EVENT or EVENT=PRICE.")
         try:
             found[event] = float(price) if price else 1.0
         except ValueError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import shlex
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +22,7 @@ import typer
 
 from gecasmo.cli.config import config_path, config_used, from_config
 from gecasmo.cli.event_flags import EVENT_FLAGS, EventFlags
-from gecasmo.errors import ClickLogWarning, GecasmoError, extra
+from gecasmo.errors import ClickLogWarning, GecasmoError, extra, of_command
 
 if TYPE_CHECKING:
     from gecasmo.cli.output import Output
@@ -280,6 +280,10 @@ class LogFlags(EventFlags):
         tell_guesses(source, guessed, output)
         for note in log.notes if notes else ():
             warnings.warn(_told(note, source), ClickLogWarning, stacklevel=2)
+        if clicks and notes and log.n_results and not log.click.any():
+            # Pages "without clicks" are no different from pages that nobody clicked.
+            text = "no result is clicked, and that is what is taken as known: that nobody clicks."
+            warnings.warn(f"{Path(source).name}: {text}", ClickLogWarning, stacklevel=2)
         return Read(log, {"format": seen.format, "guessed": guessed, "notes": log.notes})
 
     def kind_of_stream(self, source: str) -> str | None:
@@ -334,16 +338,17 @@ class LogFlags(EventFlags):
         roles = {**meant, **named}
         return seen, roles, guess(seen, roles)
 
-    def of_candidates(self, source: str) -> dict[str, str] | None:
+    def of_candidates(self, source: str, ruled: Collection[str]) -> dict[str, str] | None:
         """The columns of query, doc and rank of a table that is no log, since it has no sessions;
-        None for a log."""
+        None for a log. Columns that are `ruled` are not guessed to be any of these."""
         from gecasmo.logs import guess_roles, peek
 
         if source == PIPE or self.kind_of_stream(source) is not None:
             return None
         seen = peek(source, self.format, self.separator)
         named = {role: name for role, name in self._named().items() if name in seen.columns}
-        roles = {**named, **guess_roles(seen.columns, named, seen.lists)}
+        free = [name for name in seen.columns if name not in ruled]
+        roles = {**named, **guess_roles(free, named, seen.lists)}
         if seen.format != "table" or "session" in {*roles, *seen.columns}:
             return None
         return {role: roles[role] for role in ("query", "doc", "rank") if role in roles}
@@ -481,7 +486,7 @@ def bundled(command: Command) -> Command:
         for name, kind in bundles.items():
             mine = {field.name: values.pop(field.name) for field in fields(kind)}
             values[name] = kind(**mine)
-        with config_used(used) as path:
+        with config_used(used) as path, of_command([each.name for each in parameters]):
             if said:
                 values["output"].say(f"{path}: {' '.join(map(_as_flag, said, said.values()))}")
             command(**values)

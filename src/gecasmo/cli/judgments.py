@@ -308,28 +308,15 @@ def text_ids(model: Any) -> list[str]:
 
 
 def read_table(path: Path, flag: str, texts: Sequence[str] = ()) -> pl.DataFrame:
-    """A CSV, TSV or Parquet file that is no log; these columns are texts."""
-    import polars as pl
+    """A CSV, TSV, JSON lines or Parquet file that is no log; these columns are texts."""
+    from gecasmo.logs.side_tables import read_side_table
 
-    from gecasmo.logs.inputs import Input
-
-    kind = path.suffix.lower()
-    if kind not in (".csv", ".tsv", ".parquet"):
-        raise GecasmoError(f"{flag} {path}: a .csv, .tsv or .parquet file is wanted.")
     if not path.is_file():
         raise GecasmoError(f"{flag} {path}: there is no such file.")
-    try:
-        if kind == ".parquet":
-            return Input(f"{flag} {path}", path).read_parquet()
-        return pl.read_csv(
-            path,
-            separator="\t" if kind == ".tsv" else ",",
-            infer_schema_length=None,
-            schema_overrides=dict.fromkeys(texts, pl.String),
-        )
-    except (pl.exceptions.PolarsError, OSError) as error:
-        first = str(error).strip().splitlines()[0]
-        raise GecasmoError(f"{flag} {path} cannot be read: {first}") from error
+    found = read_side_table(path, f"{flag} {path}", texts)
+    if found is None:
+        raise GecasmoError(f"{flag} {path}: a .csv, .tsv, .jsonl or .parquet file is wanted.")
+    return found
 
 
 @bundled

@@ -20,7 +20,7 @@ from gecasmo.encoding.arrays import (
     numbers_of_clicks,
 )
 from gecasmo.encoding.features import usable
-from gecasmo.errors import ClickLogError, either, option
+from gecasmo.errors import ClickLogError, either, has_flag, option
 from gecasmo.frames import WIDE, fresh_categories
 from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
 from gecasmo.logs import ClickLog
@@ -89,10 +89,10 @@ def require_columns(log: ClickLog, keys: Mapping[str, Sequence[str]]) -> None:
         subject = f"The coin {_quoted(coins)} has"
         if len(coins) > 1:
             subject = f"The coins {_quoted(coins)} have"
-        advice = either(
-            ", ".join(f'{coin}=Table(key="{example}")' for coin in coins),
-            " ".join(f"--key {shlex.quote(f'{coin}={example}')}" for coin in coins),
-        )
+        flags = " ".join(f"--key {shlex.quote(f'{coin}={example}')}" for coin in coins)
+        if not has_flag("key"):  # keys of a fit are what they are
+            flags = f"`gecasmo fit MODEL LOG -o FILE {flags}`"
+        advice = either(", ".join(f'{coin}=Table(key="{example}")' for coin in coins), flags)
         named = ""
         queries = search_column(log.to_frame().schema)
         if name == "query" and queries is not None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, GecasmoError, extra, option
 from gecasmo.logs import ClickLog
-from gecasmo.logs.inputs import Input
+from gecasmo.logs.side_tables import read_side_table
 from gecasmo.model.base import Model
 from gecasmo.model.relevance import factor_probability, factors_of
 from gecasmo.model.structured import as_frame
@@ -169,15 +169,11 @@ def read_grades(given: Any) -> pl.DataFrame:
     """A frame as it is; a .csv, .tsv or .parquet file; any other file as TREC qrels."""
     if not isinstance(given, str | Path):
         return as_frame(given, "judgments")
-    path = Path(given)
+    path = Path(given).expanduser()
+    found = read_side_table(path, _named(str(given)))
+    if found is not None:
+        return found
     try:
-        match path.suffix.lower():
-            case ".csv":
-                return pl.read_csv(path)
-            case ".tsv":
-                return pl.read_csv(path, separator="\t")
-            case ".parquet":
-                return Input(str(path), path).read_parquet()
         measures = extra("ir_measures", "Reading TREC qrels", INSTALL)
         lines = list(measures.read_trec_qrels(str(path)))
     except (OSError, pl.exceptions.PolarsError, ValueError, IndexError) as problem:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import either, option
 from gecasmo.judgments.grades import JudgmentsError
-from gecasmo.logs.inputs import Input
 from gecasmo.logs.roles import plain, synonym
+from gecasmo.logs.side_tables import read_side_table
 from gecasmo.model.structured import as_frame
 from gecasmo.report import counted, printable
 
@@ -97,8 +97,9 @@ def read_judges(given: Any, like: Mapping[str, pl.DataType]) -> list[Judge]:
         taken = {other.name for other in judges}
         if judge.name in taken:
             raise JudgmentsError(
-                f"{option('grades_from')}: two judges are called {judge.name!r}. Name them: "
-                "grades_from={'one': ..., 'other': ...}; or rename a file."
+                f"{option('grades_from')}: two judges are called {judge.name!r}. "
+                + either("Name them: grades_from={'one': ..., 'other': ...}; or rename", "Rename")
+                + " a file."
             )
         judges.append(judge)
     return judges
@@ -132,7 +133,8 @@ def read_judge(source: Grades, like: Mapping[str, pl.DataType], otherwise: str) 
     frame = frame.with_columns(_as_in(frame[key], dtype, where) for key, dtype in like.items())
     blank = pl.col("grade").is_null()
     if frame["grade"].dtype == pl.String:
-        blank |= pl.col("grade").str.strip_chars() == ""
+        bare = pl.col("grade").str.strip_chars()
+        blank |= (bare == "") | ~bare.cast(pl.Float64, strict=False).is_finite().fill_null(True)
     if frame["grade"].dtype.is_float():
         blank |= ~pl.col("grade").is_finite()
     frame = frame.filter(~blank).drop_nulls(list(like))
@@ -203,21 +205,15 @@ def read_table(given: Any, kind: str, where: str) -> pl.DataFrame:
     if not isinstance(given, str | Path):
         return as_frame(given, where)
     path = Path(given).expanduser()
-    name = path.name.lower().removesuffix(".gz")
     if not path.is_file():
         raise JudgmentsError(f"{where}: there is no such file.")
+    found = read_side_table(path, where, all_texts=True)
+    if found is not None:
+        return found
     try:
-        if name.endswith((".csv", ".tsv")):
-            separator = "\t" if name.endswith(".tsv") else ","
-            return pl.read_csv(path, separator=separator, infer_schema=False)
-        if name.endswith(".parquet"):
-            return Input(where, path).read_parquet()
-        if name.endswith((".jsonl", ".ndjson")):
-            return pl.read_ndjson(path, infer_schema_length=None)
         lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
-    except (pl.exceptions.PolarsError, OSError, UnicodeDecodeError) as problem:
-        first = str(problem).strip().splitlines()[0]
-        raise JudgmentsError(f"{where} cannot be read: {first}") from problem
+    except (OSError, UnicodeDecodeError) as problem:
+        raise JudgmentsError(f"{where} cannot be read: {problem}") from problem
     columns = _TREC[kind]
     for number, words in enumerate(lines, 1):
         if words and len(words) != len(columns):
