@@ -5,10 +5,13 @@ import builtins
 import re
 from fractions import Fraction
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+import gecasmo
 from gecasmo import DBN, read_log
 from gecasmo.testing import plain_python
 
@@ -134,6 +137,22 @@ def test_names_that_a_page_mentions_exist(page):
     ]
     assert dotted
     assert [name for name in dotted if not exists(name)] == []
+
+
+def test_what_pages_call_by_its_full_name_can_be_had():
+    pages = [*DOCS.glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    lost = []
+    for name in sorted(set(re.findall(r"\bgecasmo((?:\.[A-Za-z_]\w*)+)", text)) - {".toml"}):
+        found = gecasmo
+        for part in name[1:].split("."):
+            if not hasattr(found, part) and find_spec(f"{found.__name__}.{part}"):
+                import_module(f"{found.__name__}.{part}")
+            found = getattr(found, part, None)
+            if found is None:
+                lost.append(name)
+                break
+    assert lost == []
 
 
 @pytest.mark.parametrize(
