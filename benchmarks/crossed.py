@@ -19,18 +19,24 @@ import polars as pl
 from benchmarks.markdown import table
 from benchmarks.rivals_log import rivals_log
 from gecasmo import DBN, ClickLog, Logistic, Sum, Table, read_log
+from gecasmo.forms import Empirical
 from gecasmo.judgments import relevance_frame
 
 SHOWN, CONTINUES = 8, 0.85
-# Spreads of pairs, documents and queries; how many queries, documents, candidates of each query.
+# Spreads of pairs, documents and queries; how many queries; what the feature is worth.
 WORLDS: dict[str, dict[str, Any]] = {
     "documents and queries matter": {"spreads": (0.4, 1.0, 0.7)},
+    "the same, x says nothing": {"spreads": (0.4, 1.0, 0.7), "slope": 0.0},
     "documents matter, sparse": {"spreads": (0.4, 1.0, 0.3), "n_queries": 1000},
+    "both matter much, pairs are rare": {
+        **{"spreads": (0.4, 1.5, 1.0), "n_queries": 1500, "pages": 1500, "slope": 0.0},
+    },
     "mostly pairs": {"spreads": (1.0, 0.4, 0.4)},
     "pairs alone": {"spreads": (1.0, 0.0, 0.0)},
 }
 FORMS: dict[str, Any] = {
     "`Table()`": Table,
+    "one prior": lambda: Table(prior=Empirical(by=())),
     '`Table("doc")`': lambda: Table("doc"),
     '`Sum(Logistic("x"))`': lambda: Sum(Logistic("x")),
     "crossed": lambda: Sum(Table("query", "doc"), Table("doc"), Table("query"), Logistic("x")),
@@ -44,8 +50,11 @@ COMPARED = [
     ("crossed", "`Table()`"),
     ("crossed", '`Table("doc")`'),
     ("crossed", '`Sum(Logistic("x"))`'),
+    ("crossed, without x", "one prior"),
+    ("crossed, without x", '`Table("doc")`'),
     ("crossed, without x", "`Table()`"),
 ]
+TRUTH = "the truth"
 SCORES = Path(__file__).parent / "results" / "crossed.jsonl"
 # What the ranker goes by: features, all of relevance, and chance; pages; how far pairs stray.
 RANKERS: dict[str, dict[str, Any]] = {
@@ -88,16 +97,21 @@ def as_frame(pairs: pl.DataFrame, shown: Any, click: Any) -> pl.DataFrame:
 
 
 def crossed_log(
-    seed: int, spreads: Any, n_queries: int = 150, n_docs: int = 300, pages: int = 2000
-) -> tuple[ClickLog, ClickLog]:
-    """Pages to learn from and pages to be judged by, of one world."""
+    seed: int,
+    spreads: Any,
+    n_queries: int = 150,
+    n_docs: int = 300,
+    pages: int = 2000,
+    slope: float = 0.5,
+) -> tuple[ClickLog, ClickLog, DBN]:
+    """Pages to learn from and pages to be judged by, of one world, and the truth."""
     rng = np.random.default_rng(seed)
     docs = np.argsort(rng.random((n_queries, n_docs)), axis=1)[:, :15]
     query = np.repeat(np.arange(n_queries), 15)
     doc, n = docs.ravel(), n_queries * 15
     x = rng.normal(size=n)
     pair, of_doc, of_query = spreads
-    logit = -1 + 0.5 * x + pair * rng.normal(size=n)
+    logit = -1 + slope * x + pair * rng.normal(size=n)
     logit += of_doc * rng.normal(size=n_docs)[doc] + of_query * rng.normal(size=n_queries)[query]
     pairs = pl.DataFrame({"query": query, "doc": doc, "x": x})
     found = []
@@ -107,7 +121,9 @@ def crossed_log(
         shown = asked[:, None] * 15 + place
         click = clicks(rng, shown, logistic(logit), np.full(n, 0.4))
         found.append(read_log(as_frame(pairs, shown, click)))
-    return found[0], found[1]
+    attraction = pairs.select("query", "doc").with_columns(probability=logistic(logit))
+    truth = DBN.with_values(attraction=attraction, satisfaction=0.4, continuation=CONTINUES)
+    return found[0], found[1], truth
 
 
 def held_out(n_logs: int, resume: bool = False) -> list[str]:
@@ -122,19 +138,22 @@ def held_out(n_logs: int, resume: bool = False) -> list[str]:
         for name, world in WORLDS.items():
             if (name, seed) in scores:
                 continue
-            train, test = crossed_log(seed, **world)
+            train, test, truth = crossed_log(seed, **world)
             found = {form: _fitted(make(), train).score(test) for form, make in FORMS.items()}
+            found[TRUTH] = truth.score(test)
             scores[name, seed] = found
             with SCORES.open("a") as file:
                 file.write(json.dumps({"world": name, "seed": seed, "scores": found}) + "\n")
     means, differences = [], []
     for name in WORLDS:
         own = [scores[name, seed] for seed in range(n_logs)]
-        means.append([name, *(f"{np.mean([one[form] for one in own]):.4f}" for form in FORMS)])
+        means.append(
+            [name, *(f"{np.mean([one[form] for one in own]):.4f}" for form in (*FORMS, TRUTH))]
+        )
         told = [_difference([one[a] - one[b] for one in own]) for a, b in COMPARED]
         differences.append([name, str(n_logs), *told])
     return [
-        *table(["what matters", *FORMS], means),
+        *table(["what matters", *FORMS, TRUTH], means),
         "",
         "What the first form of each column gains a page over the second: mean over logs, and its "
         "standard error.",

@@ -73,10 +73,13 @@ WORDS = {
     "crossed": (
         "Sums of effects on crossed logs",
         "Held-out log-likelihood a page of a DBN, mean over logs of 2,000 pages of eight results "
-        "for training and as many for the test; 150 queries (sparse: 1,000) with 15 of 300 "
-        "documents each, in random order. Logits of attraction are the sum of a feature, an effect "
-        "of the pair, one of the document and one of the query. Crossed: "
-        '`Sum(Table("query", "doc"), Table("doc"), Table("query"), Logistic("x"))`.',
+        "for training and as many for the test; 150 queries (sparse: 1,000; rare pairs: 1,500, and "
+        "as many pages) with 15 of 300 documents each, in random order. Logits of attraction are "
+        "the sum of a feature, an effect of the pair, one of the document and one of the query; "
+        "with rare pairs the feature says nothing either. Crossed: "
+        '`Sum(Table("query", "doc"), Table("doc"), Table("query"), Logistic("x"))`. The prior of '
+        "`Table()` has effects of documents and queries itself, so without a feature it is much "
+        "the same model; one prior: `Table(prior=Empirical(by=()))`, without these.",
     ),
     "sum-intervals": (
         "Coverage of 90 % intervals of a sum",

@@ -281,3 +281,26 @@ def test_stored_logs_have_grids_and_say_why_no_tasks(tmp_path: Path) -> None:
     for ask in (lambda: InTask().fit(stored), lambda: task.score(stored)):
         with pytest.raises(ClickLogError, match="InTask reads a log under the view 'tasks', which"):
             ask()
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.uint64, np.float32])
+@pytest.mark.parametrize("view", ["grids", "walks", "tasks"])
+def test_numbers_of_any_type_make_the_same_view(view: str, kind: Any) -> None:
+    rank = np.tile([1, 2, 3], 4)
+    columns = {
+        "row": (rank - 1) // 2,
+        "column": (rank - 1) % 2,
+        "click_order": np.tile([3, 1, 2], 4),
+        "page_number": np.repeat([1, 2, 1, 2], 3),
+    }
+    pages = {
+        "session": np.repeat(list("abcd"), 3),
+        "task": np.repeat(list("xy"), 6),
+        "doc": list("uvwuvwwvuvuw"),
+        "rank": rank,
+        "click": np.ones(12, int),
+    }
+    plain = read_log(pages | columns).view(view)
+    other = read_log(pages | {name: own.astype(kind) for name, own in columns.items()}).view(view)
+    assert (other.rank == plain.rank).all()
+    assert other.column("doc").equals(plain.column("doc"))

@@ -340,7 +340,7 @@ def test_what_click_sets_leave_out_is_known() -> None:
     assert len(orders) == log.n_sessions
 
 
-def test_what_walks_cannot_answer_is_said() -> None:
+def test_what_walks_cannot_answer_is_said(tmp_path) -> None:
     table, values = clicked_table(seed=3), Values(3)
     log = read_log(table)
     oracles = [Oracle(walked(WalkCM, walk), values) for walk in walk_clicks(table)]
@@ -353,6 +353,10 @@ def test_what_walks_cannot_answer_is_said() -> None:
         given.simulate(log)
     with pytest.raises(ModelError, match=r"PSCM cannot predict clicks: .* key 'to_rank'"):
         given.predict_clicks(log)
+    with pytest.raises(ModelError, match=r"PSCM cannot predict clicks: .* key 'to_rank'"):
+        given.predict(log, tmp_path / "clicks.csv")
+    assert "where the next click is (to_rank) is given" in str(given.evaluate(log))
+    assert "a walk from one click to the next" in str(model.evaluate(log))
 
 
 def test_bad_times_of_clicks_are_counted_and_named() -> None:

@@ -50,7 +50,7 @@ class Evaluation:
     `calibration` is that of the marginal click probabilities. `unseen` says per coin which share
     of the results has a row that was never fitted: there a model can only answer from its prior.
     Where numbers are `observed`, log-likelihoods are of clicks and of the density of these numbers;
-    perplexities are always of clicks.
+    perplexities are always of clicks. `notes` say what figures of this model must not be taken for.
     """
 
     model: str
@@ -65,6 +65,7 @@ class Evaluation:
     calibration: Calibration
     unseen: Mapping[str, float] = field(default_factory=dict)
     observed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def brier(self) -> float:
@@ -148,7 +149,7 @@ class Evaluation:
         impossible = f"impossible sessions: {self.n_impossible:,} ({did})"
         observed = f"log-likelihoods are of clicks and of the density of {listed(self.observed)}"
         told = [impossible * bool(self.n_impossible), told_unseen(self.unseen)]
-        return [*filter(None, [*told, observed * bool(self.observed)])]
+        return [*filter(None, [*self.notes, *told, observed * bool(self.observed)])]
 
     def _figures(self) -> dict[str, float]:
         return {
@@ -197,10 +198,23 @@ def evaluate(
         over_parts(model, log, lambda view, pages: EvaluationSums.of(view, pages, impossible)),
     )
     found = finished(total, model.name, impossible, is_folded(log))
+    found = replace(found, notes=_notes(model))
     counts = counts_of_source(log, total.tally)
     if counts is None:
         return found
     return replace(found, n_sessions=counts[0], n_results=counts[1])
+
+
+def _notes(model: Model) -> tuple[str, ...]:
+    """What figures of a model that goes from click to click are about."""
+    if not as_view(model.view).is_sequential:
+        return ()
+    walks = "a session is a walk from one click to the next; compare() scores whole pages"
+    known = [
+        f"where the next click is ({key}) is given, so no other model compares with this"
+        for key in model.foreseen
+    ]
+    return (walks, *known)
 
 
 def is_folded(log: Any) -> bool:

@@ -26,7 +26,7 @@ from gecasmo.files import put_in_place, scratch_folder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import ViewedLog, as_view
-from gecasmo.model.click_sets import click_sets
+from gecasmo.model.click_sets import click_sets, require_foretelling
 from gecasmo.model.foretold import foretold_clicks
 from gecasmo.model.frame_files import is_of_pieces, table_kind, write_frames, write_pieces
 from gecasmo.model.log_parts import (
@@ -498,6 +498,7 @@ def predict_to(
             ".parquet(...)"
         )
     log = as_log(log)
+    require_foretelling(model)
     target = Path(path).expanduser()
     check_place(target)
     model.states(whole=False)

@@ -94,8 +94,10 @@ def _places(log: ClickLog, name: str) -> NDArray[np.int64]:
             f"{counted(len(lost), 'result has', 'results have')} no number there (first: "
             f"{places(lost[:1], log)[0]})."
         )
-    if column.dtype.is_integer() and column.is_between(-(2**31), 2**31).all():
-        return column.to_numpy().astype(np.int64)
+    values = column.to_numpy()  # Polars would not compare small types with large numbers
+    ends = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if column.dtype.is_integer() and ends[0] >= -(2**31) and ends[1] <= 2**31:
+        return values.astype(np.int64)
     return column.rank("dense").to_numpy().astype(np.int64)
 
 
