@@ -65,7 +65,9 @@ def look_into(wheel: Path, source: Path) -> None:
     assert set(extras) == set(PROJECT["optional-dependencies"]), extras
     with tarfile.open(source) as archive:
         inside = {name.split("/", 1)[-1] for name in archive.getnames()}
-    for name in ("README.md", "CITATION.cff", "LICENSE", "Makefile", "tests/conftest.py"):
+    # Tests of the source distribution read these, too.
+    tested = ("tests/conftest.py", ".github/workflows/ci.yml", "mkdocs.yml")
+    for name in ("README.md", "CITATION.cff", "LICENSE", "Makefile", *tested):
         assert name in inside, f"the source distribution lacks {name}"
 
 
