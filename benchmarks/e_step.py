@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -126,17 +127,18 @@ def gibbs_sweep(
         rows.append(
             TableRows(number, coin, form.begin(own, None), with_priors and is_learned(coin))
         )
-    begun = [one.begin(np.random.default_rng(0)) for one in rows]
+    now = [one.begin(np.random.default_rng(0)) for one in rows]
     proposals = [Proposals(np.random.default_rng(1)) for _ in rows]
+    keys = count(1)  # new ones for every sweep: a processor learns what is always the same
 
     def run() -> None:
         with using_threads(1):
-            counts = expectation.draw(weights, 1)
-            for one, before, proposed in zip(rows, begun, proposals, strict=True):
-                own, hyper = counts.tables[one.number], np.zeros(2)
+            counts = expectation.draw(weights, next(keys))
+            for place, (one, proposed) in enumerate(zip(rows, proposals, strict=True)):
+                own, hyper = counts.tables[one.number], now[place].hyper
                 if one.priors.is_free:
-                    hyper = proposed.move(one, hyper, own, False)
-                one.draw(hyper, own, before, 2)
+                    hyper = proposed.move(one, hyper, own, True)
+                now[place] = one.draw(hyper, own, now[place], next(keys))
 
     return run
 

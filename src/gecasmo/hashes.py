@@ -35,10 +35,14 @@ def mix(values: NDArray[np.integer]) -> Hashes:
 
 def mixed(*numbers: int) -> int:
     """One integer of 64 bits from several, such as a seed and the numbers of a chain and a step."""
-    found = np.zeros(1, np.uint64)
+    found = 0
     for number in numbers:
-        found = mix(found ^ np.array([number % 2**64], np.uint64))
-    return int(found[0])
+        # As `mix` does, without an array for one number: samplers ask several times a sweep.
+        x = ((found ^ (number & _ALL_BITS)) + 0x9E3779B97F4A7C15) & _ALL_BITS
+        x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _ALL_BITS
+        x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _ALL_BITS
+        found = x ^ (x >> 31)
+    return found
 
 
 def hash_values(values: pl.Series) -> Hashes:

@@ -37,8 +37,8 @@ Floats = NDArray[np.float64]
 
 # So many numbers are kept of all draws together, unless that would be fewer than this many draws.
 _MOST_KEPT, _FEWEST_KEPT = 10_000_000, 10
-# Proposals for the mean and strength of a prior in each sweep, and how many should be accepted.
-_PROPOSALS, _ACCEPTED = 2, 0.35
+# Of proposals for the mean and strength of a prior so many should be accepted.
+_ACCEPTED = 0.35
 # How far apart chains begin, in logits.
 _APART = 0.5
 # R-hat is worked out again after so many sweeps, for those who look on.
@@ -152,13 +152,18 @@ class TableRows:
             p = np.where(self.is_given, self.begun.probability, p)
         return _RowChain(np.stack([1 - p, p]), np.stack([p, p * p]), np.zeros(2))
 
-    def evidence(self, hyper: Floats, counts: Floats) -> float:
-        """How likely counts are, rows integrated out, and the two numbers themselves."""
-        sums = np.zeros(n_chunks_of(self.n_rows))
-        odds, scale = np.exp(hyper)
-        given = [self.priors.base, float(odds), float(scale), counts, self.is_given, sums]
-        sweep(weigh_counts, self.n_rows, given)
-        return float(sums.sum()) + self.believed.log_density(hyper)
+    def evidence(self, hypers: Floats, counts: Floats) -> Floats:
+        """How likely counts are, rows integrated out, and the two numbers themselves: for each of
+        four pairs, `[pair, 2]`, as one look at all counts is hardly dearer for four."""
+        sums = np.zeros((len(hypers), n_chunks_of(self.n_rows)))
+        odds, scale = np.exp(hypers.T)
+        sweep(
+            weigh_counts,
+            self.n_rows,
+            [self.priors.base, odds, scale, counts, self.is_given, sums],
+        )
+        known: Floats = sums.sum(axis=1) + self.believed.log_density(hypers)
+        return known
 
     def draw(self, hyper: Floats, counts: Floats, before: _RowChain, key: int) -> _RowChain:
         """Rows given how often they came up heads and tails."""
@@ -182,25 +187,31 @@ class Proposals:
         self.root: Floats = np.eye(2)
 
     def move(self, rows: TableRows, hyper: Floats, counts: Floats, learns: bool) -> Floats:
-        """Draw the two numbers given counts, rows integrated out."""
-        now = rows.evidence(hyper, counts)
-        for _ in range(_PROPOSALS):
-            step = math.exp(self.log_step) * (self.root @ self.stream.normal(size=2))
-            there = np.clip(hyper + step, -25, 25)
-            then = rows.evidence(there, counts)
-            chance = math.exp(min(then - now, 0.0))
-            if self.stream.random() < chance:
-                hyper, now = there, then
-            if learns:
+        """Draw the two numbers given counts, rows integrated out: two steps of a random walk.
+
+        Both steps are drawn first, so that all places where they may lead are weighed at once.
+        """
+        size = math.exp(self.log_step)
+        one, two = size * (self.stream.normal(size=(2, 2)) @ self.root.T)
+        places = hyper + np.array([one * 0, one, two, one + two])
+        np.clip(places, -25, 25, out=places)
+        known = rows.evidence(places, counts).tolist()
+        now, chances = 0, []
+        for where in ((1, 1), (2, 3)):  # from the first place, from the second
+            then = where[now]
+            chances.append(math.exp(min(known[then] - known[now], 0.0)))
+            if self.stream.random() < chances[-1]:
+                now = then
+        if learns:
+            for chance in chances:
                 self.n += 1
                 self.log_step += (chance - _ACCEPTED) / math.sqrt(self.n)
-        if learns:
-            self._learn(hyper)
-        return hyper
+            self._learn(places[now])
+        return places[now]
 
     def _learn(self, hyper: Floats) -> None:
         away = hyper - self.mean
-        weight = _PROPOSALS / max(self.n, 1)
+        weight = 2 / max(self.n, 1)
         self.mean = self.mean + weight * away
         self.squares = (1 - weight) * self.squares + weight * np.outer(away, away)
         spread = self.squares + 1e-4 * np.eye(2)

@@ -72,14 +72,14 @@ class RowPriors:
             return 0.0, _LOG_STRENGTH
         return float(np.log(heads / tails).mean()), float(np.log(heads + tails).mean())
 
-    def log_density(self, hyper: Floats) -> float:
-        """The logarithm of what is believed of the two numbers before the log is seen."""
+    def log_density(self, hyper: Floats) -> Any:
+        """The logarithm of what is believed of the two numbers before the log is seen; of many,
+        `[which, 2]`, an array."""
         if not self.is_free:
             return 0.0
-        logit, log_strength = self.centre()
-        logit, log_strength = logit + hyper[0], log_strength + hyper[1]
+        logit, log_strength = (own + more for own, more in zip(self.centre(), hyper.T, strict=True))
         of_mean = -_MEAN_PRIOR * (np.logaddexp(0, logit) + np.logaddexp(0, -logit))
-        return float(of_mean - 0.5 * ((log_strength - _LOG_STRENGTH) / _LOG_STRENGTH_SPREAD) ** 2)
+        return of_mean - 0.5 * ((log_strength - _LOG_STRENGTH) / _LOG_STRENGTH_SPREAD) ** 2
 
     def drawn(self, rng: np.random.Generator) -> Floats:
         """Draw the two numbers before a log is seen."""
