@@ -2,6 +2,7 @@
 
 import ast
 import mmap
+import os
 import re
 import subprocess
 import sys
@@ -9,8 +10,10 @@ import tomllib
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
+from gecasmo import read_log
 from gecasmo.estimation import packets
 
 ROOT = Path(__file__).parents[1]
@@ -86,6 +89,14 @@ def test_no_file_is_mapped_where_it_could_not_be_removed(can_be_removed, tmp_pat
         base = base.obj if isinstance(base, memoryview) else base.base
     assert array.tolist() == [0, 1, 2, 3, 4]
     assert isinstance(base, mmap.mmap) == can_be_removed
+
+
+def test_parquet_is_read_where_nobody_tells_the_memory(tmp_path, monkeypatch):
+    """As on Windows, which has no os.sysconf."""
+    monkeypatch.delattr(os, "sysconf", raising=False)
+    rows = {"session": [1, 1], "doc": ["a", "b"], "rank": [1, 2], "click": [0, 1]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "log.parquet")
+    assert read_log(tmp_path / "log.parquet").n_results == 2
 
 
 def without_encoding(source: str) -> list[int]:

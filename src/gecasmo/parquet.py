@@ -35,6 +35,7 @@ _BITS = {0: 1, 1: 32, 2: 64, 3: 96, 4: 32, 5: 64, 6: 32}  # of a value, at least
 # Some writers forgot the header of the dictionary when they counted the bytes of a column.
 _SLACK = 100
 _SPARE_BYTES, _USUALLY_SHRUNK, _MOST_SHRUNK = 1 << 28, 64, 4096
+_USUAL_MEMORY = 8 << 30
 
 Content = bytes | mmap.mmap
 
@@ -109,9 +110,16 @@ def _true(holds: bool, what: str) -> None:
         )
 
 
+def _memory() -> int:
+    """The bytes of this machine's memory; Windows does not say it in this way, so a usual size."""
+    if not hasattr(os, "sysconf"):
+        return _USUAL_MEMORY
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _most_bytes(size: int) -> int:
     """The bytes that a file may unpack to: many times its own, if there is memory for that."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    memory = _memory()
     return _SPARE_BYTES + min(_MOST_SHRUNK * size, max(_USUALLY_SHRUNK * size, memory // 2))
 
 

@@ -108,12 +108,17 @@ def whatif(
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(min=0, help="Draws from the posterior for intervals; 0 for none.")
+        int,
+        typer.Option(
+            min=0,
+            help="For intervals: how many sets of probabilities to draw that fit the log; 0 for "
+            "none.",
+        ),
     ] = 100,
     level: LevelFlag = 0.9,
     seed: SeedFlag = 0,
 ) -> None:
-    """What users would do if the pages of a log were others: clicks, satisfaction, abandonment.
+    """What users would do on other pages than those of a log: clicks, satisfaction, abandonment.
 
     [bold]Examples[/bold]
 
@@ -228,10 +233,18 @@ def best(
         str | None, typer.Option(metavar="FILE", help="Where the pages of --draws go.")
     ] = None,
     effort: Annotated[
-        int, typer.Option(min=0, help="Nodes that the proof may visit for a query; 0 is fastest.")
+        int,
+        typer.Option(
+            min=0,
+            help="How many steps to take, for a query, to prove that no page is better; 0 is "
+            "fastest.",
+        ),
     ] = 200,
     samples: Annotated[
-        int, typer.Option(min=0, help="Draws from the posterior for intervals.")
+        int,
+        typer.Option(
+            min=0, help="For intervals: how many sets of probabilities to draw that fit the log."
+        ),
     ] = 100,
     level: LevelFlag = 0.9,
     seed: SeedFlag = 0,

@@ -81,7 +81,11 @@ def fit(
     ] = None,
     fixed: Annotated[
         list[str] | None,
-        typer.Option(metavar="COIN=VALUE", help="A probability that is known, not estimated."),
+        typer.Option(
+            metavar="COIN=VALUE",
+            help="A probability that is known, not estimated. `gecasmo describe MODEL` lists the "
+            "coins of a model, which are its probabilities.",
+        ),
     ] = None,
     key: Annotated[
         list[str] | None,
@@ -98,7 +102,10 @@ def fit(
         ),
     ] = None,
     method: Annotated[
-        Estimation, typer.Option(help="How to estimate: EM, variational Bayes, or Gibbs sampling.")
+        Estimation,
+        typer.Option(
+            help="How to estimate: EM (the usual choice), variational Bayes, or Gibbs sampling."
+        ),
     ] = Estimation.em,
     draws: Annotated[
         int | None, typer.Option(help="Draws of each chain of Gibbs sampling (1000).")
@@ -124,7 +131,10 @@ def fit(
     ] = None,
     strength: Annotated[
         float | None,
-        typer.Option(min=0.0, help="What it costs to miss --prefer or --at-most, in nats."),
+        typer.Option(
+            min=0.0,
+            help="How hard to try to keep --prefer and --at-most; 0 does not try at all.",
+        ),
     ] = None,
     checkpoint: Annotated[
         str | None,

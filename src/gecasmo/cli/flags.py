@@ -114,11 +114,13 @@ ImpossibleFlag = Annotated[
 
 
 MaxIterFlag = Annotated[
-    int, typer.Option("--max-iter", min=1, help="At most so many iterations of EM.")
+    int, typer.Option("--max-iter", min=1, help="At most so many steps of the estimation.")
 ]
 TolFlag = Annotated[
     float,
-    typer.Option("--tol", min=0.0, help="Stop when an iteration gains less than this per page."),
+    typer.Option(
+        "--tol", min=0.0, help="Stop when a step gains less log-likelihood than this per page."
+    ),
 ]
 ThreadsFlag = Annotated[
     int | None,
