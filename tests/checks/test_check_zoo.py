@@ -59,3 +59,13 @@ def test_mixtures_have_local_optima_and_others_have_none(log: ClickLog) -> None:
     assert "EM(restarts=5)" in said.advice
     for model in (by_doc(TwoRate), by_doc(DBN, satisfaction=Table(key="doc"))):
         assert not found(log, model, "local optima")
+
+
+def test_intents_have_no_scale_of_their_own(log: ClickLog) -> None:
+    """Also where pages are so few that the shares of intents cannot be told either."""
+    for pages in (log, log.take(range(12))):
+        (said,) = found(pages, by_doc(Intents, intent=Table(key=())), "product")
+        assert said.severity == "warning"
+        assert "cannot be estimated from any clicks unless something is given" in said.message
+    anchored = by_doc(Intents, intent=Table(key=()), examination=Table(fixed={(1, 0): 1.0}))
+    assert [one.severity for one in found(log, anchored, "product")] == ["info"]

@@ -45,14 +45,16 @@ def check_tangle(subject: CheckedModel, tangle: Tangle, looked: Looked, top: int
             for block in looked.space.blocks
             if set(coins_of(block, looked.parameters)) <= set(tangle.coins)
         )
-        if n_open == 0:
+        own = map(list(model.forms).index, tangle.coins)
+        if n_open == 0 and any(np.any(subject.fixed[coin]) for coin in own):
             part.add("info", "product", f"In {model.name}, {what}; what is given fixes them.")
             return part
+        open_ = f"{counted(n_open, 'combination')} of them" if n_open else "their scale"
         part.add(
             "warning",
             "product",
-            f"In {model.name}, {what}: {counted(n_open, 'combination')} of them cannot be "
-            "estimated from any clicks unless something is given.",
+            f"In {model.name}, {what}: {open_} cannot be estimated from any clicks unless "
+            "something is given.",
             count=n_open,
             advice="Give some of their rows"
             f"{either('', ', in Python')}, with Table(fixed=...) or Fixed(...).",
