@@ -193,7 +193,7 @@ class Proposals:
         """
         size = math.exp(self.log_step)
         one, two = size * (self.stream.normal(size=(2, 2)) @ self.root.T)
-        places = hyper + np.array([one * 0, one, two, one + two])
+        places: Floats = hyper + np.array([one * 0, one, two, one + two])
         np.clip(places, -25, 25, out=places)
         known = rows.evidence(places, counts).tolist()
         now, chances = 0, []
@@ -207,7 +207,8 @@ class Proposals:
                 self.n += 1
                 self.log_step += (chance - _ACCEPTED) / math.sqrt(self.n)
             self._learn(places[now])
-        return places[now]
+        drawn: Floats = places[now]
+        return drawn
 
     def _learn(self, hyper: Floats) -> None:
         away = hyper - self.mean

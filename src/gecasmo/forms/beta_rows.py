@@ -127,7 +127,7 @@ class RowPriors:
 
         a, b = self.moved(hyper)
         expected = ((a - 1) * log_heads + (b - 1) * log_tails - betaln(a, b)).sum()
-        return float(expected) + self.log_density(hyper)
+        return float(expected + self.log_density(hyper))
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class BetaRows(Form):
         log_heads, log_tails = expected_logs(state.belief[:, free])
         gained = betaln(a, b) - betaln(a0, b0) - (a - a0) * log_heads - (b - b0) * log_tails
         priors = replace(self.priors, base=self.priors.base[:, free])
-        return float(gained.sum()) + priors.log_density(state.hyper)
+        return float(gained.sum() + priors.log_density(state.hyper))
 
     def vector(self, state: BetaState) -> Floats:
         return np.concatenate([np.log(state.belief).ravel(), state.hyper])
