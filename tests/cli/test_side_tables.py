@@ -162,3 +162,17 @@ def test_logs_without_clicks_are_told(
     found = invoke(*given, "--click", "none")
     assert "no result is clicked" in " ".join(found.stderr.split())
     assert "To be expected" not in found.stdout  # a lift of nothing
+
+
+@pytest.mark.parametrize("command", ["whatif", "best", "report"])
+def test_pages_that_the_fit_does_not_know_are_told(
+    command: str, fit_file: Path, log_file: Path, folder: Path
+) -> None:
+    pl.read_csv(log_file).with_columns(pl.col("query") + 1_000_000).write_csv("other.csv")
+    if command == "report":
+        pytest.importorskip("vl_convert")
+    found = succeed(command, fit_file, "other.csv", *WITH_A_FIT.get(command, ("-o", "b.csv")))
+    said = "100 % of the results have no row of attraction and satisfaction"
+    assert said in " ".join(found.stdout.split())
+    if command == "report":
+        assert said in Path("r.html").read_text(encoding="utf-8")

@@ -26,6 +26,7 @@ from gecasmo.evaluation import compare
 from gecasmo.evaluation.comparison import Comparison
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import as_view
+from gecasmo.model.answers import told_unseen, unseen_shares
 from gecasmo.model.stories import story_frame
 from gecasmo.plots import comparison_charts, ctr_by_rank, examination, relevance_against_ctr
 from gecasmo.plots import fit_check as fit_check_chart
@@ -154,6 +155,9 @@ def _log_section(report: Report) -> str:
         for f in found.findings
         if f.severity != "info"
     )
+    unseen = told_unseen(unseen_shares(report.model, log))
+    if unseen:
+        findings += f'<li class="warning"><b>unseen</b>: {_safe(unseen)}.</li>'
     weight = log.weight[log.page]
     facts = {
         "pages": f"{log.n_sessions:,}",

@@ -25,6 +25,7 @@ from gecasmo.cli.flags import (
 )
 from gecasmo.cli.output import Output, place_name, table_format, write_table
 from gecasmo.errors import ClickLogWarning
+from gecasmo.report import wrapped
 
 if TYPE_CHECKING:
     from gecasmo.pages import Change
@@ -132,6 +133,7 @@ def whatif(
     moved and swapped, then the length.
     """
     from gecasmo.cli.lookup import load_fit
+    from gecasmo.model.answers import told_unseen, unseen_shares
 
     changes = _changes(order_by, ascending, drop, move, swap, cut)
     if propensity is not None and randomised is None:
@@ -149,7 +151,9 @@ def whatif(
             level=level,
             seed=seed,
         )
-    output.show({**found.to_dict(), "reading": read.facts}, str(found))
+    unseen = unseen_shares(model, read.log)
+    data = {**found.to_dict(), "unseen": unseen, "reading": read.facts}
+    output.show(data, str(found), *wrapped(told_unseen(unseen)))
 
 
 @bundled
@@ -262,6 +266,7 @@ def best(
     """
     from gecasmo.cli.lookup import load_fit
     from gecasmo.logs import ClickLog
+    from gecasmo.model.answers import told_unseen, unseen_shares
 
     if (draws > 0) != (draws_output is not None):
         raise typer.BadParameter("--draws and --draws-output belong together.")
@@ -305,9 +310,10 @@ def best(
     write_table(found.frame, place)
     if drawn_place is not None and found.explored is not None:
         write_table(found.explored, drawn_place)
-    data = {**found.to_dict(), "queries": found.queries, "reading": facts}
-    pages = f"\nPages: {place_name(place)}."
-    output.summarise(place, data, str(found), pages, also=drawn_place)
+    unseen = {} if facts["format"] == "candidates" else unseen_shares(model, given)
+    data = {**found.to_dict(), "queries": found.queries, "unseen": unseen, "reading": facts}
+    said = (str(found), *wrapped(told_unseen(unseen)), f"\nPages: {place_name(place)}.")
+    output.summarise(place, data, *said, also=drawn_place)
 
 
 def _candidates(

@@ -15,6 +15,7 @@ from gecasmo.cli.flags import FitArgument, LogArgument, LogFlags, bundled, outpu
 from gecasmo.cli.lookup import complete_model
 from gecasmo.cli.output import Output, place_name
 from gecasmo.errors import extra
+from gecasmo.report import wrapped
 
 
 @bundled
@@ -94,6 +95,7 @@ def report(
     """
     from gecasmo.browser import Report, report_page, write_page
     from gecasmo.cli.lookup import load_fit
+    from gecasmo.model.answers import told_unseen, unseen_shares
 
     place = report_place(output, target, fit, log, flag="--output")
     model = load_fit(fit)
@@ -101,8 +103,11 @@ def report(
     with output.working(f"Writing a report on {model.name}"):
         text = report_page(Report(model, read.log, held_out, seed, said_command()))
         write_page(text, place)
-    facts = {"model": model.name, "pages": read.log.n_sessions, "reading": read.facts}
-    output.summarise(place, facts, f"A report on {model.name}, written to {place_name(place)}.")
+    unseen = unseen_shares(model, read.log)
+    facts = {"model": model.name, "pages": read.log.n_sessions, "unseen": unseen}
+    said = f"A report on {model.name}, written to {place_name(place)}."
+    told = wrapped(told_unseen(unseen), "  ", "  ")
+    output.summarise(place, {**facts, "reading": read.facts}, said, *told)
 
 
 def report_place(
