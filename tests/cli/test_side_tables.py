@@ -176,3 +176,12 @@ def test_pages_that_the_fit_does_not_know_are_told(
     assert said in " ".join(found.stdout.split())
     if command == "report":
         assert said in Path("r.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("place", [each for each in PLACES if each not in ("grades", "run")])
+def test_other_names_are_told_what_is_wanted(
+    place: str, fit_file: Path, log_file: Path, folder: Path
+) -> None:
+    Path("x.foo").write_text("one line of three\n", encoding="utf-8")
+    said = " ".join(fail(*words(place, fit_file, log_file, ".foo")).split())
+    assert ".parquet" in said or "lacks" in said, said

@@ -312,7 +312,10 @@ def read_table(path: Path, flag: str, texts: Sequence[str] = ()) -> pl.DataFrame
     from gecasmo.logs.side_tables import read_side_table
 
     if not path.is_file():
-        raise GecasmoError(f"{flag} {path}: there is no such file.")
+        what = (
+            "that is no file, but a pipe or a folder" if path.exists() else "there is no such file"
+        )
+        raise GecasmoError(f"{flag} {path}: {what}.")
     found = read_side_table(path, f"{flag} {path}", texts)
     if found is None:
         raise GecasmoError(f"{flag} {path}: a .csv, .tsv, .jsonl or .parquet file is wanted.")

@@ -176,8 +176,13 @@ def read_grades(given: Any) -> pl.DataFrame:
     try:
         measures = extra("ir_measures", "Reading TREC qrels", INSTALL)
         lines = list(measures.read_trec_qrels(str(path)))
-    except (OSError, pl.exceptions.PolarsError, ValueError, IndexError) as problem:
+    except OSError as problem:
         raise ClickLogError(f"{_named(str(given))}: {problem}") from problem
+    except (ValueError, IndexError) as problem:
+        raise ClickLogError(
+            f"{_named(str(given))}: neither a .csv, .tsv, .jsonl or .parquet file nor lines of TREC "
+            "qrels (query, iteration, doc, grade)."
+        ) from problem
     return pl.DataFrame(
         {
             "query": [line.query_id for line in lines],

@@ -206,7 +206,10 @@ def read_table(given: Any, kind: str, where: str) -> pl.DataFrame:
         return as_frame(given, where)
     path = Path(given).expanduser()
     if not path.is_file():
-        raise JudgmentsError(f"{where}: there is no such file.")
+        what = (
+            "that is no file, but a pipe or a folder" if path.exists() else "there is no such file"
+        )
+        raise JudgmentsError(f"{where}: {what}.")
     found = read_side_table(path, where, all_texts=True)
     if found is not None:
         return found
