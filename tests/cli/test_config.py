@@ -132,3 +132,16 @@ def test_separators(own: Path, log_file: Path, folder: Path) -> None:
     assert "--separator" not in succeed("check", log_file).stderr + succeed("check", own).stderr
     said = fail("check", "own.txt", "--separator", "|")
     assert "--separator '|': there is none in the first line of own.txt" in said
+
+
+def test_roles_of_logs_are_for_commands_that_read_logs(
+    own: Path, fit_file: Path, folder: Path
+) -> None:
+    """In `judgments` --query and --format mean something else; the example of the docs."""
+    Path("gecasmo.toml").write_text(
+        '[log]\nquery = "keywords"\nformat = "table"\n[judgments]\nformat = "quepid"\n',
+        encoding="utf-8",
+    )
+    told = succeed("judgments", fit_file, "-o", "j.csv").stderr
+    assert "--format quepid" in told
+    assert "keywords" not in told

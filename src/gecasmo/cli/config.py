@@ -97,8 +97,9 @@ def find_config(
         takes_several = {key: p.multiple for key, p in flags.items() if key != "help"}
         own = _values(said.get(name, {}), takes_several, f"{path}, [{name}]")
         # In `explain` --session means a page, but all commands read logs in the same way.
-        parameters = {p.name for p in command.params}
-        defaults[name] = {role: shared[role] for role in shared if role in parameters}
+        # In `judgments`, which reads none, --query and --format are about what is written.
+        reads = {p.name for p in command.params} >= set(of_logs)
+        defaults[name] = dict(shared) if reads else {}
         defaults[name] |= {flags[key].name: value for key, value in own.items()}
     return Config(path, defaults)
 

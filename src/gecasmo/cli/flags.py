@@ -510,8 +510,11 @@ def _is_of_config(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "DEFAULT_MAP"
 
 
+_FLAG_OF = {"target": "output", "mail": "report"}  # parameters that have another name
+
+
 def _as_flag(name: str, value: Any) -> str:
-    flag = f"--{'output' if name == 'target' else name.replace('_', '-')}"
+    flag = f"--{_FLAG_OF.get(name, name).replace('_', '-')}"
     if isinstance(value, bool):
         return flag if value else f"--no-{flag[2:]}"
     several = value if isinstance(value, list | tuple) else [value]

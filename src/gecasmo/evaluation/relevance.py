@@ -180,7 +180,7 @@ def read_grades(given: Any) -> pl.DataFrame:
         raise ClickLogError(f"{_named(str(given))}: {problem}") from problem
     except (ValueError, IndexError) as problem:
         raise ClickLogError(
-            f"{_named(str(given))}: neither a .csv, .tsv, .jsonl or .parquet file nor lines of TREC "
+            f"{_named(str(given))}: neither a .csv, .tsv, .jsonl or .parquet file nor TREC "
             "qrels (query, iteration, doc, grade)."
         ) from problem
     return pl.DataFrame(
