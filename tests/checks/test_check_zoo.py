@@ -10,6 +10,7 @@ from checked_logs import pages_log, random_clicks
 
 from gecasmo import BSS, DBN, ClickLog, Intents, Picky, Table, TrustPBM, TwoRate
 from gecasmo.checks import check
+from gecasmo.testing.subject import random_log
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +64,10 @@ def test_mixtures_have_local_optima_and_others_have_none(log: ClickLog) -> None:
 
 def test_intents_have_no_scale_of_their_own(log: ClickLog) -> None:
     """Also where pages are so few that the shares of intents cannot be told either."""
-    for pages in (log, log.take(range(12))):
-        (said,) = found(pages, by_doc(Intents, intent=Table(key=())), "product")
+    truth = Intents.with_values(intent=0.5, examination=0.5, attraction=0.5)
+    few = truth.simulate(random_log(Intents(), [3] * 8, seed=1, n_docs=20), seed=2)
+    for pages, model in ((log, by_doc(Intents, intent=Table(key=()))), (few, Intents())):
+        (said,) = found(pages, model, "product")
         assert said.severity == "warning"
         assert "cannot be estimated from any clicks unless something is given" in said.message
     anchored = by_doc(Intents, intent=Table(key=()), examination=Table(fixed={(1, 0): 1.0}))
