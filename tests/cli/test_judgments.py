@@ -216,7 +216,8 @@ def test_worth_judging(folder: Path, fit_file: Path) -> None:
         (("--grades", "1"), 1, "grades"),
         (("--level", "3"), 1, "level"),
         (("--features", "gone.csv", "--format", "ranklib"), 1, "gone.csv: there is no such file"),
-        (("--features", "gone.xml", "--format", "ranklib"), 1, "a .csv, .tsv or .parquet file"),
+        (("--features", "gone.xml", "--format", "ranklib"), 1, "gone.xml: there is no such file"),
+        (("--features", "odd.xml", "--format", "ranklib"), 1, "a .csv, .tsv, .jsonl or .parquet"),
         (("--features", "torn.csv", "--format", "ranklib"), 1, "torn.csv cannot be read"),
         (("--max-width", "0", "--format", "qrels"), 1, "--max-width (now 0)"),
         (("--min-probability", "2"), 1, "--min-probability 2.0: a probability from 0 to 1"),
@@ -231,9 +232,10 @@ def test_bad_input(
     folder: Path, fit_file: Path, flags: tuple[str, ...], code: int, words: str
 ) -> None:
     Path("torn.csv").write_bytes(b"query,doc,length\n1,2,3\n1,2,3,4,5\n")
+    Path("odd.xml").write_text("<features/>\n")
     said = fail("judgments", fit_file, "-o", "j.csv", *flags, code=code)
     assert words in said
-    assert [path.name for path in folder.iterdir()] == ["torn.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == ["odd.xml", "torn.csv"]
 
 
 def test_a_model_that_names_no_relevance(folder: Path, log_file: Path) -> None:

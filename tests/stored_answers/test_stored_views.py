@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from gecasmo import DBN, EM, VB, ClickLog, ClickModel, Table, load, read_log
-from gecasmo.errors import ClickLogError
+from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.estimation.disk import DiskParts
 from gecasmo.logs.store.stored_log import StoredLog
 from gecasmo.logs.views import as_view
@@ -105,11 +105,17 @@ def test_all_answers_are_those_in_memory(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(model.score(log), model.score(stored), **TOLERANCE)
         for coin, rows in model.expected_counts(log).items():
             same(rows, model.expected_counts(stored)[coin], list(model.keys[coin]))
-    for each, file in ((log, "memory.parquet"), (stored, "disk.parquet")):
-        in_memory.predict(each, tmp_path / file)
-    predicted = [pl.read_parquet(tmp_path / f"{file}.parquet") for file in ("memory", "disk")]
-    columns = [column for column in predicted[0].columns if column != "unseen"]
-    same(*(frame.select(columns) for frame in predicted), ["session", "rank"])
+    if in_memory.foreseen:
+        for each in (log, stored):
+            with pytest.raises(ModelError, match="cannot predict clicks"):
+                in_memory.predict(each, tmp_path / "none.parquet")
+        assert not (tmp_path / "none.parquet").exists()
+    else:
+        for each, file in ((log, "memory.parquet"), (stored, "disk.parquet")):
+            in_memory.predict(each, tmp_path / file)
+        predicted = [pl.read_parquet(tmp_path / f"{file}.parquet") for file in ("memory", "disk")]
+        columns = [column for column in predicted[0].columns if column != "unseen"]
+        same(*(frame.select(columns) for frame in predicted), ["session", "rank"])
     pairs = ["query", "doc"]
     judged = [in_memory.judgments(pairs=each).frame for each in (log, stored)]
     same(*judged, pairs)
