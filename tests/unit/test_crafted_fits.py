@@ -22,6 +22,7 @@ from unit_examples import Buyer, Mixture, dbn, pages
 
 from gecasmo import DBN, EM, UBM, ClickLog, Logistic, Sum, load, matrices
 from gecasmo.errors import GecasmoError, ModelError, SavedModelError
+from gecasmo.forms.parted_table import PartFile, ZipSource, read_content
 from gecasmo.testing import plain_python
 
 MORE = int(os.environ.get("GECASMO_EXAMPLES", "1"))
@@ -383,3 +384,23 @@ def test_nothing_half_is_accepted(
             pass  # the pages lack a column that it asks for, or are impossible under the model
     assert N_FILES / 4 < n_refused < N_FILES
     assert "panicked" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_any_flipped_bit_of_an_archive_is_told(packing: int, tmp_path: Path) -> None:
+    """Headers of members too, of which zipfile makes errors of many kinds, EOFError among them."""
+    content, path = bytes(range(40)) * 2, tmp_path / "rows.gecasmo"
+    with zipfile.ZipFile(path, "w", packing) as archive:
+        archive.writestr("part", content)
+    whole = path.read_bytes()
+    file = PartFile("part", hashlib.sha256(content).hexdigest(), len(content), n_rows=1)
+    n_told = 0
+    for bit in range(8 * len(whole)):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bytes(data))
+        try:
+            assert read_content(ZipSource(path), file) == content
+        except SavedModelError as problem:
+            n_told += str(path) in str(problem)
+    assert n_told > 8 * len(content) * (packing == zipfile.ZIP_STORED) + 200

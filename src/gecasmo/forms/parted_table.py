@@ -164,8 +164,10 @@ def read_content(source: RowFiles, file: PartFile) -> bytes:
     where = source.where(file.name)
     try:
         content = source.read(file.name)
-    except (OSError, KeyError, zipfile.BadZipFile) as problem:
-        reason = getattr(problem, "strerror", None) or str(problem)
+    except SavedModelError:
+        raise
+    except Exception as problem:  # zipfile has no list of what a damaged header ends in
+        reason = getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
         raise SavedModelError(
             f"{where} cannot be read ({reason}). Rows of this model are there: bring the file "
             "back, or fit again."

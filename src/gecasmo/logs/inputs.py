@@ -374,7 +374,7 @@ def _refuse_archive(file: Input) -> None:
             return
         try:
             is_fit = "manifest.json" in zipfile.ZipFile(content).namelist()
-        except (zipfile.BadZipFile, OSError):
+        except Exception:  # zipfile has no list of what a damaged header ends in
             is_fit = False
     if is_fit:
         raise ClickLogError(
