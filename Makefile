@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo paper gap test lint style types suite coverage format soak bench command priors bayes nested judged rivals features scale views judges pages docs docs-serve lowest release-check clean
+.PHONY: help kernels demo paper gap test lint style types suite coverage format soak bench command priors bayes nested judged rivals features scale views judges pages docs docs-serve lowest release-check clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 15
@@ -22,6 +22,9 @@ $(VENV)/dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile --editable ".[dev]"
 	@touch $(VENV)/core $@
+
+kernels: $(VENV)/core ## compile ahead what first fits need, as wheels have it: a minute or two
+	$(BIN)/python -m gecasmo.kernels.shipped
 
 demo: $(VENV)/core ## simulate a log, fit three models, compare them
 	$(BIN)/gecasmo demo

@@ -29,6 +29,13 @@ FIELDS = (
     "Requires-Python",
     "Description-Content-Type",
 )
+# A first fit finds its kernels in the package, so that nothing is compiled.
+FIRST_FIT = """
+import sys
+import gecasmo
+gecasmo.DBN().fit(gecasmo.read_log("examples/shop.csv.gz"), progress=False)
+assert "numba" not in sys.modules, "kernels were compiled"
+"""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -57,6 +64,7 @@ def look_into(wheel: Path, source: Path) -> None:
     outside = {name.split("/")[0] for name in names} - {"gecasmo"}
     assert [name for name in outside if not name.endswith(".dist-info")] == [], outside
     assert not [name for name in names if "test_" in name or "conftest" in name]
+    assert [name for name in names if name.endswith(".kernel")], "the wheel lacks kernels"
     metadata = next(name for name in names if name.endswith("/METADATA"))
     fields = Parser().parsestr(zipfile.ZipFile(wheel).read(metadata).decode())
     missing = [name for name in FIELDS if not fields[name]]
@@ -83,6 +91,8 @@ def try_out(package: Path, folder: Path) -> None:
     program = work / "readme.py"
     program.write_text("\n".join(blocks("python")), encoding="utf-8")
     environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    new_machine = environment | {"GECASMO_CACHE_DIR": str(folder / "cache")}
+    run(bin / "python", "-c", FIRST_FIT, cwd=work, env=new_machine)
     for _ in range(2):
         for name, *words in commands():
             done = subprocess.run([bin / name, *words], cwd=work, env=environment, check=False)

@@ -5,4 +5,6 @@ plan       where each coin's rows come from: everywhere the same, per page, per 
 e_step     the source of the E-step, in four shapes
 page       the source of the kernels that answer page by page
 library    compiles that text once per machine and keeps it in a per-user cache folder
+machine_code  what compiling gives: how it is made, loaded and called
+shipped    what comes compiled with the package
 """

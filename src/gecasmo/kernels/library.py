@@ -14,7 +14,7 @@ from gecasmo.compiler.hide import hide_where_unobserved, hide_where_unrecorded
 from gecasmo.compiler.prune import prune
 from gecasmo.errors import ModelError
 from gecasmo.kernels import page
-from gecasmo.kernels.cache import Kernel, compiled_kernel, plain_kernel
+from gecasmo.kernels.cache import compiled_kernel, plain_kernel
 from gecasmo.kernels.e_step import (
     draw_source,
     e_step_arguments,
@@ -24,6 +24,7 @@ from gecasmo.kernels.e_step import (
     scaled_source,
 )
 from gecasmo.kernels.machine import Machine, lower
+from gecasmo.kernels.machine_code import Kernel
 from gecasmo.kernels.packing import Packing
 from gecasmo.kernels.plan import Plan
 

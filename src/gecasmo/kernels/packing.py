@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo.kernels.cache import Kernel
 from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.machine_code import Kernel
 from gecasmo.kernels.plan import Plan
 
 

@@ -8,8 +8,9 @@ from functools import cache
 from types import FunctionType
 from typing import Any
 
-from gecasmo.kernels.cache import Kernel, compiled_kernel
+from gecasmo.kernels.cache import compiled_kernel
 from gecasmo.kernels.library import compiling
+from gecasmo.kernels.machine_code import Kernel
 
 _HEADER = "import math\n\nimport numba\nimport numpy as np\n\n\n"
 # Nobody calls helpers from outside, so they need no way in.
