@@ -1,13 +1,17 @@
 """Do promises of best pages hold? Simulated logs with an informed ranker, and known users.
 
-    python -m benchmarks.pages [--logs N] [--first SEED] [--worlds DBN:1000,UBM:3000] [--speed]
+    python -m benchmarks.pages [--logs N] [--first SEED] [--worlds DBN:3000,UBM-DBN:3000] [--speed]
 
 Users are a DBN or a UBM with known probabilities. A ranker that knows their attraction up to noise
-shows ten of twenty results of thirty queries. The same model is fitted to each log, and the best
-page of each query is asked for: boldly (everything counts with what is expected) and as by default.
-What the model promises by the same log, and what is to be expected by cross-fitting, is compared
-with what the pages really bring. Times are measured in the same run. Results are appended to
-`benchmarks/results/pages.jsonl`, and the table is made of them.
+shows ten of twenty results of each query. A model is fitted to each log (the one of the users, or
+another one), and the best page of each query is asked for: boldly (everything counts with what is
+expected) and as by default. What the model promises by the same log, and what is to be expected by
+cross-fitting, is compared with what the pages really bring. Times are measured in the same run.
+
+A world is `users:pages`, `users-model:pages` if users are unlike the model, and a third number is
+that of queries (else 30). Results are appended to `benchmarks/results/pages.jsonl`, log by log, and
+the table is made of them: a run that was stopped goes on where it was, and several can run at a
+time.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import argparse
 import json
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -28,16 +32,44 @@ from gecasmo.pages.worth import Worth
 
 RESULTS = Path(__file__).parent / "results"
 QUERIES, DOCS, SIZE = 30, 20, 10
-# Logs with these seeds or larger ones are those by which the constant of `promise` was chosen.
-TUNED = 1000
+MODELS: dict[str, Any] = {"DBN": DBN, "UBM": UBM}
+WORLDS = (
+    "DBN:3000,DBN:30000,DBN:300000,UBM:3000,UBM:30000,UBM:300000,"
+    "DBN:3000:300,DBN:30000:300,DBN-UBM:3000,DBN-UBM:30000,UBM-DBN:3000,UBM-DBN:30000"
+)
+# Logs with smaller seeds are those by which constants of `promise` were chosen.
+FIRST_NEW = 2000
 
 
-def world(users: str, seed: int, pages: int) -> tuple[Any, ClickLog, pl.DataFrame]:
+class World(NamedTuple):
+    """Users, the model that is fitted to their log, and how large the log is."""
+
+    users: str
+    model: str
+    pages: int
+    queries: int
+
+    @classmethod
+    def of(cls, text: str) -> World:
+        """Read `users-model:pages:queries`."""
+        who, pages, *queries = text.split(":")
+        users, _, model = who.partition("-")
+        return cls(users, model or users, int(pages), int(queries[0]) if queries else QUERIES)
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether users are as the model says."""
+        return self.users == self.model
+
+
+def world(
+    users: str, seed: int, pages: int, queries: int = QUERIES
+) -> tuple[Any, ClickLog, pl.DataFrame]:
     """Users, a log of a ranker that knows something of them, and its candidates."""
     rng = np.random.default_rng(seed)
-    attraction = rng.beta(1.2, 4, (QUERIES, DOCS))
-    satisfaction = np.clip(0.5 * attraction + rng.beta(2, 3, (QUERIES, DOCS)) * 0.6, 0.02, 0.95)
-    rows = [(q, d) for q in range(QUERIES) for d in range(DOCS)]
+    attraction = rng.beta(1.2, 4, (queries, DOCS))
+    satisfaction = np.clip(0.5 * attraction + rng.beta(2, 3, (queries, DOCS)) * 0.6, 0.02, 0.95)
+    rows = [(q, d) for q in range(queries) for d in range(DOCS)]
     attracts = dict(zip(rows, attraction.ravel().tolist(), strict=True))
     truth: Any
     if users == "DBN":
@@ -51,7 +83,7 @@ def world(users: str, seed: int, pages: int) -> tuple[Any, ClickLog, pl.DataFram
         }
         truth = UBM.with_values(attraction=attracts, examination=looks)
     belief = np.log(attraction / (1 - attraction)) + rng.normal(0, 0.7, attraction.shape)
-    query = rng.choice(QUERIES, pages, p=_zipf(QUERIES))
+    query = rng.choice(queries, pages, p=_zipf(queries))
     noisy = belief[query] + rng.gumbel(0, 0.7, (pages, DOCS))
     shown = np.argsort(-noisy, axis=1)[:, :SIZE]
     frame = pl.DataFrame(
@@ -65,8 +97,8 @@ def world(users: str, seed: int, pages: int) -> tuple[Any, ClickLog, pl.DataFram
     rank = np.argsort(np.argsort(-belief, axis=1), axis=1) + 1
     candidates = pl.DataFrame(
         {
-            "query": np.repeat(np.arange(QUERIES), DOCS),
-            "doc": np.tile(np.arange(DOCS), QUERIES),
+            "query": np.repeat(np.arange(queries), DOCS),
+            "doc": np.tile(np.arange(DOCS), queries),
             "rank": np.where(rank <= SIZE, rank, 0).ravel(),
         }
     )
@@ -93,21 +125,20 @@ def realised(truth: Any, log: ClickLog, candidates: pl.DataFrame, pages: pl.Data
     return float((both["worth"] - both["worth_shown"]).to_numpy() @ share)
 
 
-def one(users: str, seed: int, pages: int) -> dict[str, Any]:
+def one(where: World, seed: int) -> dict[str, Any]:
     """One simulated log."""
-    truth, log, candidates = world(users, seed, pages)
-    model = type(truth)().fit(log, progress=False)
+    truth, log, candidates = world(where.users, seed, where.pages, where.queries)
+    model = MODELS[where.model]().fit(log, progress=False)
     best = model.best_page(candidates, SIZE, log=log, effort=0, samples=40, seed=seed)
     bold = model.best_page(candidates, SIZE, quantile=0.5, min_examinations=0, effort=0, samples=0)
     assert best.promise is not None
     return {
-        "users": users,
+        **where._asdict(),
         "seed": seed,
-        "pages": pages,
         "bold_promised": float(bold.queries["lift"].to_numpy() @ _share(log, bold.queries)),
         "bold_realised": realised(truth, log, candidates, bold.frame),
         "realised": realised(truth, log, candidates, best.frame),
-        **best.promise.to_dict(),
+        **{k: v for k, v in best.promise.to_dict().items() if k != "queries"},
     }
 
 
@@ -177,27 +208,34 @@ def table(rows: list[dict[str, Any]], speeds: list[dict[str, Any]]) -> str:
         "",
         "`make pages`; the first lines of `benchmarks/pages.py` say what is simulated. Lifts are "
         "clicks a page over the ranker's own page, means over logs. An interval covers if it holds "
-        "what the pages really bring. The place of the truth between both ends (one constant) was "
-        "chosen by the logs that are marked with a star (`--first 1000`), and their intervals were "
-        "worked out again with it from the stored ends and spreads; the others are new.",
+        "what the pages really bring. Two constants (where the truth lies between both ends, and "
+        "by how much draws are too narrow) were chosen by the logs that are not new; the intervals "
+        "of these were worked out again from the stored ends and spreads. Users unlike the model "
+        "had no part in that.",
         "",
-        "| users | pages | logs | bold: promised | realised | by default: by the same log | "
-        "cross-fitted, half the log | to be expected | realised | width of the 90 % interval | "
-        "covers |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| users | model | pages | queries | logs | bold: promised | realised | by default: by the "
+        "same log | cross-fitted, half the log | to be expected | realised | width of the 90 % "
+        "interval | covers | new logs | covers |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     names = (*("bold_promised", "bold_realised", "plug_in", "crossed", "lift", "realised"),)
-    groups: dict[tuple[str, int, bool], list[dict[str, Any]]] = {}
+    groups: dict[tuple[bool, World], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((row["users"], row["pages"], row["seed"] >= TUNED), []).append(row)
-    for (users, pages, is_tuned), own in sorted(groups.items()):
+        where = _world(row)
+        groups.setdefault((not where.is_believed, where), []).append(row)
+    for (_, where), own in sorted(groups.items()):
         means = [f"{np.mean([row[name] for row in own]):+.4f}" for name in names]
-        width = np.mean([row["high"] - row["low"] for row in own])
-        logs = f"{len(own)}{' *' if is_tuned else ''}"
-        cells = [users, f"{pages:,}", logs, *means, f"{width:.4f}", _covered(own)]
+        width = f"{np.mean([row['high'] - row['low'] for row in own]):.4f}"
+        new = [row for row in own if _is_new(row)]
+        sizes = [f"{where.pages:,}", str(where.queries), str(len(own))]
+        held = [_covered(own), str(len(new)), _covered(new)]
+        cells = [where.users, where.model, *sizes, *means, width, *held]
         lines.append(f"| {' | '.join(cells)} |")
-    new = [row for row in rows if row["seed"] < TUNED]
-    lines += ["", f"All {len(new)} new logs: {_covered(new)}."]
+    for said, is_believed in (("as the model says", True), ("unlike the model", False)):
+        of_kind = [row for row in rows if _world(row).is_believed == is_believed]
+        new = [row for row in of_kind if _is_new(row)]
+        lines += ["", f"Users {said}: {_covered(of_kind)} of all {len(of_kind)} logs, and "]
+        lines[-1] += f"{_covered(new)} of {len(new)} new ones."
     lines += [
         "",
         "Orders of 1,000 queries, 10 of 50 candidates, greedy with exchanges and the bound; and "
@@ -214,29 +252,44 @@ def table(rows: list[dict[str, Any]], speeds: list[dict[str, Any]]) -> str:
 
 
 def _covered(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return ""
     share = float(np.mean([row["low"] <= row["realised"] <= row["high"] for row in rows]))
     return f"{share:.0%} ± {np.sqrt(share * (1 - share) / len(rows)):.0%}"
+
+
+def _world(row: dict[str, Any]) -> World:
+    return World(*(row[name] for name in World._fields))
+
+
+def _is_new(row: dict[str, Any]) -> bool:
+    """Whether no constant was chosen by a log: no log of users unlike the model ever was."""
+    return row["seed"] >= FIRST_NEW or not _world(row).is_believed
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def main() -> None:
     """Simulate, and write what was found after each log."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--logs", type=int, default=30, help="logs of each world")
-    parser.add_argument("--first", type=int, default=0, help="seed of the first log")
-    parser.add_argument("--worlds", default="DBN:1000,DBN:3000,DBN:12000,UBM:3000")
+    parser.add_argument("--logs", type=int, default=60, help="logs of each world")
+    parser.add_argument("--first", type=int, default=FIRST_NEW, help="seed of the first log")
+    parser.add_argument("--worlds", default=WORLDS)
     parser.add_argument("--speed", action="store_true", help="only measure times again")
     options = parser.parse_args()
     path = RESULTS / "pages.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(row.get("users"), row.get("pages"), row.get("seed")) for row in rows}
-    worlds = [text.split(":") for text in options.worlds.split(",")]
+    done = {(_world(row), row["seed"]) for row in _rows(path)}
+    worlds = [World.of(text) for text in options.worlds.split(",")]
     for seed in range(options.first, options.first + (0 if options.speed else options.logs)):
-        for users, pages in worlds:
-            if (users, int(pages), seed) not in done:
-                rows.append(one(users, seed, int(pages)))
+        for where in worlds:
+            if (where, seed) not in done:
+                found = one(where, seed)
                 with path.open("a") as file:
-                    file.write(json.dumps(rows[-1]) + "\n")
-    text = table([row for row in rows if "users" in row], speed())
+                    file.write(json.dumps(found) + "\n")
+    text = table(_rows(path), speed())
     (RESULTS / "pages.md").write_text(text)
     print(text)
 

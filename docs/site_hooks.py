@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,20 @@ def on_files(files: Any, config: Any) -> Any:
     return files
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Name files of the repository that the site does not have, instead of linking to them."""
+def _titles(nav: Any) -> Iterator[tuple[str, str]]:
+    """The pages of the site with their titles."""
+    for entry in nav:
+        for title, inside in entry.items():
+            if isinstance(inside, str):
+                yield inside, title
+            else:
+                yield from _titles(inside)
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
+    """Name files of the repository that the site does not have, instead of linking to them; and
+    call pages by their titles, where the repository says which file they are."""
+    titles = dict(_titles(config.nav))
 
     def local(found: re.Match[str]) -> str:
         is_image, words, address = found[1], found[2], found[3]
@@ -42,8 +55,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         is_elsewhere = inside.startswith("../") or (
             page.file.src_uri == "index.md" and not (ROOT / "docs" / inside).exists()
         )
-        if ":" in address or not path or is_image or not is_elsewhere:
+        if ":" in address or not path or is_image:
             return found[0]
+        if not is_elsewhere:
+            is_file_name = words in (path, f"docs/{inside}", posixpath.basename(inside))
+            return f"[“{titles[inside]}”]({address})" if is_file_name else found[0]
         name = inside.removeprefix("../")
         return words if words in (name, posixpath.basename(name)) else f"{words} (`{name}`)"
 

@@ -65,3 +65,15 @@ def test_pairs_are_sorted_by_their_heads(page: Any) -> None:
     assert column(page, 3)[0] == "0.0 %"
     sorted_by = page.find_element("css selector", "#pairs th[data-name=relevance]")
     assert sorted_by.get_attribute("aria-sort") == "ascending"
+
+
+def test_nothing_is_cut_on_paper(page: Any) -> None:
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    page.set_window_size(720, 1000)  # about A4
+    wanted, there = page.execute_script(
+        "const own = document.querySelector('#pairs').parentElement;"
+        "return [own.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert wanted <= there
+    assert page.find_element("id", "printed").text == "Pairs 1 to 50 of 120; the file has all."
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

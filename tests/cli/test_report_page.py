@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from pathlib import Path
@@ -11,7 +12,10 @@ import polars as pl
 import pytest
 from command_line import fail, succeed
 
-from gecasmo.browser.report_page import _table_data, misled_pairs
+from gecasmo import RCTR, read_log
+from gecasmo.browser import Report
+from gecasmo.browser.report_page import _log_section, _table_data, misled_pairs
+from gecasmo.errors import for_the_command_line
 
 LOG = Path(__file__).parents[1] / "parity" / "log.csv"
 
@@ -44,6 +48,22 @@ def test_a_report_has_all_sections(page: str) -> None:
     assert page.count("<svg") >= 6
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
+
+
+def test_a_report_says_what_to_paste() -> None:
+    page = [("s", "q", f"d{rank}", rank, 1) for rank in range(1, 10)]
+    others = [
+        (f"p{n}", "q", f"d{rank}", rank, int(rank == n % 5 + 1))
+        for n in range(60)
+        for rank in range(1, 10)
+    ]
+    columns = ["session", "query", "doc", "rank", "click"]
+    log = read_log(pl.DataFrame(page + others, columns, orient="row"))
+    words = "'my log.csv' --doc url"
+    with for_the_command_line():
+        told = _log_section(Report(RCTR().fit(log, progress=False), log, words=words))
+    asked = html.escape(f"gecasmo check {words} --drop-suspicious -o clean.parquet")
+    assert f"<code>{asked}</code>" in told
 
 
 def test_a_report_fetches_nothing(page: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from command_line import fail, succeed
 
 from gecasmo.browser import model_data, page_of
@@ -34,4 +35,21 @@ def test_texts_of_a_log_stay_texts() -> None:
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     said = fail("show", "Nobody", "-o", tmp_path / "x.html")
     assert "Nobody" in said
+    assert not (tmp_path / "x.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            "NCM",
+            "NCM cannot be shown in a browser: its coin 'click_rate' has a probability for each",
+        ),
+        ("PSCM", "PSCM cannot be shown in a browser: it follows users who go over a page several"),
+    ],
+)
+def test_what_cannot_be_shown_says_why(tmp_path: Path, name: str, reason: str) -> None:
+    said = " ".join(fail("show", name, "-o", tmp_path / "x.html").split())
+    assert reason in said
+    assert said.count(". ") == 0
     assert not (tmp_path / "x.html").exists()

@@ -152,6 +152,11 @@ def test_what_a_check_found_suspicious_is_left_out(folder: Path) -> None:
     ]
     columns = ["session", "query", "doc", "rank", "click"]
     pl.DataFrame(people + robot, columns, orient="row").write_csv("clicks.csv")
+    hint = succeed("check", "clicks.csv", "--doc", "doc", "--weight", "none").stdout
+    command = (
+        "`gecasmo check clicks.csv --doc doc --weight none --drop-suspicious -o clean.parquet`"
+    )
+    assert command in " ".join(hint.split())
     told = succeed("check", "clicks.csv", "--drop-suspicious", "-o", "clean.parquet").stdout
     assert "3 suspicious pages left out (3 %), 97 pages written to clean.parquet." in told
     assert set(pl.read_parquet("clean.parquet")["session"]) == {f"p{page}" for page in range(97)}

@@ -40,7 +40,8 @@ function showPairs() {
     const value = columns[name][row];
     if (percents.has(name)) return percent(value);
     if (value === null) return "–";
-    return typeof value === "number" ? value.toLocaleString("en") : value;
+    // Of hundreds of looks nobody wants a tenth.
+    return typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 1 : 0 }) : value;
   };
   const draw = () => {
     const rows = chosenRows(columns, n, now.text, now.sorted);
@@ -60,6 +61,7 @@ function showPairs() {
       return button;
     };
     const place = rows.length ? `${now.first + 1} to ${now.first + page.length}` : "none";
+    document.getElementById("printed").textContent = page.length < n ? `Pairs ${place} of ${rows.length.toLocaleString("en")}; the file has all.` : "";
     document.getElementById("paging").replaceChildren(
       turn("Back", now.first - AT_ONCE), make("span", place), turn("On", now.first + AT_ONCE));
     for (const head of table.tHead.querySelectorAll("th")) {

@@ -52,13 +52,15 @@ _WORTHS = {"click": "clicks", "satisfaction": "satisfied users"}
 
 @dataclass
 class Report:
-    """What the sections of a report are made from; each answer is worked out once."""
+    """What the sections of a report are made from; each answer is worked out once. `words` are the
+    log and the flags to read it, as on a command line."""
 
     model: Model
     log: ClickLog
     held_out: bool = False
     seed: int = 0
     command: str = ""
+    words: str = "LOG"
 
     @cached_property
     def some(self) -> ClickLog:
@@ -145,12 +147,12 @@ def _page(title: str, sections: Sequence[tuple[str, str, str]], data: Mapping[st
 
 def _log_section(report: Report) -> str:
     log = report.log
-    found = check(log)
+    found = check(log).naming(report.words)
     words = {"fine": "Nothing was found that speaks against using this log."}
     said = words.get(found.verdict, f"The verdict of the check is: {found.verdict}.")
     findings = "".join(
-        f'<li class="{f.severity}"><b>{_safe(f.topic)}</b>: {_safe(f.message)}'
-        + (f" <i>{_safe(f.advice)}</i>" if f.advice else "")
+        f'<li class="{f.severity}"><b>{_safe(f.topic)}</b>: {_told(f.message)}'
+        + (f" <i>{_told(f.advice)}</i>" if f.advice else "")
         + "</li>"
         for f in found.findings
         if f.severity != "info"
@@ -265,7 +267,7 @@ def _judgment_table() -> str:
         '<div class="controls"><label>Search <input id="search" type="search" '
         'placeholder="query or document"></label> <span id="found" role="status"></span></div>'
         '<div class="scroll"><table id="pairs"><thead></thead><tbody></tbody></table></div>'
-        '<div class="controls" id="paging"></div>'
+        '<div class="controls" id="paging"></div><p class="paper" id="printed"></p>'
     )
 
 
@@ -277,18 +279,23 @@ def _misled_section(report: Report) -> str:
         [
             *(str(row[key]) for key in ("query", "doc") if key in row),
             percent(row["ctr"]),
-            f"place {row['by_ctr']:.0f} of {row['n']}",
-            f"place {row['by_relevance']:.0f} of {row['n']}",
+            _place(row["by_ctr"], row["n"]),
+            _place(row["by_relevance"], row["n"]),
             f"{row['examinations']:,.0f} of {row['impressions']:,.0f}",
         ]
         for row in misled.iter_rows(named=True)
     ]
-    keys = [key for key in ("query", "doc") if key in misled.columns]
+    words = {"query": "query", "doc": "document"}
+    keys = [words[key] for key in words if key in misled.columns]
     return (
         "<p>Where these documents stand in their query by their click rate, and where they stand "
         "once it is taken into account how often anybody looked at them.</p>"
         + _table([*keys, "click rate", "by click rate", "by relevance", "looked at"], rows)
     )
+
+
+def _place(number: float, n: int) -> str:
+    return f"place {number:.0f} of {n}".replace(" ", "\u00a0")
 
 
 def misled_pairs(pairs: pl.DataFrame, most: int = 10, least: float = 10.0) -> pl.DataFrame:
@@ -413,7 +420,8 @@ def _in_words(story: pl.DataFrame) -> str:
     """A page in two sentences."""
     clicked = story.filter("click")["rank"].to_list()
     did = (
-        f"The user clicked result {listed(map(str, clicked))}."
+        f"The user clicked {'result' if len(clicked) == 1 else 'results'} "
+        f"{listed(map(str, clicked))}."
         if clicked
         else "Nothing was clicked."
     )
@@ -427,10 +435,8 @@ def _in_words(story: pl.DataFrame) -> str:
         return f"{did} Probably none of the results was looked at."
     if len(seen) == len(story):
         return f"{did} Probably all results were looked at."
-    far = float(story["reached"][-1])
-    return (
-        f"{did} Probably the user got as far as result {max(seen)}, and with {far:.0%} to the end."
-    )
+    far = f"{float(story['reached'][-1]):.0%}".replace("%", " %")
+    return f"{did} Probably the user got as far as result {max(seen)}, and with {far} to the end."
 
 
 def _made_section(report: Report) -> str:
@@ -466,6 +472,11 @@ def _safe(value: Any) -> str:
     return html.escape(str(value))
 
 
+def _told(text: str) -> str:
+    """A text in which commands stand between backticks."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", _safe(text))
+
+
 def _list(lines: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{_safe(line)}</li>" for line in lines) + "</ul>"
 
@@ -478,10 +489,15 @@ def _facts(facts: Mapping[str, str]) -> str:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     top = "".join(f'<th scope="col">{_safe(head)}</th>' for head in heads)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_safe(text)}</td>" for text in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{_safe(_kept(text))}</td>" for text in row) + "</tr>" for row in rows
     )
     table = f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="scroll" tabindex="0">{table}</div>'
+
+
+def _kept(text: str) -> str:
+    """A figure with its unit in one line."""
+    return text.replace(" %", "\u00a0%")
 
 
 def _share(row: Mapping[str, Any]) -> list[str]:

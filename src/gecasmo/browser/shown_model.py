@@ -101,26 +101,27 @@ def _require_pages(model: Model, automaton: Automaton) -> None:
     view = as_view(model.view).name
     if view not in _VIEWS:
         raise ModelError(
-            f"{model.name} reads logs by the view '{view}', in which users go over a page several "
-            f"times. Only models that go down a page can be shown: views {', '.join(_VIEWS)}."
+            f"{model.name} cannot be shown in a browser: it follows users who go over a page "
+            f"several times (the view '{view}'), and what is shown is one walk from the top."
         )
     by_result = [coin for coin, own in model.keys.items() if "result" in own]
     if by_result:
         raise ModelError(
-            f"The coin '{by_result[0]}' of {model.name} has a probability for every result of a "
-            "log, so there is none for the pages that are put together in a browser. Only models "
-            "whose coins have other keys can be shown."
+            f"{model.name} cannot be shown in a browser: its coin '{by_result[0]}' has a "
+            "probability for each single result of a log, and none for pages that somebody puts "
+            "together."
         )
     literals = [lit for edge in (*automaton.initial, *automaton.edges) for lit in edge.literals]
     by_place = any(isinstance(g, AtPosition) for edge in automaton.edges for g in edge.guards)
     if by_place or any(lit.lag or lit.row is not None for lit in literals):
         raise ModelError(
-            f"{model.name} is made of matrices, which have a state for each place of a page. Only "
-            "models that are programs can be shown."
+            f"{model.name} cannot be shown in a browser: it is made of matrices, which have a "
+            "state for each place of a page, and only programs are shown."
         )
     if automaton.n_states > _MOST_STATES:
         raise ModelError(
-            f"{model.name} has {automaton.n_states:,} states; a page can show {_MOST_STATES}."
+            f"{model.name} cannot be shown in a browser: it has {automaton.n_states:,} states, and "
+            f"a page can show {_MOST_STATES}."
         )
 
 

@@ -150,6 +150,13 @@ class LogCheck:
         """The findings on a topic."""
         return [finding for finding in self.findings if finding.topic == topic]
 
+    def naming(self, words: str) -> LogCheck:
+        """The same, with commands to be pasted: `words` are the log and the flags to read it."""
+        asked = f"`gecasmo check {words} "
+        told = (f.advice.replace("`gecasmo check LOG ", asked) for f in self.findings)
+        findings = [replace(f, advice=own) for f, own in zip(self.findings, told, strict=True)]
+        return replace(self, findings=findings)
+
     def without_suspicious(self, log: Any) -> ClickLog:
         """Leave out of the checked log what seems to be a robot's: the pages in `suspicious`.
 

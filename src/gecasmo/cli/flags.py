@@ -360,6 +360,11 @@ class LogFlags(EventFlags):
         given = {role: getattr(self, role) for role in ROLES}
         return {role: _names(role, text) for role, text in given.items() if text is not None}
 
+    def words(self, source: str) -> str:
+        """The log and the flags to read it, as they are typed once more."""
+        said = [name for name in LOG_FLAGS if getattr(self, name) and name not in from_config()]
+        return " ".join([shlex.quote(source), *(_as_flag(n, getattr(self, n)) for n in said)])
+
     def read_any(
         self, source: str, output: Output, *, clicks: bool = True, notes: bool = True
     ) -> Read[ClickLog | StoredLog]:

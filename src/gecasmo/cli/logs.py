@@ -92,7 +92,7 @@ def check(
     chosen = None if model is None else find_model(model)
     read = reading.read_any(log, output, notes=False)  # they are findings
     with output.working("Checking") as tell:
-        found = look_over(read.log, chosen, tell=tell)
+        found = look_over(read.log, chosen, tell=tell).naming(reading.words(log))
     drawn = plotting.draw(log_charts, output, in_memory_sample(None, read.log)[1])
     data = {**found.to_dict(), "plots": drawn, "reading": read.facts}
     if place is None:

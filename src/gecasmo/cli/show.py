@@ -100,8 +100,9 @@ def report(
     place = report_place(output, target, fit, log, flag="--output")
     model = load_fit(fit)
     read = reading.read(log, output, instead="Give it a file that was ingested, or a part of it.")
+    words = reading.words(log)
     with output.working(f"Writing a report on {model.name}"):
-        text = report_page(Report(model, read.log, held_out, seed, said_command()))
+        text = report_page(Report(model, read.log, held_out, seed, said_command(), words))
         write_page(text, place)
     unseen = unseen_shares(model, read.log)
     facts = {"model": model.name, "pages": read.log.n_sessions, "unseen": unseen}

@@ -80,9 +80,10 @@ def propensities(
 
     Returns
     -------
-    A frame with `rank`, `examination` with `low` and `high`, and `propensity` with
-    `propensity_low` and `propensity_high`: the same relative to the first rank, which is what
-    learners want and does not depend on the scale of the model.
+    pl.DataFrame
+        A frame with `rank`, `examination` with `low` and `high`, and `propensity` with
+        `propensity_low` and `propensity_high`: the same relative to the first rank, which is what
+        learners want and does not depend on the scale of the model.
 
     Warns
     -----

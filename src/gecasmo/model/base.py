@@ -184,11 +184,12 @@ class Model(StructuredModel):
 
         Returns
         -------
-        A frame with the key columns, `probability`, `spread` (standard deviation of what is
-        believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
-        that the estimate rests on, or "not identified" where pages do not tell a coin that all of
-        them share: it may be nearly anything. Spread and interval are null where a form does
-        not tell.
+        pl.DataFrame
+            A frame with the key columns, `probability`, `spread` (standard deviation of what is
+            believed), `low`, `high`, `trials` (expected flips behind it) and `rests_on`: the level
+            that the estimate rests on, or "not identified" where pages do not tell a coin that all
+            of them share: it may be nearly anything. Spread and interval are null where a form does
+            not tell.
         """
         asked = None if rows is None else as_frame(rows, coin)
         return answers.estimate_frame(self, coin, asked, level)

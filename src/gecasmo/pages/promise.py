@@ -8,8 +8,10 @@ that would make differences smaller which the first half has chosen for a reason
 Orders from half a log are worse than those from all of it. So what the pages will really bring lies
 between this lift, and the one that the whole log promises of its own choice: a little above the
 middle of the two. Where exactly is not known (a triangle over what lies between), and the log could
-have been another one, by chance: a half is as sure of a lift as its draws are alike, and since both
-ends err together, the middle is no surer. `benchmarks/pages.py` shows how often the interval holds.
+have been another one, by chance: a half is about as sure of a lift as its draws are alike, and
+since both ends err together, the middle is no surer. Draws are a little more alike than lifts are
+near the truth: they know nothing of which pages another log would have chosen.
+`benchmarks/pages.py` shows how often the interval holds.
 """
 
 from __future__ import annotations
@@ -42,8 +44,10 @@ _PRIOR = 2.0
 # Draws that tell how sure a half is, at least.
 _LEAST_DRAWS = 40
 # Where the truth lies between the cross-fitted lift (0) and that of the same log (1), on average of
-# simulated logs; other ones than those of the benchmark.
+# simulated logs, and by how much lifts are further from the truth than draws from each other;
+# chosen by other logs than those by which the benchmark tells how often the interval holds.
 _BETWEEN = 0.6
+_WIDER = 1.2
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def promised(
     plug_in = float(lifts.filter(pl.Series(known)).to_numpy() @ traffic)
     lift = crossed + _BETWEEN * (plug_in - crossed)
     # The standard deviation of a triangle is its width by root 24.
-    error = float(np.hypot(spread, (plug_in - crossed) / np.sqrt(24)))
+    error = float(np.hypot(_WIDER * spread, (plug_in - crossed) / np.sqrt(24)))
     z = NormalDist().inv_cdf((1 + level) / 2)
     low, high = lift - z * error, lift + z * error
     return Promise(lift, low, high, level, crossed, plug_in, len(candidates.queries))

@@ -64,11 +64,11 @@ class WhatIf:
 
     @property
     def _title(self) -> str:
-        told = f"{self.model}: {counted(self.pages, 'page')} {self.change}"
+        told = f"{self.model}: {counted(self.pages, 'page')}, {self.change}"
         return f"{told}; {self.changed:,} of them change. Expected numbers a page:"
 
     def _tables(self) -> list[TextTable]:
-        signed = {"difference": "{:+.4f}".format}
+        signed = {"difference": lambda value: f"{round(value, 4) + 0.0:+.4f}"}  # no minus zero
         tables = [TextTable.of(self.frame, digits=4, formats=signed)]
         first = self.ranks.filter(pl.col("event") == self.frame["event"][0]).drop("event")
         title = f"{self.frame['event'][0]} by rank"

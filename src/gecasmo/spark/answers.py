@@ -80,8 +80,10 @@ def predict(
 
     Returns
     -------
-    A data frame with session, query, doc, rank, click, `unseen` (names of coins whose row was
-    never fitted) and `probability`. It is worked out when it is asked for, by `.write` for example.
+    DataFrame
+        A data frame with session, query, doc, rank, click, `unseen` (names of coins whose row was
+        never fitted) and `probability`. It is worked out when it is asked for, by `.write` for
+        example.
     """
     _check(model, dataframe, impossible)
     if kind not in KINDS:
