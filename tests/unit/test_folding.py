@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -29,3 +31,25 @@ def test_folding_large_logs(noise: float, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(folding, "_is_promising", lambda *_: False)
     fits.append(gecasmo.DBN().fit(log).report_)
     assert fits[0].objective == pytest.approx(fits[1].objective, rel=1e-9)
+
+
+@pytest.mark.parametrize("is_even", [True, False])
+def test_pages_of_a_query_stand_by_their_clicks(is_even: bool) -> None:
+    rng = np.random.default_rng(4)
+    lengths = np.full(80, 10) if is_even else rng.integers(1, 11, 80)
+    page = np.repeat(np.arange(80), lengths)
+    query, clicks = rng.integers(0, 5, 80), rng.random(len(page)) < 0.3
+    ranks = np.concatenate([np.arange(1, n + 1) for n in lengths])
+    log = gecasmo.read_log(
+        {"session": page, "query": query[page], "doc": ranks, "rank": ranks, "click": clicks}
+    )
+    order = folding.order_pages(log)
+    assert sorted(order.sessions) == list(range(80))
+    of_page = [clicks[page == n][:8] for n in range(80)]
+    patterns = ["".join(map(str, own.astype(int))).ljust(8, "0") for own in of_page]
+    for start, end in pairwise(order.run_start):
+        own = order.sessions[start:end]
+        assert len(set(query[own])) == 1
+        # Those with the same clicks stay in the order of the log.
+        wanted = [(patterns[n], n) for n in own]
+        assert wanted == sorted(wanted)

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from gecasmo.encoding.arrays import dense, differing_pages, hash_pages, number_runs, stable_order
-from gecasmo.encoding.columns import coded, is_plain_integer
+from gecasmo.encoding.columns import coded, in_chain, is_plain_integer
 from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs import ClickLog
 from gecasmo.logs.runs import Integers, offsets
@@ -23,6 +23,8 @@ _SAMPLED_BUCKETS = 16
 class PageOrder(NamedTuple):
     """Sessions by the hash of their query; pages of a query are a run, and stay together.
 
+    Within a run those with the same clicks stand together: what a kernel does next depends on
+    clicks, and processors guess that it is what was done before.
     Without queries, and for pages without results, each page is a run of its own.
     """
 
@@ -59,7 +61,23 @@ def order_pages(log: ClickLog) -> PageOrder:
     place[by_hash] = np.arange(len(by_hash))
     numbers = place[numbers]
     run_start = offsets(np.bincount(numbers, minlength=len(hashes)))
-    return PageOrder(stable_order(numbers, len(hashes)), run_start, hashes[by_hash])
+    by_clicks = np.argsort(_first_clicks(log), kind="stable")
+    sessions = by_clicks[stable_order(numbers[by_clicks], len(hashes))]
+    return PageOrder(sessions, run_start, hashes[by_hash])
+
+
+def _first_clicks(log: ClickLog) -> NDArray[np.uint8]:
+    """A bit for each of the first eight results of a page, whether it was clicked."""
+    clicks, lengths = in_chain(log, log.click), log.lengths
+    longest = int(lengths.max(initial=0))
+    if longest and (lengths == longest).all():
+        found: NDArray[np.uint8] = np.packbits(clicks.reshape(-1, longest)[:, :8], axis=1)[:, 0]
+        return found
+    found = np.zeros(len(lengths), np.uint8)
+    for place in range(min(longest, 8)):
+        has = np.flatnonzero(lengths > place)
+        found[has] |= clicks[log.starts[has] + place].astype(np.uint8) << np.uint8(7 - place)
+    return found
 
 
 def _queries(log: ClickLog, filled: NDArray[np.bool_]) -> tuple[NDArray[np.integer], pl.Series]:
