@@ -30,7 +30,7 @@ demo: $(VENV)/core ## simulate a log, fit three models, compare them
 	$(BIN)/gecasmo demo
 
 paper: $(VENV)/dev ## the paper's experiment and what lies beyond it; charts into docs/images
-	$(BIN)/python examples/paper.py --chart docs/images/paper.png
+	$(BIN)/gecasmo paper --chart docs/images/paper.png
 	$(BIN)/python examples/beyond_the_paper.py --chart docs/images/beyond.png
 
 gap: $(VENV)/dev ## networks behind coins against a black box; tables and chart of docs/gap.md

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from paper import PLACE, SEEDS, TEST_SHARE, Contender, panel_title
 
 from gecasmo import DBN, ClickLog, Gradient, Logistic, Sum, Table, Torch, read_log
+from gecasmo.experiments.paper import PLACE, SEEDS, TEST_SHARE, Contender, panel_title
 from gecasmo.model import Model
 from gecasmo.plots import save
 from gecasmo.plots.theme import BLACK, BLUE, GREY, LIGHT, ORANGE, altair, finished

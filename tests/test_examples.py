@@ -13,16 +13,12 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = {
     "beyond_the_paper.py": (["--seeds", "1", "--users", "400"], ["torch"], "of the way"),
     "keras_form.py": ([], ["keras", "torch"], "Logistic"),
-    "paper.py": (["--seeds", "1", "--users", "300"], [], "oracle"),
     "make_shop_log.py": (["--pages", "50", "--output", os.devnull], [], "50 pages"),
 }
 
 
-ELSEWHERE = {"gap.py", "gap_worlds.py"}  # tests/examples/test_gap_experiment.py
-
-
 def test_every_script_is_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SCRIPTS) | ELSEWHERE
+    assert {path.name for path in EXAMPLES.glob("*.py")} == set(SCRIPTS)
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

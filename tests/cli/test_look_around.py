@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +12,13 @@ import polars as pl
 import pytest
 from command_line import fail, invoke, run, succeed, succeed_with_json
 
+import gecasmo
 from gecasmo import DBN
 from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
 from gecasmo.cli.lookup import find_model
 from gecasmo.cli.models_page import CHOOSER, CLICKS, FACTS, SIGNALS, VIEWS, described
-from gecasmo.cli.zoo import find_experiment
 from gecasmo.errors import ModelError
 from gecasmo.evaluation import contestants
 from gecasmo.models import CATALOGUE, model_named
@@ -175,13 +176,7 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
         tell("fitting")
         return Found()
 
-    def with_small_run(name: str) -> Any:
-        experiment = find_experiment(name)
-        experiment.run_paper = run_paper
-        return experiment
-
-    module = sys.modules[find_experiment.__module__]  # the name is that of the command
-    monkeypatch.setattr(module, "find_experiment", with_small_run)
+    monkeypatch.setattr("gecasmo.experiments.paper.run_paper", run_paper)
     found = succeed_with_json("paper", "--seeds", "1", "--users", "300")
     assert found["models"] == [{"model": "UBM", "marginal": 1.5}]
     assert found["claims"] == [{"claim": "it is better", "holds": True}]
@@ -189,10 +184,17 @@ def test_the_paper_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "there is no such folder" in fail("paper", "--chart", "gone/a.png")
 
 
-def test_the_paper_is_in_a_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("gecasmo.__file__", str(tmp_path / "lib" / "gecasmo" / "__init__.py"))
-    assert "run the command in a checkout" in fail("paper")
-    assert "run the command in a checkout" in fail("gap")
+def test_experiments_are_part_of_what_is_installed() -> None:
+    # What a command imports has to be in the wheel, which holds the package and nothing else.
+    package = Path(gecasmo.__file__).parent
+    for name in ("paper", "gap", "gap_worlds"):
+        module = importlib.import_module(f"gecasmo.experiments.{name}")
+        assert Path(str(module.__file__)).is_relative_to(package)
+
+
+def test_a_gap_without_pytorch_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert 'pip install "gecasmo[torch]"' in fail("gap")
 
 
 @pytest.mark.parametrize("door", [model_named, contestants.as_model, subject.as_model, find_model])

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import gap
-import gap_worlds
 import numpy as np
 import polars as pl
 import pytest
@@ -16,11 +14,12 @@ from typer.testing import CliRunner
 
 from gecasmo import DBN, Gradient
 from gecasmo.cli import app
+from gecasmo.experiments import gap, gap_worlds
 from gecasmo.testing import plain_python
 
 QUICK = Gradient(lr=0.02, epochs=2, batch_size=64)
 FEW = [
-    gap.Contender(each.name, each.make, each.method and QUICK, each.has_events)
+    gap.GapContender(each.name, each.make, each.method and QUICK, each.has_events)
     for each in gap.CONTENDERS
     if each.name in ("RCTR", "DBN, tables", "DBN, recurrent attraction", gap.BLACK_BOX)
 ]

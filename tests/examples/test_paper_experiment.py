@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from beyond_the_paper import CONTENDERS as BEYOND
 from beyond_the_paper import described_log, draw_beyond, run_beyond
-from paper import CONTENDERS, PUBLISHED, draw_perplexity, run_paper
 from typer.testing import CliRunner
 
 from gecasmo.cli import app
+from gecasmo.experiments.paper import CONTENDERS, PUBLISHED, draw_perplexity, run_paper
 from gecasmo.simulation import paper_log
 
 PROMISED = [c for c in CONTENDERS if c.name in ("RCTR", "CZM, item tables", "UBM, item tables")]

@@ -326,6 +326,8 @@ def test_what_is_saved_is_what_was_there(log: ClickLog, tmp_path: Any) -> None:
     again = load(tmp_path / "made.fit")
     assert np.array_equal(again.log_likelihood(log), model.log_likelihood(log))
     assert again.parameters["reading[True]"].equals(model.parameters["reading[True]"])
+    with pytest.raises(ModelError, match=r"density .* model\.parameters\['reading\[True\]'\] says"):
+        model.estimates("reading[True]")
     assert again.simulate(log, seed=5).to_frame().equals(model.simulate(log, seed=5).to_frame())
     further = again.fit(log, EM(max_iter=5, tol=0), start=model)
     assert further.history["objective"][0] == pytest.approx(model.history["objective"][-1])

@@ -35,7 +35,7 @@ LAYERS = (
     ("checks", "judgments", "pages"),
     ("spark",),
     ("plots",),
-    ("browser",),
+    ("browser", "experiments"),
     ("cli",),
 )
 LAYER = {name: number for number, layer in enumerate(LAYERS) for name in layer}

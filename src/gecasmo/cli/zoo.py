@@ -3,17 +3,14 @@
 `gecasmo demo` simulates a log, fits three models and compares them on pages they have not seen;
 `gecasmo models` lists the zoo, and `gecasmo describe MODEL` shows the program, coins and automaton
 of one model. `gecasmo paper` reproduces the experiment of the GCM paper, and beats it; `gecasmo
-gap` answers its third question. Both are examples, not parts of the package: examples/paper.py and
-examples/gap.py of a checkout.
+gap` answers its third question.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -192,7 +189,7 @@ def paper(
         typer.Option(help="Draw the bars into this file (PNG, SVG, HTML, JSON)."),
     ] = None,
 ) -> None:
-    """Reproduce the experiment of the GCM paper, and improve on it; works in a checkout.
+    """Reproduce the experiment of the GCM paper, and improve on it.
 
     Simulates its log, fits CZM and UBM through the position of items, through a network, with a
     table of items and with both, and scores them on users never seen.
@@ -201,7 +198,8 @@ def paper(
 
     [cyan]gecasmo paper --seeds 2 --chart perplexity.png[/cyan]
     """
-    experiment = find_experiment("paper")
+    from gecasmo.experiments import paper as experiment
+
     if chart is not None:
         _check_chart(chart)  # before the work, not after it
     chosen = experiment.SEEDS[:seeds]
@@ -250,7 +248,7 @@ def gap(
         typer.Option(help="Draw all models beside NCM into this file (PNG, SVG, HTML, JSON)."),
     ] = None,
 ) -> None:
-    """How far networks behind coins close the gap to a black box; works in a checkout.
+    """How far networks behind coins close the gap to a black box.
 
     Fits RCTR, DBN and UBM with tables, features, networks and recurrent networks, and NCM, to
     simulated logs; scores them on other pages, and holds their hidden events against the truth.
@@ -260,8 +258,9 @@ def gap(
 
     [cyan]gecasmo gap --pages 1000 --world tiredness --keep gap.results[/cyan]
     """
-    experiment = find_experiment("gap")
     extra("torch", "gecasmo gap", "gecasmo[torch]")
+    from gecasmo.experiments import gap as experiment
+
     worlds = world or list(experiment.WORLDS)
     unknown = [name for name in worlds if name not in experiment.TITLES]
     if unknown:
@@ -280,26 +279,6 @@ def gap(
     tables = {name: result.table(name) for name in worlds}
     data = {"pages": pages, "seed": seed, "worlds": tables, "docs": docs, "chart": chart}
     output.show(data, "" if output.json else experiment.told(result))
-
-
-def find_experiment(name: str) -> Any:
-    """A module of the examples in the checkout that this package is run from."""
-    import gecasmo
-
-    path = Path(gecasmo.__file__).parents[2] / "examples" / f"{name}.py"
-    spec = spec_from_file_location(f"gecasmo_{name}", path)
-    if not path.is_file() or spec is None or spec.loader is None:
-        raise GecasmoError(
-            f"This experiment is examples/{name}.py of gecasmo's source, which this installation "
-            "does not have: run the command in a checkout."
-        )
-    module = sys.modules[spec.name] = module_from_spec(spec)  # data classes look it up there
-    sys.path.append(str(path.parent))  # for what examples share
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(str(path.parent))
-    return module
 
 
 def _check_chart(path: Path) -> None:

@@ -51,8 +51,8 @@ class Gibbs:
     """Gibbs sampling: draws from the posterior, given the model and its priors.
 
     Rows need a Beta prior, so forms have to be `Table` or given numbers. Pseudo-counts (a, b) are
-    the prior Beta(a, b), of at least half a flip a side. Estimates are posterior means with their
-    deviations; `model.draws(coin)` has the draws.
+    the prior Beta(a, b); less than half a flip a side is taken as half a flip. Estimates are
+    posterior means with their deviations; `model.draws(coin)` has the draws.
 
     Parameters
     ----------

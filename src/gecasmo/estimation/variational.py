@@ -32,8 +32,9 @@ class VB:
     """Variational Bayes: what is believed of every row, as a Beta distribution.
 
     Rows need a Beta prior, so forms have to be `Table` or given numbers. Pseudo-counts (a, b) are
-    the prior Beta(a, b), of at least half a flip a side. Intervals of coins that are much hidden
-    come out too narrow, since rows are taken to be independent; docs/bayes.md has figures.
+    the prior Beta(a, b); less than half a flip a side is taken as half a flip. Intervals of coins
+    that are much hidden come out too narrow, since rows are taken to be independent; docs/bayes.md
+    has figures.
 
     Parameters
     ----------

@@ -194,6 +194,11 @@ def estimate_frame(
 def _rows_of_fit(model: Model, coin: str) -> pl.DataFrame:
     form, state = model.forms[coin], model.states()[coin]
     frame = form.to_frame(state)
+    if "density" in frame.columns:
+        raise ModelError(
+            f"'{coin}' is a density and has no probability: model.parameters[{coin!r}] says how "
+            "what it observes is spread."
+        )
     if "probability" not in frame.columns:
         raise ModelError(
             f"The form {form!r} of '{coin}' has no list of rows; name the rows to be answered: "

@@ -6,7 +6,8 @@
 Column of the log: `hover`, the mouse was over the result (yes or no; null where nothing was
 recorded) and `has_mouse` (yes or no): on a phone nobody hovers, and that means nothing. Clicks
 only show products of the first two coins. The mouse also moves over results that are not
-clicked, and this tells the two coins apart.
+clicked, and this tells the two coins apart. The paper does this in a DBN, where it takes a
+result under the mouse as examined; here the mouse may also be there by chance.
 
 Not for logs of phones, nor for logs that record the mouse only on clicked results.
 """

@@ -6,7 +6,8 @@ A gated recurrent unit goes down the page; at each result it gets vectors of the
 and the pair, and whether the result above was clicked. Nothing is hidden, so there is nothing to be
 explained: it is the black box that other models are measured against, by the same commands. What
 differs from the published model: its vectors come from counts of click patterns in earlier
-sessions, here they are learned with the network; it has 256 numbers of memory, here 32 by default.
+sessions, here they are learned with the network; its unit is a plain recurrent one or an LSTM with
+256 numbers of memory, here a gated one with 32 by default.
 `NCM(click_rate=Recurrent("gru", "price", ids=("query", "doc")))` reads other columns. Relevance is
 the click rate of the pair alone on a page. Needs the extra `torch`.
 

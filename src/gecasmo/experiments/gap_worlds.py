@@ -37,7 +37,7 @@ class World:
     """A log, split; what each result of the test pages hid, and what the truth says of its clicks.
 
     `hidden` has a row per result of `test`: whether it was `examined`, and the true probabilities
-    `attraction` and `satisfaction`. `bits` is the log-likelihood of each test session under the
+    `attraction` and `satisfaction`. `truth` is the log-likelihood of each test session under the
     truth. `numbers`, `texts` and `ids` are the columns that describe results and pages.
     """
 

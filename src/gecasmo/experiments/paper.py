@@ -4,14 +4,12 @@ The paper fits CZM (here DBN) and UBM to a simulated log, items being described 
 in the plane, and draws the perplexity by rank on the training sessions. Here the same log is
 fitted with several forms, and all are scored on other users.
 
-Run it with `python examples/paper.py` (a minute or two), or in a checkout as `gecasmo paper`;
-`--seeds 1 --users 2000` for a first look. The numbers and the bar chart of docs/paper.md come from
-here.
+Run it with `gecasmo paper` (a minute or two); `--seeds 1 --users 2000` for a first look. The
+numbers and the bar chart of docs/paper.md come from here.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,6 +59,7 @@ class Contender:
 
     @property
     def is_available(self) -> bool:
+        """Whether what it needs is installed."""
         return not self.needs_torch or find_spec("torch") is not None
 
 
@@ -112,7 +111,7 @@ ORACLE = "oracle"
 
 
 @dataclass(frozen=True)
-class Score:
+class PaperScore:
     """One model on one simulated log."""
 
     seed: int
@@ -126,14 +125,16 @@ class Score:
 class PaperResult:
     """All scores of a run."""
 
-    scores: list[Score]
+    scores: list[PaperScore]
 
     @property
     def names(self) -> list[str]:
+        """Of all models, in the order of the run."""
         return list(dict.fromkeys(score.name for score in self.scores))
 
     @property
     def seeds(self) -> list[int]:
+        """Of all logs, in the order of the run."""
         return list(dict.fromkeys(score.seed for score in self.scores))
 
     def overall(self) -> pl.DataFrame:
@@ -237,7 +238,7 @@ def run_paper(
 
 def _scores(
     seed: int, n_users: int, contenders: Sequence[Contender], tell: Callable[[str], None]
-) -> Iterator[Score]:
+) -> Iterator[PaperScore]:
     tell(f"seed {seed}: simulating")
     simulated: Simulated = paper_log(seed, n_users=n_users)
     train, test = simulated.log.split(test=TEST_SHARE, by="user", seed=seed)
@@ -251,8 +252,8 @@ def _scores(
         continuation = None
         if "continuation" in model.forms:
             continuation = float(model.parameters["continuation"]["probability"][0])
-        yield Score(seed, contender.name, model.evaluate(test), seconds, continuation)
-    yield Score(seed, ORACLE, simulated.oracle.evaluate(test), 0.0, None)
+        yield PaperScore(seed, contender.name, model.evaluate(test), seconds, continuation)
+    yield PaperScore(seed, ORACLE, simulated.oracle.evaluate(test), 0.0, None)
 
 
 def told(result: PaperResult) -> str:
@@ -344,22 +345,3 @@ def _bars(table: pl.DataFrame, title: str) -> Any:
 def panel_title(words: str) -> Any:
     """The title of a chart among several, smaller than that of all."""
     return altair().TitleParams(words, fontSize=14, fontWeight="normal", offset=8)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=4, help="how many logs to simulate")
-    parser.add_argument("--users", type=int, default=20_000, help="users of each log")
-    parser.add_argument(
-        "--chart", help="draw the bar chart into this file (.png, .svg, .html or .json)"
-    )
-    asked = parser.parse_args()
-    result = run_paper(SEEDS[: asked.seeds], asked.users, tell=print)
-    print(f"\n{told(result)}")
-    if asked.chart:
-        draw_perplexity(result, asked.chart)
-        print(f"\nThe chart is in {asked.chart}.")
-
-
-if __name__ == "__main__":
-    main()

@@ -5,15 +5,13 @@ with networks behind coins and with a recurrent network behind one coin, beside 
 nothing but a recurrent network. All are scored on the same pages, which none has seen; then comes
 what only those with hidden events can say, held against what really happened.
 
-Run it with `gecasmo gap` in a checkout, or `python examples/gap.py`: some three minutes
-of a processor. Results are
-kept as they come (`--keep FOLDER`), and a run that was stopped goes on from there. The tables and
-the chart of docs/gap.md come from `make gap`.
+Run it with `gecasmo gap`: some three minutes of a processor. Results are kept as they come
+(`--keep FOLDER`), and a run that was stopped goes on from there. The tables and the chart of
+docs/gap.md come from `make gap`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +21,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from gap_worlds import World, make_world
 from numpy.typing import NDArray
 
 from gecasmo import (
@@ -40,6 +37,7 @@ from gecasmo import (
     Torch,
 )
 from gecasmo.errors import extra
+from gecasmo.experiments.gap_worlds import World, make_world
 from gecasmo.model import Model
 from gecasmo.plots import save
 from gecasmo.plots.theme import BLUE, GREY, ORANGE, WIDTH, altair, finished
@@ -57,7 +55,7 @@ _BEGIN, _END = "<!-- made by `make gap` -->", "<!-- end of what is made -->"
 
 # -- who takes part ----------------------------------------------------------------------------
 @dataclass(frozen=True)
-class Contender:
+class GapContender:
     """A model in the comparison: how it is called, how it is made for a world, how it is fitted."""
 
     name: str
@@ -84,7 +82,7 @@ def _network(world: World) -> Any:
 
 
 def _Mixed(torch: Any, sizes: Any) -> Any:
-    class Mixed(torch.nn.Module):  # type: ignore[misc,name-defined]
+    class Mixed(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.vectors = torch.nn.ModuleList(
@@ -128,12 +126,12 @@ def _page_facts(world: World) -> Any:
 _STEPS = Gradient(lr=0.01, epochs=60, batch_size=128, validation=0.1, patience=4)
 
 CONTENDERS = (
-    Contender("RCTR", lambda world: RCTR(), has_events=False),
-    Contender("DBN, tables", _dbn(_tables)),
-    Contender("UBM, tables", _ubm(_tables)),
-    Contender("DBN, features", _dbn(_features)),
-    Contender("UBM, features", _ubm(_features)),
-    Contender(
+    GapContender("RCTR", lambda world: RCTR(), has_events=False),
+    GapContender("DBN, tables", _dbn(_tables)),
+    GapContender("UBM, tables", _ubm(_tables)),
+    GapContender("DBN, features", _dbn(_features)),
+    GapContender("UBM, features", _ubm(_features)),
+    GapContender(
         "DBN, features and clicks above",
         lambda world: DBN(
             attraction=_features(world),
@@ -141,23 +139,23 @@ CONTENDERS = (
             continuation=_page_facts(world),
         ),
     ),
-    Contender("DBN, networks", _dbn(_network), _STEPS),
-    Contender("UBM, networks", _ubm(_network), _STEPS),
-    Contender(
+    GapContender("DBN, networks", _dbn(_network), _STEPS),
+    GapContender("UBM, networks", _ubm(_network), _STEPS),
+    GapContender(
         "DBN, recurrent continuation",
         lambda world: DBN(
             attraction=_tables(world), satisfaction=_tables(world), continuation=_recurrent(world)
         ),
         _STEPS,
     ),
-    Contender(
+    GapContender(
         "DBN, recurrent attraction",
         lambda world: DBN(attraction=_recurrent(world), satisfaction=_tables(world)),
         _STEPS,
     ),
-    Contender("UBM, recurrent attraction", _ubm(_recurrent), _STEPS),
-    Contender(BLACK_BOX, lambda w: NCM(click_rate=_recurrent(w)), _STEPS, has_events=False),
-    Contender(
+    GapContender("UBM, recurrent attraction", _ubm(_recurrent), _STEPS),
+    GapContender(BLACK_BOX, lambda w: NCM(click_rate=_recurrent(w)), _STEPS, has_events=False),
+    GapContender(
         "NCM, attention",
         lambda world: AttentiveNCM(click_rate=_recurrent(world, "attention")),
         _STEPS,
@@ -192,7 +190,7 @@ class GapScore:
         return float(np.mean(self.sessions))
 
 
-def score(world: World, contender: Contender) -> GapScore:
+def score(world: World, contender: GapContender) -> GapScore:
     """Fit a contender on a world, and look at it."""
     began = time.process_time()
     model = contender.make(world).fit(world.train, contender.method, progress=False)
@@ -286,7 +284,7 @@ def run_gap(
     worlds: Sequence[str] = WORLDS,
     n_train: int = TRAIN,
     n_test: int = TEST,
-    contenders: Sequence[Contender] = CONTENDERS,
+    contenders: Sequence[GapContender] = CONTENDERS,
     seed: int = SEED,
     keep: Path | None = None,
     tell: Callable[[str], None] | None = None,
@@ -418,9 +416,10 @@ def draw_gap(result: GapResult, path: str | Path) -> None:
     charts = []
     for world in result.worlds:
         table = result.table(world).filter(pl.col("model") != "RCTR")
-        kinds = pl.when(pl.col("model") == TRUTH).then(pl.lit("the truth"))
-        kinds = kinds.when(pl.col("model").str.starts_with("NCM")).then(pl.lit("black box"))
-        frame = table.with_columns(kind=kinds.otherwise(pl.lit("hidden events")))
+        is_box = pl.col("model").str.starts_with("NCM")
+        kind = pl.when(pl.col("model") == TRUTH).then(pl.lit("the truth"))
+        other = pl.when(is_box).then(pl.lit("black box")).otherwise(pl.lit("hidden events"))
+        frame = table.with_columns(kind=kind.otherwise(other))
         base = alt.Chart(frame.select("model", "lead", "low", "high", "kind"))
         y = alt.Y("model:N", sort=None, title=None)
         colour = alt.Color(
@@ -442,26 +441,3 @@ def draw_gap(result: GapResult, path: str | Path) -> None:
         charts.append(chart.properties(title=title, width=WIDTH, height=280))
     whole = alt.vconcat(*charts, spacing=28)
     save(finished(whole, "Networks behind coins, and a black box"), path)
-
-
-def main() -> None:
-    """Run it from a command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pages", type=int, default=TRAIN, help="pages to fit, in each world")
-    parser.add_argument("--worlds", nargs="+", default=WORLDS, choices=list(TITLES))
-    parser.add_argument("--seed", type=int, default=SEED, help="seed of the simulated logs")
-    parser.add_argument("--keep", type=Path, help="keep results in this folder, and go on there")
-    parser.add_argument("--chart", help="draw the chart into this file")
-    parser.add_argument("--docs", type=Path, help="write the tables into this page")
-    asked = parser.parse_args()
-    sizes = (asked.pages, max(100, asked.pages // 3))
-    result = run_gap(asked.worlds, *sizes, seed=asked.seed, keep=asked.keep, tell=print)
-    print(f"\n{told(result)}")
-    if asked.docs:
-        write_docs(result, asked.docs)
-    if asked.chart:
-        draw_gap(result, asked.chart)
-
-
-if __name__ == "__main__":
-    main()
