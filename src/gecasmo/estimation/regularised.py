@@ -33,8 +33,8 @@ from gecasmo.estimation.constraints import AtMost, Constraint, Kept, Prefer
 from gecasmo.estimation.expectation import Counts, Expectation
 from gecasmo.estimation.posteriors.likelihood import chunks_of
 from gecasmo.estimation.posteriors.polynomials import flips_on_a_path
-from gecasmo.estimation.posteriors.sweeps import in_threads
 from gecasmo.kernels.library import Library
+from gecasmo.kernels.threads import in_threads
 from gecasmo.logs.runs import offsets, rows_of_runs
 
 Floats = NDArray[np.float64]

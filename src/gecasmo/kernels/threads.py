@@ -1,14 +1,17 @@
-"""Run compiled kernels, on threads."""
+"""Run compiled kernels, and what is between them, on threads."""
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Any
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # How the names of threads begin that run kernels; what they start runs on themselves.
 KERNEL_THREAD = "gecasmo-kernels"
@@ -37,14 +40,31 @@ def using_threads(threads: int | None) -> Iterator[None]:
 
 def run_jobs(call: Any, jobs: Sequence[Sequence[Any]]) -> None:
     """Call a kernel once per job, on half as many threads if there are several."""
-    if len(jobs) == 1 or threading.current_thread().name.startswith(KERNEL_THREAD):
+    if len(jobs) == 1 or _is_kernel_thread():
         for job in jobs:
             call(*job)
         return
-    running = [_pool((len(jobs) + 1) // 2).submit(call, *job) for job in jobs]
+    _answers([_pool((len(jobs) + 1) // 2).submit(call, *job) for job in jobs])
+
+
+def in_threads(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """`work` on each of the items; answers in their order, on any number of threads."""
+    threads = default_threads()
+    if threads == 1 or len(items) < 2 or _is_kernel_thread():
+        return [work(item) for item in items]
+    pool = _pool(threads)
+    # Threads of a pool have settings of their own unless they are given these.
+    return _answers([pool.submit(copy_context().run, work, item) for item in items])
+
+
+def _is_kernel_thread() -> bool:
+    """Whether this is a thread of a pool: one that waited for its own pool might wait for ever."""
+    return threading.current_thread().name.startswith(KERNEL_THREAD)
+
+
+def _answers(running: list[Future[R]]) -> list[R]:
     try:
-        for one in running:
-            one.result()
+        return [one.result() for one in running]
     finally:
         # Whatever happened, nobody may write into arrays of ours once we are gone.
         for one in running:

@@ -19,11 +19,11 @@ from threadpoolctl import threadpool_limits
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.posteriors.regression import Regression
-from gecasmo.estimation.posteriors.sweeps import in_threads
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.logits import expit, logit
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
 from gecasmo.forms.table_state import informed_evidence, strength_of
+from gecasmo.kernels.threads import in_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

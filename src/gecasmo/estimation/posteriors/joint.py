@@ -22,13 +22,15 @@ from threadpoolctl import threadpool_limits
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
 from gecasmo.estimation.part import Part
+from gecasmo.estimation.posteriors.curvature import Curvature, curvature_of
 from gecasmo.estimation.posteriors.likelihood import RowLikelihood, asked_of, beta_prior
 from gecasmo.estimation.posteriors.moments import Moments, narrow_moments_of
 from gecasmo.estimation.posteriors.regression import LevelSystem, Regression
 from gecasmo.estimation.posteriors.ridges import Known, look_closely
-from gecasmo.estimation.posteriors.sweeps import Sweeps, in_threads
+from gecasmo.estimation.posteriors.sweeps import Sweeps
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.table_state import strength_of
+from gecasmo.kernels.threads import in_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -46,7 +48,6 @@ _CAREFUL = 0.004
 _REMEMBERED = 5
 _FARTHEST, _NEAREST = 0.8, 0.05  # steps that are too long, in logits
 _EDGE = 0.95  # the share of rows that does count when a step is measured
-_STEP = 0.05
 # However little is left of what pages say of a shared number, later fits are told so much of it.
 _LEAST_HELD = 0.05
 
@@ -153,15 +154,6 @@ class Shared:
             tie[0]: numbers[start : start + size]
             for tie, start, size in zip(self.ties, starts, self.sizes, strict=False)
         }
-
-
-@dataclass
-class Curvature:
-    """Second derivatives at rows' means: of shared numbers, `[number, number]`, and of each coin's
-    rows with these, `[row, number]` for the rows `read`."""
-
-    held: Floats
-    rows: dict[int, tuple[Integers, Floats]]
 
 
 class System(NamedTuple):
@@ -385,31 +377,8 @@ class Joint:
 
     # -- the system ----------------------------------------------------------------------------
     def _curvature(self) -> Curvature:
-        n, problem, n_buckets = self.shared.size, self.problem, self.n_buckets
-        held = np.zeros((n, n))
-        at = problem.expectation.run(problem.weights(self.states), n_buckets)
-        score = self.shared.score(self.states, at)
-        changes: dict[int, list[Floats]] = {coin.number: [] for coin in self.coins}
-        read = {
-            coin.number: coin.met[at.tables[coin.number].sum(axis=0)[coin.met] > 0]
-            for coin in self.coins
-        }
-        for place in range(n):
-            states = self.shared.moved(self.states, np.eye(n)[place] * _STEP)
-            there = problem.expectation.run(problem.weights(states), n_buckets)
-            held[:, place] = (score - self.shared.score(states, there)) / _STEP
-            for coin in self.coins:
-                own, p = read[coin.number], self.states[coin.number].probability
-                change = (there.tables[coin.number] - at.tables[coin.number])[:, own]
-                changes[coin.number].append((change[1] - change.sum(axis=0) * p[own]) / _STEP)
-        rows = {
-            number: (
-                read[number],
-                np.stack(own, axis=1) if own else np.zeros((len(read[number]), 0)),
-            )
-            for number, own in changes.items()
-        }
-        return Curvature((held + held.T) / 2, rows)
+        chunks = [(chunk.pages, chunk.apart) for chunk in self.sweeps.chunks]
+        return curvature_of(self.shared, self.states, self.coins, self.n_buckets, chunks)
 
     def system(self, counts: Counts, curvature: Curvature) -> System:
         """Slopes and curvature of all numbers, with effects following; levels' own steps are

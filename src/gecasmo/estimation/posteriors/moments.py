@@ -72,7 +72,7 @@ def row_moments_of(
 def narrow_moments_of(likelihood: RowLikelihood, rows: Integers, prior: Floats) -> Moments:
     """As `row_moments_of`, for priors of any width: where a prior is narrower than the points of a
     row's likelihood lie apart, that likelihood is read between its points."""
-    moments = row_moments_of(likelihood, rows, prior)
+    moments = row_moments_of(likelihood, rows, prior, len(likelihood))
     heads, tails = prior
     width = np.sqrt((heads + tails) / (heads * tails))  # of the logit, if the prior is strong
     narrow = np.flatnonzero(width < _FINE * likelihood.step[rows])

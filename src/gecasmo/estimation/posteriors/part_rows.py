@@ -22,12 +22,13 @@ from gecasmo.estimation.part import Part
 from gecasmo.estimation.posteriors.likelihood import asked_of
 from gecasmo.estimation.posteriors.moments import Believing
 from gecasmo.estimation.posteriors.regression import Regression
-from gecasmo.estimation.posteriors.sweeps import in_threads, look_through
+from gecasmo.estimation.posteriors.sweeps import look_through
 from gecasmo.estimation.tasks import Task
 from gecasmo.forms import TableState
 from gecasmo.forms.priors import Design, Effect, Priors
 from gecasmo.forms.typical import scaled, with_place
 from gecasmo.hashes import hash_values
+from gecasmo.kernels.threads import in_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

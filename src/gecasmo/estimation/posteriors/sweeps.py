@@ -15,10 +15,7 @@ more often, or shows twice, are held at their means while others are looked at.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,11 +41,10 @@ from gecasmo.estimation.posteriors.polynomials import (
     weights_elsewhere,
     whole_page_values,
 )
-from gecasmo.kernels.threads import KERNEL_THREAD, default_threads
+from gecasmo.kernels.threads import in_threads
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-T = TypeVar("T")
 
 
 @dataclass
@@ -229,18 +225,3 @@ def _held(one: Asked, places: Places, means: Floats) -> Floats:
         return means
     given = one.probability[places.rows]
     return np.where(one.wanted[places.rows], means, np.stack([given, given**2]))
-
-
-def in_threads(work: Callable[[T], object], items: Sequence[T]) -> list:  # type: ignore[type-arg]
-    """`work` on each of the items; answers in their order, on any number of threads."""
-    threads = default_threads()
-    if threads == 1 or len(items) < 2:
-        return [work(item) for item in items]
-    # Threads of a pool have settings of their own unless they are given these.
-    contexts = [copy_context() for _ in items]
-    with ThreadPoolExecutor(threads, KERNEL_THREAD) as pool:
-        calls = [
-            pool.submit(context.run, work, item)
-            for context, item in zip(contexts, items, strict=True)
-        ]
-        return [call.result() for call in calls]
