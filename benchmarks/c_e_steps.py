@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.hand_e_steps import HandEStep
 
-_SOURCE = Path(__file__).with_name("hand_kernels.c")
+_SOURCES = [Path(__file__).with_name(name) for name in ("hand_kernels.c", "hand_large.c")]
 _FLAGS = ("-O3", "-march=native", "-shared", "-fPIC", "-lm")
 
 
@@ -24,14 +24,15 @@ def c_library() -> ctypes.CDLL | None:
     if compiler is None:
         return None
     path = Path(tempfile.mkdtemp(prefix="gecasmo-benchmark-")) / "hand_kernels.so"
-    subprocess.run([compiler, str(_SOURCE), "-o", str(path), *_FLAGS], check=True)
+    subprocess.run([compiler, *map(str, _SOURCES), "-o", str(path), *_FLAGS], check=True)
     library = ctypes.CDLL(str(path))
-    for kernel in (library.dbn, library.ubm):
+    for kernel in (library.dbn, library.ubm, library.moods, library.patience):
         kernel.restype = ctypes.c_double
     return library
 
 
-def _address(array: np.ndarray) -> ctypes.c_void_p:
+def address(array: np.ndarray) -> ctypes.c_void_p:
+    """Where an array begins, as C takes it."""
     return ctypes.c_void_p(array.ctypes.data)
 
 
@@ -46,7 +47,7 @@ class CDBN(HandEStep):
             *[continuation, backward],
         ]
         n_pages = ctypes.c_int64(len(self.start) - 1)
-        log_likelihood: float = library.dbn(n_pages, *map(_address, arrays))
+        log_likelihood: float = library.dbn(n_pages, *map(address, arrays))
         self.heads[2][0], self.tails[2][0] = continuation
         return log_likelihood
 
@@ -60,5 +61,5 @@ class CUBM(HandEStep):
             *[self.heads[0], self.tails[0], self.heads[1], self.tails[1]],
         ]
         n_pages = ctypes.c_int64(len(self.start) - 1)
-        log_likelihood: float = library.ubm(n_pages, *map(_address, arrays))
+        log_likelihood: float = library.ubm(n_pages, *map(address, arrays))
         return log_likelihood

@@ -1,24 +1,33 @@
 """Automata with many states: generated kernels against plain hand-written Numba, in one run.
 
-    python -m benchmarks.large --pages 20000
+    python -m benchmarks.large
+    python -m benchmarks.large --moods 16 32 --levels    # some of the rows, others are kept
 
 Times are seconds of this process (CPU) and pages a second; what counts is the ratio. A hand-written
-kernel is a plain forward-backward pass with loops over states, as `hand_kernels` are. Compiling is
-that of the E-step alone, in a process that has compiled something before, without a cache.
+kernel is a plain forward-backward pass with loops over states, as `hand_kernels` are; in C, too,
+where there is gcc. Compiling is that of the E-step alone, in a process that has compiled something
+before, without a cache. Kernels of up to 64 edges spell them out, others loop: around that number
+both ways are measured. Rows are kept in results/large.jsonl, and results/large.md is made of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import gecasmo
+from benchmarks.c_e_steps import address, c_library
 from benchmarks.e_step import check_agreement, kernel_alone, random_weights
 from benchmarks.hand_e_steps import HandEStep
 from benchmarks.hand_large import moods_e_step, patience_e_step
@@ -27,8 +36,12 @@ from benchmarks.logs import simulate_log
 from benchmarks.machine import describe_machine, load_average
 from gecasmo import ClickLog, ClickModel
 from gecasmo.estimation import Counts, Expectation
+from gecasmo.kernels.e_step import text
 
 RESULTS = Path(__file__).parent / "results" / "large.md"
+KEPT = RESULTS.with_suffix(".jsonl")
+# Edges around the number from which on kernels loop; there both ways are measured.
+AROUND_THE_SWITCH = (40, 70)
 
 
 class HandMoods(HandEStep):
@@ -42,10 +55,10 @@ class HandMoods(HandEStep):
         transition = left * np.column_stack([stick, np.ones(n)])
         by_rank = np.array(self.probability[first + 1 :])
         moves, heads, tails = np.zeros((n, n)), np.zeros(by_rank.shape), np.zeros(by_rank.shape)
-        log_likelihood = moods_e_step(
+        log_likelihood = self._kernel(
             *[self.start, self.clicks, self.codes[first], self.codes[first + 1], transition],
             *[self.probability[first], by_rank, moves, self.heads[first], self.tails[first]],
-            *[heads, tails, self.longest],
+            *[heads, tails],
         )
         for mood in range(n):
             for place in range(n - 1):
@@ -57,6 +70,14 @@ class HandMoods(HandEStep):
             self.tails[first + 1 + place][:] = tails[place]
         return float(log_likelihood)
 
+    def _kernel(self, *arrays: NDArray) -> float:
+        return moods_e_step(*arrays, self.longest)
+
+
+class CMoods(HandMoods):
+    def _kernel(self, *arrays: NDArray) -> float:
+        return _in_c("moods", self, [len(arrays[4]), arrays[6].shape[1]], len(arrays[4]), arrays)
+
 
 class HandPatience(HandEStep):
     """Coins: attraction, hurry, and leaving at each level but the last."""
@@ -64,14 +85,31 @@ class HandPatience(HandEStep):
     def _run(self) -> float:
         leaving = np.array([*(p[0] for p in self.probability[2:]), 1.0])
         heads, tails = np.zeros(len(leaving)), np.zeros(len(leaving))
-        log_likelihood = patience_e_step(
+        log_likelihood = self._kernel(
             *[self.start, self.clicks, self.codes[0], self.codes[1], *self.probability[:2]],
             *[leaving, self.heads[0], self.tails[0], self.heads[1], self.tails[1]],
-            *[heads, tails, self.longest],
+            *[heads, tails],
         )
         for level in range(len(leaving) - 1):
             self.heads[2 + level][0], self.tails[2 + level][0] = heads[level], tails[level]
         return float(log_likelihood)
+
+    def _kernel(self, *arrays: NDArray) -> float:
+        return patience_e_step(*arrays, self.longest)
+
+
+class CPatience(HandPatience):
+    def _kernel(self, *arrays: NDArray) -> float:
+        n = len(arrays[6])
+        return _in_c("patience", self, [n], n + 1, arrays)
+
+
+def _in_c(name: str, run: HandEStep, sizes: list[int], width: int, arrays: Sequence) -> float:
+    """A kernel in C: numbers, arrays, and room for what goes forward and backward."""
+    numbers = [ctypes.c_int64(size) for size in (len(run.start) - 1, *sizes)]
+    room = [np.empty((run.longest + 1, width)), np.empty(width), np.empty(width)]
+    found: float = getattr(c_library(), name)(*numbers, *map(address, (*arrays, *room)))
+    return found
 
 
 def expected_counts(
@@ -84,27 +122,48 @@ def expected_counts(
     return expectation, weights, expectation.run(weights)
 
 
-def measure(model: ClickModel, hand: type[HandEStep], log: ClickLog, rounds: int) -> list[str]:
+def measure(
+    kind: type[ClickModel], hands: dict[str, type[HandEStep]], log: ClickLog, rounds: int
+) -> dict[str, Any]:
     """A row of the table."""
+    model = kind()
     began = time.process_time()
     expectation, weights, counts = expected_counts(model, log)
     compiling = time.process_time() - began
-    encoded = expectation.encoded
-    by_hand = hand(encoded, weights)
-    check_agreement(model.name, counts, by_hand)
-    contestants = {"hand": by_hand.run, "generated": kernel_alone(expectation, weights)}
+    encoded, machine = expectation.encoded, expectation.machine
+    contestants = {"generated": kernel_alone(expectation, weights)}
+    for name, hand in hands.items():
+        by_hand = hand(encoded, weights)
+        check_agreement(model.name, counts, by_hand)
+        contestants[name] = by_hand.run
+    if AROUND_THE_SWITCH[0] < machine.n_edges < AROUND_THE_SWITCH[1]:
+        limit = 0 if expectation.is_small else machine.n_edges
+        with _switched_at(limit):
+            other, weights, counts = expected_counts(kind(), log)
+        check_agreement(model.name, counts, by_hand)
+        contestants["other way"] = kernel_alone(other, weights)
     best = dict.fromkeys(contestants, np.inf)
     for _ in range(rounds):
         for name, run in contestants.items():
             began = time.process_time()
             run()
             best[name] = min(best[name], time.process_time() - began)
-    hand_ns, ours_ns = (best[name] / encoded.n_pages * 1e9 for name in contestants)
-    machine = expectation.machine
-    row = [model.name, f"{machine.n_states}", f"{machine.n_edges:,}", f"{hand_ns:,.0f}"]
-    row += [f"{ours_ns:,.0f}", f"{hand_ns / ours_ns:.2f}", f"{compiling:.1f}"]
-    print(" | ".join(row), flush=True)
+    row = {"model": model.name, "states": machine.n_states, "edges": machine.n_edges}
+    row |= {"way": "spelt out" if expectation.is_small else "loops", "compiling": compiling}
+    row |= {name: seconds / encoded.n_pages * 1e9 for name, seconds in best.items()}
+    print(row, flush=True)
     return row
+
+
+@contextmanager
+def _switched_at(n_edges: int) -> Iterator[None]:
+    """With loops from another number of edges on."""
+    before = text.MAX_UNROLLED_EDGES
+    text.MAX_UNROLLED_EDGES = n_edges
+    try:
+        yield
+    finally:
+        text.MAX_UNROLLED_EDGES = before
 
 
 def main() -> None:
@@ -112,28 +171,52 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--moods", type=int, nargs="*", default=[4, 5, 6, 8, 16, 32])
-    parser.add_argument("--levels", type=int, nargs="*", default=[8, 20, 50, 500])
+    parser.add_argument("--levels", type=int, nargs="*", default=[8, 10, 20, 50, 500])
     options = parser.parse_args()
     os.environ["GECASMO_CACHE_DIR"] = tempfile.mkdtemp(prefix="gecasmo-benchmark-")
     log = simulate_log("distinct", options.pages).read()
     expected_counts(gecasmo.DBN(), log)  # the first kernel of a process waits for Numba itself
-    before = load_average()
-    rows = [measure(moods(n)(), HandMoods, log, options.rounds) for n in options.moods]
-    rows += [measure(patience(n)(), HandPatience, log, options.rounds) for n in options.levels]
-    machine = describe_machine()
-    header = "model | states | edges | hand, ns a page | generated | ratio | first E-step, CPU s"
+    cases: list[tuple[type[ClickModel], type[HandEStep], type[HandEStep]]] = []
+    cases += [(moods(n), HandMoods, CMoods) for n in options.moods]
+    cases += [(patience(n), HandPatience, CPatience) for n in options.levels]
+    for kind, in_numba, in_c in cases:
+        hands: dict[str, type[HandEStep]] = {"Numba": in_numba}
+        if c_library() is not None:
+            hands["C"] = in_c
+        row = measure(kind, hands, log, options.rounds)
+        row |= {"pages": options.pages, "rounds": options.rounds, "load": load_average()}
+        with KEPT.open("a") as file:
+            file.write(json.dumps(row | describe_machine()) + "\n")
+    write_table()
+
+
+def write_table() -> None:
+    """The last row of every model."""
+    rows = {row["model"]: row for row in map(json.loads, KEPT.read_text().splitlines())}
+    header = "model | states | edges | kernel | generated, ns a page | Numba / generated"
+    header += " | C / generated | the other way / this way | first E-step, CPU s | load"
     lines = [
         "# Automata with many states",
         "",
-        f"`python -m benchmarks.large`: {options.pages:,} pages of 10 results, best of "
-        f"{options.rounds} rounds by processor time, one thread, counts equal to 1e-9. "
-        f"{machine['moment']}, commit {machine['commit']}, {machine['processor']}. Processes that "
-        f"wanted a processor before and at the end: {before:.1f} and {load_average():.1f}.",
+        "`python -m benchmarks.large`: pages of 10 results, best rounds by processor time, one "
+        "thread, counts equal to 1e-9. Ratios are those of times in one run: above 1 the generated "
+        "kernel is faster. Kernels of up to 64 edges spell them out, others loop; near that number "
+        "the last but two column has what the other way would take. The first E-step includes "
+        "encoding and compiling; load is the number of processes that wanted a processor.",
         "",
         f"| {header} |",
-        "|---|---|---|---|---|---|---|",
-        *(f"| {' | '.join(row)} |" for row in rows),
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
+    for row in sorted(rows.values(), key=lambda row: (row["model"][:5], row["states"])):
+        ratios = [
+            f"{row[name] / row['generated']:.2f}" if name in row else ""
+            for name in ("Numba", "C", "other way")
+        ]
+        cells = [row["model"], f"{row['states']}", f"{row['edges']:,}", row["way"]]
+        cells += [f"{row['generated']:,.0f}", *ratios, f"{row['compiling']:.1f}", f"{row['load']}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    last = list(rows.values())[-1]
+    lines += ["", f"Last run: {last['moment']}, commit {last['commit']}, {last['processor']}."]
     RESULTS.write_text("\n".join(lines) + "\n")
 
 
