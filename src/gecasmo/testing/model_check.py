@@ -220,9 +220,12 @@ class _ModelCheck(Subject):
 
     def ask_em(self) -> tuple[float, float]:
         # Nothing but steps of EM, unless a form learns its prior from climb to climb.
-        learns = any(form.learns_prior for form in self.blank.forms.values())
-        tol = EM.tol if learns else 0.0
-        return self.fall(EM(6, tol, accelerate=False), EM(6, tol)), TOLERANCE
+        forms = self.blank.forms.values()
+        tol = EM.tol if any(form.learns_prior for form in forms) else 0.0
+        methods = [EM(6, tol, accelerate=False)]
+        if any(form.has_vector for form in forms):  # others are never extrapolated
+            methods.append(EM(6, tol))
+        return self.fall(*methods), TOLERANCE
 
     def ask_fit(self) -> tuple[float, float]:
         return self.fall(EM(6)), TOLERANCE
