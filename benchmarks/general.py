@@ -1,6 +1,8 @@
 """Which model for a log of which nothing is known: ten kinds of users, and held-out pages.
 
-    PYTHONPATH=. python -m benchmarks.general --logs 4      # writes benchmarks/results/general.md
+    PYTHONPATH=. python -m benchmarks.general --logs 4 --auto 2
+
+Writes benchmarks/results/general.md; logs that are in general.jsonl are not measured again.
 
 The simulator is plain NumPy and shares no code with the package. Users of seven worlds click by a
 model of the zoo; those of the other three by none of them. Every candidate is fitted to the same
@@ -14,7 +16,9 @@ import argparse
 import json
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -25,7 +29,7 @@ from gecasmo import ClickLog, read_log
 from gecasmo.evaluation.selection import CANDIDATES, select_model
 from gecasmo.models import CATALOGUE
 
-QUERIES, DOCS, LENGTH, PAGES = 40, 15, 8, 3_000
+QUERIES, DOCS, LENGTH, PAGES, TEST_PAGES = 30, 12, 8, 1_500, 6_000
 MODELS = ("RCTR", "PBM", "UBM", "DCM", "SDBN", "DBN", "CCM", "TwoRate", "Picky")
 AUTO = "`fit auto`"
 SCORES = RESULTS / "general.jsonl"
@@ -144,89 +148,105 @@ def world(name: str, seed: int) -> tuple[ClickLog, ClickLog]:
     attraction = rng.beta(1, 2.5, (QUERIES, DOCS))
     other, satisfaction = rng.permuted(attraction, axis=1), rng.beta(2, 2, (QUERIES, DOCS))
     thought = np.log(attraction / (1 - attraction)) + 1.0 * rng.normal(size=attraction.shape)
-    found = []
-    for _ in range(2):
-        query = rng.integers(0, QUERIES, PAGES)
-        score = thought[query] + 1.0 * rng.normal(size=(PAGES, DOCS))
+
+    def pages(n: int) -> ClickLog:
+        query = rng.integers(0, QUERIES, n)
+        score = thought[query] + 1.0 * rng.normal(size=(n, DOCS))
         doc = np.argsort(-score, axis=1)[:, :LENGTH]
         at = query[:, None], doc
         click = WORLDS[name](Pages(rng, attraction[at], satisfaction[at], other[at]))
-        columns = {
-            "session": np.repeat(np.arange(PAGES), LENGTH),
-            "query": np.repeat(query, LENGTH),
-            "doc": doc.ravel(),
-            "rank": np.tile(np.arange(1, LENGTH + 1), PAGES),
-            "click": click.ravel(),
-        }
-        found.append(read_log(columns))
-    return found[0], found[1]
+        return read_log(
+            {
+                "session": np.repeat(np.arange(n), LENGTH),
+                "query": np.repeat(query, LENGTH),
+                "doc": doc.ravel(),
+                "rank": np.tile(np.arange(1, LENGTH + 1), n),
+                "click": click.ravel(),
+            }
+        )
+
+    return pages(PAGES), pages(TEST_PAGES)
 
 
-def measure(name: str, seed: int) -> dict[str, Any]:
-    """Held-out log-likelihood a page of every candidate, and which one `fit auto` takes."""
+def held_out(name: str, seed: int) -> dict[str, Any]:
+    """Held-out log-likelihood a page of every candidate."""
     train, test = world(name, seed)
-    began = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        chosen = select_model(train).chosen
-        scores = {
+    return {
+        "scores": {
             one: CATALOGUE[one]().fit(train, progress=False, intervals=False).score(test)
             for one in MODELS
         }
-    seconds = time.process_time() - began
-    return {"world": name, "seed": seed, "scores": scores, "chosen": chosen, "seconds": seconds}
+    }
+
+
+def chosen(name: str, seed: int) -> dict[str, Any]:
+    """Which candidate `fit auto` takes."""
+    return {"chosen": select_model(world(name, seed)[0]).chosen}
 
 
 def written(known: list[dict[str, Any]]) -> list[str]:
     """How far each candidate is behind the best one, world by world, and at worst."""
+    scores = {(one["world"], one["seed"]): one["scores"] for one in known if "scores" in one}
+    taken = {(one["world"], one["seed"]): one["chosen"] for one in known if "chosen" in one}
     behind: dict[str, dict[str, list[float]]] = {name: {} for name in WORLDS}
-    for one in known:
-        scores = {**one["scores"], AUTO: one["scores"][one["chosen"]]}
-        best = max(scores.values())
-        for model, score in scores.items():
-            behind[one["world"]].setdefault(model, []).append(best - score)
-    columns = [*MODELS, AUTO]
+    for (name, seed), own in scores.items():
+        best = max(own.values())
+        auto = {AUTO: own[taken[name, seed]]} if (name, seed) in taken else {}
+        for model, score in {**own, **auto}.items():
+            behind[name].setdefault(model, []).append(best - score)
     there = [name for name in WORLDS if behind[name]]
-    means = {name: {m: float(np.mean(behind[name][m])) for m in columns} for name in there}
-    taken = {name: sorted(o["chosen"] for o in known if o["world"] == name) for name in there}
-    rows = [
-        [name, *(f"{means[name][m]:.3f}" for m in columns), ", ".join(taken[name])]
-        for name in there
-    ]
-    ends = {"mean": np.mean, "worst": np.max}
-    rows += [
-        [f"**{word}**", *(f"{how([means[w][m] for w in there]):.3f}" for m in columns), ""]
-        for word, how in ends.items()
-    ]
-    return table(["users click by", *columns, "taken by auto"], rows)
+    columns = [*MODELS, *([AUTO] if taken else [])]
+    means = {name: {m: float(np.mean(own)) for m, own in behind[name].items()} for name in there}
+    rows = []
+    for name in there:
+        told = Counter(model for (world, _), model in taken.items() if world == name)
+        which = ", ".join(f"{model} ({n})" if n > 1 else model for model, n in told.items())
+        cells = [f"{means[name][m]:.3f}" if m in means[name] else "" for m in columns]
+        rows.append([name, str(len(behind[name][MODELS[0]])), *cells, which])
+    for word, how in {"mean": np.mean, "worst": np.max}.items():
+        ends = [[means[name][m] for name in there if m in means[name]] for m in columns]
+        rows.append([f"**{word}**", "", *(f"{how(own):.3f}" for own in ends), ""])
+    return table(["users click by", "logs", *columns, "taken by auto"], rows)
 
 
 def main() -> None:
     """Measure what is not there yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--logs", type=int, default=4, help="logs of each world")
+    parser.add_argument("--auto", type=int, default=2, help="of so many, what `fit auto` takes")
     options = parser.parse_args()
+    warnings.simplefilter("ignore")
     known = (
         [json.loads(line) for line in SCORES.read_text().splitlines()] if SCORES.exists() else []
     )
-    there = {(one["world"], one["seed"]) for one in known}
-    for seed in range(options.logs):
-        for name in WORLDS:
-            if (name, seed) not in there:
-                known.append(measure(name, seed))
-                with SCORES.open("a") as file:
-                    file.write(json.dumps(known[-1]) + "\n")
-                print(name, seed, known[-1]["chosen"], f"{known[-1]['seconds']:.0f} s", flush=True)
-    n_logs = min(sum(one["world"] == name for one in known) for name in WORLDS)
+    asked = {"scores": (held_out, options.logs), "chosen": (chosen, options.auto)}
+    for what, (measure, n_logs) in asked.items():
+        there = {(one["world"], one["seed"]) for one in known if what in one}
+        for seed, name in product(range(n_logs), WORLDS):
+            if (name, seed) in there:
+                continue
+            began = time.process_time()
+            found = measure(name, seed)
+            known.append({"world": name, "seed": seed, **found})
+            with SCORES.open("a") as file:
+                file.write(json.dumps(known[-1]) + "\n")
+            write(known)
+            print(name, seed, what, f"{time.process_time() - began:.0f} s", flush=True)
+    write(known)
+
+
+def write(known: list[dict[str, Any]]) -> None:
+    """The page, of what is known so far."""
     lines = [
         "# Which model for a log of which nothing is known",
         "",
-        f"`python -m benchmarks.general`: {n_logs} logs of each kind of users, {PAGES:,} pages of "
-        f"{LENGTH} results to learn from and as many to be scored by; {QUERIES} queries with "
-        f"{DOCS} documents, in the order of a ranker that is often right. How far the "
+        f"`python -m benchmarks.general`: users of {len(WORLDS)} kinds, {PAGES:,} pages of "
+        f"{LENGTH} results to learn from and {TEST_PAGES:,} to be scored by; {QUERIES} queries "
+        f"with {DOCS} documents, in the order of a ranker that is often right. How far the "
         "log-likelihood of a page that was not seen is behind the best candidate of the same log, "
-        f"mean over logs. {AUTO} cross-validates {', '.join(CANDIDATES)} on the pages to learn "
-        "from. Users of the last three kinds click by no model of the zoo.",
+        "mean over logs. "
+        f"{AUTO} cross-validates {', '.join(CANDIDATES)} on the pages to learn from. Users of the "
+        "last three kinds click by no model of the zoo.",
         "",
         *written(known),
     ]
