@@ -22,7 +22,7 @@ from gecasmo import DBN, ClickLog, Logistic, Sum, Table, read_log
 from gecasmo.forms import Empirical
 from gecasmo.judgments import relevance_frame
 
-SHOWN, CONTINUES = 8, 0.85
+SHOWN, CONTINUES, SATISFIES = 8, 0.85, 0.4
 # Spreads of pairs, documents and queries; how many queries; what the feature is worth.
 WORLDS: dict[str, dict[str, Any]] = {
     "documents and queries matter": {"spreads": (0.4, 1.0, 0.7)},
@@ -119,10 +119,10 @@ def crossed_log(
         asked = rng.integers(0, n_queries, pages)
         place = np.argsort(rng.random((pages, 15)), axis=1)[:, :SHOWN]
         shown = asked[:, None] * 15 + place
-        click = clicks(rng, shown, logistic(logit), np.full(n, 0.4))
+        click = clicks(rng, shown, logistic(logit), np.full(n, SATISFIES))
         found.append(read_log(as_frame(pairs, shown, click)))
     attraction = pairs.select("query", "doc").with_columns(probability=logistic(logit))
-    truth = DBN.with_values(attraction=attraction, satisfaction=0.4, continuation=CONTINUES)
+    truth = DBN.with_values(attraction=attraction, satisfaction=SATISFIES, continuation=CONTINUES)
     return found[0], found[1], truth
 
 

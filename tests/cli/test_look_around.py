@@ -13,7 +13,7 @@ import pytest
 from command_line import fail, invoke, run, succeed, succeed_with_json
 
 import gecasmo
-from gecasmo import DBN
+from gecasmo import DBN, UBM
 from gecasmo.checks import subject
 from gecasmo.cli import _PANELS
 from gecasmo.cli.guard import MEANINGS
@@ -206,6 +206,8 @@ def test_every_door_knows_the_same_names(door: Callable[[str], Any]) -> None:
     for name, model in CATALOGUE.items():
         assert found(name) is found(name.lower()) is model
     assert found("CZM") is found("czm") is DBN
+    assert found("BBM") is UBM
+    assert found("EB-UBM") is CATALOGUE["EBUBM"]
     with pytest.raises(ModelError, match=r"There is no model 'DNB'. Perhaps 'DBN'\?") as caught:
         door("DNB")
     assert f"There are: {', '.join(CATALOGUE)}." in str(caught.value)

@@ -171,7 +171,7 @@ def test_texts_are_not_sorted_by_their_letters() -> None:
         (["2024-02-30", "2024-02-28"], "'2024-02-30' is no date written as %Y-%m-%d"),
         (["2024-02-03", "soon"], "'soon' is no date written as %Y-%m-%d"),
         (["2024-02-03 24:30", "2024-02-03"], "'2024-02-03 24:30' is no date written as"),
-        (["3", "soon"], "'3' is neither a number nor a date"),
+        (["3", "soon"], "'soon' is neither a number nor a date"),
         (["", "2024-02-03"], "1 of 2 sessions have no time"),
     ],
 )

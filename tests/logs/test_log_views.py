@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,28 @@ def changed(**columns: Any) -> ClickLog:
             "tasks",
             {"time": lambda n, old: None if n >= 12 else old},
             "the column 'time' of every page: 1 page has none (first: session 's3').",
+        ),
+        (
+            "tasks",
+            {"time": lambda n, old: "soon" if n >= 12 else str(old)},
+            "The view 'tasks', 'time': 'soon' is neither a number nor a date; times are",
+        ),
+        (
+            "tasks",
+            {"time": lambda n, old: "03/04/2024" if n >= 12 else "04/03/2024"},
+            "all others can be read in 2 ways; write them as 2024-12-31.",
+        ),
+        (
+            "walks",
+            {"click": lambda n, old: n % 4 < 2, "click_time": [1.0, 2.0, 0.0, 0.0] * 3 + [nan] * 4},
+            "the column 'click_time' of every click: 2 clicks have none (first: session 's3', rank "
+            "1).",
+        ),
+        (
+            "walks",
+            {"click": lambda n, old: n % 4 < 2, "click_time": ["7", " ", "", ""] * 4},
+            "the column 'click_time' of every click: 4 clicks have none (first: session 's0', rank "
+            "2).",
         ),
         (
             "tasks",

@@ -334,6 +334,28 @@ def test_strength_zero_is_em_and_a_little_is_nearly_em() -> None:
     assert not none.report_.constraints
 
 
+@many(10)
+@given(case=cases(extremes=False, max_pages=4, max_results=3), data=st.data())
+def test_strength_zero_is_em_whatever_the_program(case: Case, data: Any) -> None:
+    """Bit by bit; and with hardly any strength, hardly anything else."""
+    made = as_model(case.program)
+    coin = data.draw(st.sampled_from(sorted(case.program.keys)))
+
+    def fitted(*strength: float) -> Any:
+        model = make_plain(made(**dict.fromkeys(case.program.keys, ONES)))
+        asked = [AtMost(coin, 0.05, strength=own) for own in strength]
+        method = EM(4, tol=0, accelerate=False)
+        return model.fit(case.log, method, threads=1, constraints=asked, intervals=False)
+
+    plain, none, little = fitted(), fitted(0.0), fitted(1e-6)
+    columns = "objective", "log_likelihood"
+    assert none.history.select(columns).equals(plain.history.select(columns))
+    for name, frame in plain.parameters.items():
+        assert none.parameters[name].equals(frame)
+        p, q = (one.parameters[name]["probability"].to_numpy() for one in (plain, little))
+        close_to(q, p, 1e-4)
+
+
 @pytest.mark.parametrize("forms", [{}, {"attraction": ONES}])
 def test_what_is_kept_anyway_changes_nothing(forms: dict[str, Any]) -> None:
     """Also where priors are learned: rows are integrated out of the tilted pages."""

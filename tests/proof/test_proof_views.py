@@ -15,12 +15,12 @@ from gecasmo import EM, ClickModel, Parameter, flip, load, read_log
 from gecasmo.evaluation.contestants import clicks_only
 from gecasmo.evaluation.evaluate import predictions
 from gecasmo.logs.views import Grids
-from gecasmo.models import DBN, TCM, UBM, FeedDBN, GridDBN, SessionDBN
+from gecasmo.models import DBN, UBM, SessionDBN
 from oracle.walked import walk_grids, walk_tasks
 from strategies.cases import Case, cases, make_plain
 from strategies.checks import close_to, many
 from strategies.trees import as_model
-from strategies.views import ViewCase, random_table
+from strategies.views import ViewCase, random_table, zoo_under
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -86,8 +86,8 @@ class OnFirst(Leaver):
     skips = Parameter()  # flipped in start, where a task has no rank yet
 
 
-GRIDS = [GridReader, ColumnReader, FReader, GridDBN]
-TASKS = [OnFirst, TCM, SessionDBN, FeedDBN]
+GRIDS = [GridReader, ColumnReader, FReader, *zoo_under("grids")]
+TASKS = [OnFirst, *zoo_under("tasks")]
 MODELS = [*GRIDS, *TASKS]
 WALKS = {"grids": walk_grids, "tasks": walk_tasks}
 

@@ -21,7 +21,7 @@ from oracle.brute_force import Oracle
 from oracle.walked import walk_clicks, walked
 from strategies.cases import Values
 from strategies.checks import close_to, many
-from strategies.views import random_table
+from strategies.views import random_table, zoo_under
 
 pytestmark = pytest.mark.usefixtures("plain_kernels")
 
@@ -64,7 +64,7 @@ def test_walks_are_those_of_the_slow_way(seed: int) -> None:
             assert frame[name][here].to_list() == [step[name] for step in walk], name
 
 
-@pytest.mark.parametrize("cls", [PSCM, WalkCM])
+@pytest.mark.parametrize("cls", zoo_under("walks"))
 def test_answers_agree_with_enumeration(cls: Any) -> None:
     table, values = clicked_table(seed=3), Values(3)
     log, walks = read_log(table), walk_clicks(table)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gecasmo.logs.views import VIEWS
 from gecasmo.models import CATALOGUE
 from oracle.brute_force import Oracle
 from oracle.played import played
@@ -16,6 +17,7 @@ from oracle.stories import ZOO, Shown
 from oracle.two_rate import TwoRate, ccm_second_flips, dbn_counts
 from strategies.cases import Values, make_plain
 from strategies.checks import close_to
+from strategies.views import zoo_under
 from strategies.zoo import ON_PAGES, SHAPES, ZooCase, story_of
 
 NAMES = ON_PAGES
@@ -48,6 +50,8 @@ def answers(case: ZooCase, model: Any) -> list[Any]:
 def test_the_oracle_knows_the_whole_catalogue() -> None:
     assert set(ZOO) <= set(NAMES)
     assert all(callable(story_of(name)) for name in NAMES)
+    elsewhere = [model.__name__ for view in VIEWS for model in zoo_under(view) if view != "pages"]
+    assert sorted(NAMES + elsewhere) == sorted(CATALOGUE)  # `test_proof_views` and `_walks`
 
 
 @pytest.mark.parametrize("name", ZOO)

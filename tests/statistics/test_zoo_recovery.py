@@ -23,14 +23,11 @@ from gecasmo.testing import plain_python
 from strategies.zoo import densities_of
 
 N_PAGES, N_DOCS, LENGTH = 3_000, 5, 4
-# They take the last click for the one that satisfied, which users who click by them do not do.
+# They take the last click for the moment of leaving. Here that is true: who has not left before
+# clicks the last result, which attracts and satisfies for sure.
 COUNTING = {"CountingDCM", "CountingSDBN"}
 # Some are tested elsewhere, more closely; those that know the next click make none, and are below.
-HERE = [
-    name
-    for name, model in CATALOGUE.items()
-    if name not in (*CASES, *COUNTING) and not model().foreseen
-]
+HERE = [name for name, model in CATALOGUE.items() if name not in CASES and not model().foreseen]
 
 # What has to be given so that clicks tell all the rest.
 UBM_SCALE = {"examination": {(1, 0): 1.0}}
@@ -42,12 +39,20 @@ ANCHORS: dict[str, dict[str, Any]] = {
     "VCM": UBM_SCALE,
     "Intents": UBM_SCALE,
     "TCM": {"examination": {1: 1.0}},
+    "CountingDCM": {"attraction": {(0, N_DOCS - 1): 1.0}, "continuation": {LENGTH: 0.0}},
+    "CountingSDBN": {
+        "attraction": {(0, N_DOCS - 1): 1.0},
+        "satisfaction": {(0, N_DOCS - 1): 1.0},
+    },
 }
 
 
 def pages(model: ClickModel, rng: np.random.Generator) -> ClickLog:
     """Pages of one query with documents in random order, and the columns that the model needs."""
     shown = np.argsort(rng.random((N_PAGES, N_DOCS)), axis=1)[:, :LENGTH]
+    if model.name in COUNTING:
+        shown = np.argsort(rng.random((N_PAGES, N_DOCS - 1)), axis=1)[:, :LENGTH]
+        shown[:, -1] = N_DOCS - 1
     rank = np.tile(np.arange(1, LENGTH + 1), N_PAGES)
     table = {
         "session": np.repeat(np.arange(N_PAGES), LENGTH),

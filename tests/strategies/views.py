@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from gecasmo import ClickLog, read_log
+from gecasmo import ClickLog, ClickModel, read_log
+from gecasmo.logs.views import as_view
+from gecasmo.models import CATALOGUE
 from oracle.brute_force import Oracle
 from oracle.walked import Walk, walk_grids, walk_tasks, walked
 from strategies.cases import Values, make_plain
 
 WALKS = {"grids": walk_grids, "tasks": walk_tasks}
+
+
+def zoo_under(view: str) -> list[type[ClickModel]]:
+    """The models of the zoo that read a log so."""
+    return [model for model in CATALOGUE.values() if as_view(model.view).name == view]
 
 
 def random_table(

@@ -280,7 +280,7 @@ def test_a_signal_column_that_is_missing() -> None:
         ([0, 1, 2, 7], "2 values are neither 0 nor 1 (first: row 2 has 2)"),
         (["yes", "no", "yes", "no"], "as yes or no, but the column holds String"),
         ([True, None, False, None], "2 of 4 results have no value there"),
-        ([0.0, 0.5, 1.0, 1.0], "1 values are neither 0 nor 1 (first: row 1 has 0.5)"),
+        ([0.0, 0.5, 1.0, 1.0], "1 value is neither 0 nor 1 (first: row 1 has 0.5)"),
     ],
 )
 def test_a_guard_column_that_is_not_boolean(column: list, complaint: str) -> None:

@@ -14,6 +14,7 @@ from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype
 from gecasmo.kernels.machine import IMPOSSIBLE, MISSING, Machine
 from gecasmo.logs import ClickLog
+from gecasmo.report import counted
 
 # A signal that every log has, made from its clicks: whether a result is the last one clicked on
 # its page. It tells of clicks below, so fits may use it and predictions may not.
@@ -48,8 +49,8 @@ def check_observed(log: ClickLog, automaton: Automaton) -> None:
             shown = sorted({" and ".join(symbol) or "nothing" for symbol in telling})
             raise ClickLogError(
                 f"The model observes '{column}' only at results that show {' or '.join(shown)}, "
-                f"but {int(odd.sum()):,} other results have a value (first: row {row} has "
-                f"{log.column(column)[row]}). It is to be null there."
+                f"but {counted(int(odd.sum()), 'other result has', 'other results have')} a value "
+                f"(first: row {row} has {log.column(column)[row]}). It is to be null there."
             )
 
 
@@ -92,8 +93,9 @@ def boolean_column(log: ClickLog, name: str, why: str) -> NDArray[np.bool_]:
             return values.astype(bool)
         row = int(np.argmax(wrong))
         raise ClickLogError(
-            f"The model {why} '{name}' as yes or no, but {int(wrong.sum()):,} values are neither "
-            f"0 nor 1 (first: row {row} has {values[row]})."
+            f"The model {why} '{name}' as yes or no, but "
+            f"{counted(int(wrong.sum()), 'value is', 'values are')} neither 0 nor 1 "
+            f"(first: row {row} has {values[row]})."
         )
     raise ClickLogError(
         f"The model {why} '{name}' as yes or no, but the column holds {column.dtype}."

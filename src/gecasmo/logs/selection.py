@@ -124,7 +124,18 @@ def _random_groups(groups: pl.Series, test: float, by: str, seed: int) -> NDArra
     return group_in_test[number]
 
 
-def comparable_times(times: pl.Series, name: str, form: str = "") -> pl.Series:
+def has_no_time(times: pl.Series) -> pl.Series:
+    """Tell where there is none: null, NaN, or a text without letters."""
+    if times.dtype.is_float():
+        return times.is_null() | times.is_nan()
+    if isinstance(times.dtype, pl.String | pl.Categorical | pl.Enum):
+        return times.is_null() | (times.cast(pl.String).str.strip_chars() == "")
+    return times.is_null()
+
+
+def comparable_times(
+    times: pl.Series, name: str, form: str = "", reader: str | None = None
+) -> pl.Series:
     """Read times that can be compared: numbers, times, or texts that are numbers or dates.
 
     Parameters
@@ -135,20 +146,19 @@ def comparable_times(times: pl.Series, name: str, form: str = "") -> pl.Series:
         How the column was asked for, for messages.
     form
         In which form dates are written, such as "%d/%m/%Y"; by default found from all of them.
+    reader
+        Who reads the column by itself, so that nobody can say in which form dates are, for
+        messages; by default it is `split`, which was told the column.
 
     Raises
     ------
     ClickLogError
         When times are missing, are neither numbers nor dates, or can be read in several ways.
     """
-    asked = option("time", name, of="split")
-    missing = times.is_null()
-    if times.dtype.is_float():
-        missing = missing | times.is_nan()
+    asked = f"{reader}, '{name}'" if reader else option("time", name, of="split")
+    missing = has_no_time(times)
     if isinstance(times.dtype, pl.Categorical | pl.Enum):
         times = times.cast(pl.String)
-    if times.dtype == pl.String:
-        missing = missing | (times.str.strip_chars() == "")
     if missing.any():
         raise ClickLogError(f"{asked}: {int(missing.sum())} of {len(times)} sessions have no time.")
     if times.dtype.is_numeric() or times.dtype.is_temporal():
@@ -164,19 +174,22 @@ def comparable_times(times: pl.Series, name: str, form: str = "") -> pl.Series:
     sound = {each: found for each, found in read.items() if not found.null_count()}
     if not sound:
         best = min(read, key=lambda each: read[each].null_count(), default=None)
-        odd = parts["date"] if best is None else read[best]
-        how = "neither a number nor a date" if best is None else f"no date written as {best}"
+        odd, how = numbers.is_finite().fill_null(False).not_(), "neither a number nor a date"
+        if best is not None:
+            odd, how = read[best].is_null(), f"no date written as {best}"
         raise ClickLogError(
-            f"{asked}: {times[odd.is_null().arg_max() or 0]!r} is {how}; times are numbers, or "
+            f"{asked}: {times[odd.arg_max() or 0]!r} is {how}; times are numbers, or "
             "dates such as 2024-12-31, 31/12/2024 or 31 Dec 2024, all in one form."
         )
     ranks = [found.rank("dense") for found in sound.values()]
     if any((ranks[0] != other).any() for other in ranks[1:]):
         column = name.removesuffix(f":{form}")
         ways = [option("time", shown=f"'{column}:{each}'") for each in sound]
+        todo = f"say which: {listed(ways, 'or')}"
+        if reader:
+            todo = "write them as 2024-12-31"
         raise ClickLogError(
-            f"{asked}: {times[0]!r} and all others can be read in {len(sound)} ways; say "
-            f"which: {listed(ways, 'or')}."
+            f"{asked}: {times[0]!r} and all others can be read in {len(sound)} ways; {todo}."
         )
     return next(iter(sound.values()))
 

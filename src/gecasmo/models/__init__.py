@@ -4,6 +4,7 @@
 """
 
 import difflib
+import re
 from typing import TYPE_CHECKING
 
 from gecasmo.errors import ModelError
@@ -48,6 +49,7 @@ from gecasmo.models.walk_cm import WalkCM as WalkCM
 # isort: on
 
 CZM = DBN  # the paper's name for it
+_OTHER_NAMES = {"CZM": CZM, "BBM": UBM}  # of BBM see there
 
 CATALOGUE: dict[str, type[ClickModel]] = {
     model.__name__: model
@@ -55,11 +57,13 @@ CATALOGUE: dict[str, type[ClickModel]] = {
     if isinstance(model, type) and model.__module__.startswith(f"{__name__}.")
 }
 
-_BY_NAME = {name.lower(): model for name, model in {**CATALOGUE, "CZM": CZM}.items()}
+_BY_NAME = {name.lower(): model for name, model in {**CATALOGUE, **_OTHER_NAMES}.items()}
 
 
 def model_named(name: str) -> type[ClickModel]:
-    """The class of the zoo with this name, in small or capital letters; CZM is DBN.
+    """The class of the zoo with this name, in small or capital letters, with hyphens or without.
+
+    CZM, as the paper calls it, is DBN. BBM is UBM, whose fits end with a belief about each row.
 
     Raises
     ------
@@ -72,10 +76,11 @@ def model_named(name: str) -> type[ClickModel]:
     >>> model_named("czm").__name__
     'DBN'
     """
-    found = _BY_NAME.get(name.lower())
+    plain = re.sub(r"[-_ ]", "", name).lower()
+    found = _BY_NAME.get(plain)
     if found is not None:
         return found
-    near = difflib.get_close_matches(name.lower(), _BY_NAME, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(plain, _BY_NAME, n=1, cutoff=0.5)
     perhaps = f" Perhaps {_BY_NAME[near[0]].__name__!r}?" if near else ""
     raise ModelError(f"There is no model {name!r}.{perhaps} There are: {', '.join(CATALOGUE)}.")
 

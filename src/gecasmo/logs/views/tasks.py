@@ -15,7 +15,7 @@ from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.pages import number_by_first_appearance, shown
 from gecasmo.logs.runs import Integers, offsets, rows_of_runs
-from gecasmo.logs.selection import comparable_times
+from gecasmo.logs.selection import comparable_times, has_no_time
 from gecasmo.logs.views.view import View, Walks, changes, runs_within, sorted_rows
 from gecasmo.report import counted, listed
 
@@ -158,7 +158,7 @@ def _in_order(
     """The sessions, task by task and page by page."""
     name = _present(log, WHEN)
     values = log.session_column(name)
-    lost = values.is_null()
+    lost = has_no_time(values)
     if lost.any():
         first = int(lost.arg_max() or 0)
         raise ClickLogError(
@@ -166,7 +166,8 @@ def _in_order(
             f"{counted(int(lost.sum()), 'page has', 'pages have')} none (first: session "
             f"{shown(log.sessions, first)})."
         )
-    times = comparable_times(values, name).rank("dense").to_numpy().astype(np.int64)
+    said = comparable_times(values, name, reader="The view 'tasks'")
+    times = said.rank("dense").to_numpy().astype(np.int64)
     session = sorted_rows(task, times)
     tied = np.flatnonzero(~changes(task[session]) & ~changes(times[session]))
     if len(tied) and name == "page_number":

@@ -14,7 +14,7 @@ from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Notebook
 from gecasmo.logs.runs import Integers, offsets
-from gecasmo.logs.selection import comparable_times
+from gecasmo.logs.selection import comparable_times, has_no_time
 from gecasmo.logs.views.view import View, Walks, changes, places, sorted_rows
 from gecasmo.report import counted, listed
 
@@ -175,7 +175,8 @@ def _turns(log: ClickLog, odd: Notebook) -> Integers:
     name = "click_order" if "click_order" in log.columns else "click_time"
     column = log.column(name)
     clicked = np.flatnonzero(log.click)
-    lost = clicked[column.gather(pl.Series(clicked)).is_null().to_numpy()]
+    given = column.gather(pl.Series(clicked))
+    lost = clicked[has_no_time(given).to_numpy()]
     if len(lost):
         raise ClickLogError(
             f"The view 'walks' needs the column '{name}' of every click: "
@@ -185,12 +186,8 @@ def _turns(log: ClickLog, odd: Notebook) -> Integers:
     turn = np.zeros(log.n_results, np.int64)
     if not len(clicked):
         return turn
-    times = (
-        comparable_times(column.gather(pl.Series(clicked)), name)
-        .rank("dense")
-        .to_numpy()
-        .astype(np.int64)
-    )
+    said = comparable_times(given, name, reader="The view 'walks'")
+    times = said.rank("dense").to_numpy().astype(np.int64)
     page = log.page[clicked].astype(np.int64)
     order = sorted_rows(page, times, log.rank[clicked])
     page, times = page[order], times[order]
