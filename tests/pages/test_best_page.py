@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gecasmo import DBN, PBM, UBM, ClickLog, ClickModel, GridDBN, TwoRate, read_log
+from gecasmo import DBN, PBM, UBM, ClickLog, ClickModel, GridDBN, Table, TwoRate, read_log
 from gecasmo.errors import ClickLogError, ModelError
+from gecasmo.model.beliefs import drawn_states
 from gecasmo.pages.candidates import Rules, as_candidates, pages_of
 from gecasmo.pages.chains import Chains, is_proven
 from gecasmo.pages.worth import Worth
@@ -34,14 +35,19 @@ def every_page(
     return orders, found
 
 
+def candidates_of(case: Case, rng: np.random.Generator) -> pl.DataFrame:
+    """At most four results of a random log, as candidates of one query, with a price."""
+    frame = pl.DataFrame(case.table).drop("weight", *case.signals, "session")
+    frame = frame.unique("doc", maintain_order=True).head(4)
+    frame = frame.with_columns(pl.lit(frame[name][0]).alias(name) for name in ("query", "device"))
+    return frame.with_columns(gain=pl.Series(rng.normal(size=len(frame))))
+
+
 @many(20)
 @given(case=cases(), seed=st.integers(0, 10**6))
 def test_random_programs_against_all_orders(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    frame = pl.DataFrame(case.table).drop("weight", *case.signals, "session")
-    frame = frame.unique("doc", maintain_order=True).head(4)
-    frame = frame.with_columns(pl.lit(frame[name][0]).alias(name) for name in ("query", "device"))
-    frame = frame.with_columns(gain=pl.Series(rng.normal(size=len(frame))))
+    frame = candidates_of(case, rng)
     size = int(rng.integers(1, len(frame) + 1))
     worth: Any = {"click": "gain", "abandonment": float(rng.normal())}
     if seed % 2:
@@ -61,6 +67,31 @@ def test_random_programs_against_all_orders(case: Case, seed: int) -> None:
     assert row["score"] <= values.max() + 1e-9
     assert row["score"] + row["gap"] >= values.max() - 1e-9
     close_to(row["score"], row["worth"])
+
+
+@many(20)
+@given(case=cases(), seed=st.integers(0, 10**6))
+def test_laws_of_random_programs(case: Case, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame = candidates_of(case, rng).drop("rank")
+    size = int(rng.integers(1, max(len(frame), 2)))
+    worth = {"click": "gain", "reached": float(rng.normal())}
+    best = case.model.best_page(frame, size, worth, **SURE).queries["worth"][0]
+    # It is worth as much as any other page of as many of them, and such a page, pinned, is its own
+    # best.
+    shown = pl.Series("rank", rng.permutation(len(frame)) + 1)
+    ranked = frame.with_columns(shown, pin=pl.when(shown <= size).then(shown))
+    told = case.model.best_page(ranked, size, worth, **SURE).queries
+    close_to(told["worth"][0], best)
+    assert told["lift"][0] >= -1e-9
+    pinned = case.model.best_page(ranked, size, worth, pinned="pin", **SURE)
+    assert pinned.frame["rank"].equals(pinned.frame["shown_rank"])
+    close_to(pinned.queries["worth"][0], told["shown_worth"][0])
+    assert pinned.queries["is_proven"][0]
+    # One more candidate never lowers it.
+    if len(frame) > size:
+        fewer = case.model.best_page(frame.head(len(frame) - 1), size, worth, **SURE)
+        assert best >= fewer.queries["worth"][0] - 1e-9
 
 
 def many_candidates(n_queries: int, n: int, seed: int = 0) -> tuple[pl.DataFrame, dict[str, Any]]:
@@ -254,6 +285,51 @@ def test_caution_evidence_and_exploration() -> None:
     assert "that is too much" in text
     assert "<table>" in best._repr_html_()
     assert best.to_dict()["pages"] == 2
+
+
+def two_results(pages: int = 60) -> tuple[Any, pl.DataFrame]:
+    """A model of two results that are nearly as good, and the page that is shown now."""
+    truth = PBM.with_values(attraction={("q", "a"): 0.5, ("q", "b"): 0.36}, examination=0.6)
+    order = np.stack([np.random.default_rng(n).permutation(["a", "b"]) for n in range(pages)])
+    log = truth.simulate(
+        {
+            "session": np.repeat(np.arange(pages), 2),
+            "query": ["q"] * 2 * pages,
+            "doc": order.ravel(),
+            "rank": np.tile([1, 2], pages),
+        },
+        seed=5,
+    )
+    model = PBM(examination=Table(fixed={1: 1.0, 2: 0.4})).fit(log, progress=False)
+    return model, pl.DataFrame({"query": ["q", "q"], "doc": ["a", "b"], "rank": [1, 2]})
+
+
+def test_better_is_the_probability_that_the_page_is_better() -> None:
+    model, frame = two_results()
+    shown = frame.with_columns(rank=pl.Series([2, 1]))
+    for now in (frame, shown):
+        found = model.best_page(now, 2, samples=2000, min_examinations=0, quantile=0.5)
+        first = found.frame["doc"][0]
+        rows = model.parameters["attraction"]["doc"].to_list()
+        drawn = model.draws("attraction", n=4000, seed=9)[0]
+        chance = (drawn[:, rows.index(first)] > drawn[:, 1 - rows.index(first)]).mean()
+        wanted = chance if found.frame["shown_rank"][0] == 2 else 0.0
+        assert abs(found.queries["better"][0] - wanted) < 0.06
+    assert 0.55 < chance < 0.98  # neither is sure
+
+
+def test_explored_pages_are_the_best_of_their_draws() -> None:
+    model, frame = two_results()
+    found = model.best_page(frame, 2, draws=300, samples=0, min_examinations=0)
+    assert found.explored is not None
+    first = found.explored.filter(pl.col("rank") == 1)["doc"].to_list()
+    rows = model.parameters["attraction"]["doc"].to_list()
+    best = []
+    for states in drawn_states(model, 300, 1):
+        probability = states["attraction"].probability
+        best.append(rows[int(np.argmax(probability))])
+    assert first == best
+    assert 10 < first.count("b") < 290  # both are tried
 
 
 def test_pages_are_written(tmp_path: Any) -> None:

@@ -131,6 +131,59 @@ def test_randomised_pages_agree_with_the_truth_and_not_with_a_wrong_model(
     assert abs(other.frame["clicks"][2] - real) < abs(other.frame["clicks"][0] - real) / 4
 
 
+def shown_by_habit(pages: int, seed: int) -> ClickLog:
+    """Pages of three results, mostly in the same order, with the probability that each result
+    stands where it does."""
+    rng = np.random.default_rng(seed)
+    is_usual = rng.random(pages) < 0.6
+    order = np.stack([np.arange(3) if usual else rng.permutation(3) for usual in is_usual])
+    rank = np.tile([1, 2, 3], pages)
+    return read_log(
+        {
+            "session": np.repeat(np.arange(pages), 3),
+            "query": ["q"] * 3 * pages,
+            "doc": order.ravel(),
+            "rank": rank,
+            "random": np.ones(3 * pages, bool),
+            "chance": 0.4 / 3 + 0.6 * (order.ravel() == rank - 1),
+            "score": order.ravel(),
+        },
+        click=None,
+    )
+
+
+def test_intervals_of_randomised_pages_hold_the_truth() -> None:
+    truth = PBM.with_values(
+        attraction={("q", 0): 0.2, ("q", 1): 0.5, ("q", 2): 0.7},
+        examination={1: 1.0, 2: 0.6, 3: 0.3},
+    )
+    wrong = PBM.with_values(attraction=0.9, examination=0.9)
+    real = 0.7 + 0.6 * 0.5 + 0.3 * 0.2
+    n, held, shares = 60, np.zeros(3), np.zeros(3)
+    for seed in range(n):
+        log = truth.simulate(shown_by_habit(300, seed), seed=seed)
+        asked = {"randomised": "random", "draws": 0}
+        told = wrong.what_if(log, OrderBy("score"), propensity="chance", **asked).off_policy.frame
+        held += ((told["low"] <= real) & (real <= told["high"])).to_numpy()
+        shares += told["clicks"].to_numpy() / n
+        # As if all orders were as likely, clicks are counted wrongly.
+        naive = wrong.what_if(log, OrderBy("score"), **asked).off_policy.frame
+        assert naive["high"][1] < real
+    assert held[0] == 0
+    assert (np.abs(held[1:] / n - 0.9) < 0.12).all()  # three standard errors
+    assert (np.abs(shares[1:] - real) < 0.05).all()
+
+
+def test_intervals_of_the_model_hold_the_truth() -> None:
+    held = 0
+    for seed in range(30):
+        truth, log = simulated(300, seed)
+        found = PBM().fit(log, progress=False).what_if(log, Swap(1, 4), draws=60).frame
+        real = truth.what_if(log, Swap(1, 4), draws=0).frame["difference"][0]
+        held += found["low"][0] <= real <= found["high"][0]
+    assert held >= 23  # of 27 expected; two and a half standard errors
+
+
 def test_stored_logs(tmp_path: Any) -> None:
     truth, log = simulated(300)
     stored = ClickLog.ingest(log, tmp_path / "log", partitions=4, keep=["score", "random"])

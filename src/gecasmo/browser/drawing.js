@@ -49,7 +49,7 @@ function arrow(from, to, centre) {
 /**
  * Draw the automaton into a container. `tell(edges)` is called when somebody points at an arrow,
  * with the edges that it stands for, or with none. Returns a function that, given the probability
- * of each edge, sets how strong the arrows are.
+ * of each edge, sets how strong the arrows are, and what they say when somebody points at them.
  */
 export function drawAutomaton(container, machine, tell) {
   container.replaceChildren();
@@ -78,13 +78,13 @@ export function drawAutomaton(container, machine, tell) {
       const edges = machine.edges.filter((edge) => edge.from === from && edge.to === to);
       if (!edges.length) continue;
       const d = arrow(spots[from], spots[to], centre);
-      const words = `${machine.states[from]} to ${machine.states[to]}, ${edges.length} ways`;
       const line = element("path", { d, class: "arrow", "marker-end": "url(#head)" });
-      const wide = element("path", { d, class: "reach", tabindex: 0, "aria-label": words });
+      const told = element("title");
+      const wide = element("path", { d, class: "reach", tabindex: 0 }, told);
       for (const name of ["pointerenter", "focus"]) wide.addEventListener(name, () => tell(edges));
       for (const name of ["pointerleave", "blur"]) wide.addEventListener(name, () => tell([]));
       picture.append(line, wide);
-      arrows.push({ line, edges });
+      arrows.push({ line, wide, told, edges, words: `${machine.states[from]} to ${machine.states[to]}` });
     }
   }
   machine.states.forEach((name, state) => {
@@ -99,8 +99,11 @@ export function drawAutomaton(container, machine, tell) {
   });
   container.append(picture);
   return (chances) => {
-    for (const { line, edges } of arrows) {
+    for (const { line, wide, told, edges, words } of arrows) {
       const sum = edges.reduce((all, edge) => all + chances[edge.number], 0);
+      const ways = `${edges.length} ${edges.length === 1 ? "way" : "ways"}`;
+      told.textContent = `${words}: ${(100 * sum).toFixed(1)} %, ${ways}`;
+      wide.setAttribute("aria-label", told.textContent);
       line.style.strokeWidth = String(1 + 5 * sum);
       line.style.opacity = String(0.25 + 0.75 * Math.min(1, sum * 1.5));
     }

@@ -33,6 +33,7 @@ function showPairs() {
     .filter((name) => name in columns || (name === "interval" && columns.low?.some((low) => low !== null)));
   const now = { text: "", first: 0, sorted: { by: "", isDown: true } };
   const table = document.getElementById("pairs");
+  const sortedBy = (name) => (name === "interval" ? "low" : name);
   const make = (tag, text = "") => Object.assign(document.createElement(tag), { textContent: text });
   const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
   const text = (name, row) => {
@@ -65,7 +66,7 @@ function showPairs() {
     document.getElementById("paging").replaceChildren(
       turn("Back", now.first - AT_ONCE), make("span", place), turn("On", now.first + AT_ONCE));
     for (const head of table.tHead.querySelectorAll("th")) {
-      const isBy = head.dataset.name === now.sorted.by;
+      const isBy = sortedBy(head.dataset.name) === now.sorted.by;
       head.setAttribute("aria-sort", isBy ? (now.sorted.isDown ? "descending" : "ascending") : "none");
     }
   };
@@ -77,7 +78,7 @@ function showPairs() {
     const button = make("button", words[name]);
     button.type = "button";
     button.addEventListener("click", () => {
-      const by = name === "interval" ? "low" : name;
+      const by = sortedBy(name);
       now.sorted = { by, isDown: now.sorted.by === by ? !now.sorted.isDown : typeof columns[by][0] !== "string" };
       now.first = 0;
       draw();

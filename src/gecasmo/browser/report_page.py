@@ -99,7 +99,7 @@ def report_page(report: Report) -> str:
     """The report as HTML."""
     model = report.model
     sections = [
-        ("log", "The log", _log_section(report)),
+        ("log", "The log", _log_section(report.log, report.words, model)),
         ("users", "What users do", _users_section(report)),
         ("predicts", "How well the model predicts", _prediction_section(report.comparison)),
         ("wrong", "Where the model is wrong", _check_section(report)),
@@ -115,9 +115,12 @@ def report_page(report: Report) -> str:
     return _page(f"{model.name}: what clicks say", sections, _table_data(pairs))
 
 
-def comparison_page(comparison: Comparison, command: str = "") -> str:
-    """A report on several models, compared on pages that none of them has seen."""
+def comparison_page(
+    comparison: Comparison, log: ClickLog, command: str = "", words: str = "LOG"
+) -> str:
+    """A report on several models, compared on pages of a log that none of them has seen."""
     sections = [
+        ("log", "The log", _log_section(log, words)),
         ("predicts", "How well the models predict", _prediction_section(comparison)),
         ("made", "How this was made", _list(_origins(command))),
     ]
@@ -145,9 +148,8 @@ def _page(title: str, sections: Sequence[tuple[str, str, str]], data: Mapping[st
 # -- sections --------------------------------------------------------------------------------------
 
 
-def _log_section(report: Report) -> str:
-    log = report.log
-    found = check(log).naming(report.words)
+def _log_section(log: ClickLog, source: str, model: Model | None = None) -> str:
+    found = check(log).naming(source)
     words = {"fine": "Nothing was found that speaks against using this log."}
     said = words.get(found.verdict, f"The verdict of the check is: {found.verdict}.")
     findings = "".join(
@@ -157,7 +159,7 @@ def _log_section(report: Report) -> str:
         for f in found.findings
         if f.severity != "info"
     )
-    unseen = told_unseen(unseen_shares(report.model, log))
+    unseen = "" if model is None else told_unseen(unseen_shares(model, log))
     if unseen:
         findings += f'<li class="warning"><b>unseen</b>: {_safe(unseen)}.</li>'
     weight = log.weight[log.page]
@@ -175,7 +177,7 @@ def _log_section(report: Report) -> str:
         + _facts(facts)
         + _chart(ctr_by_rank(log), "Click rate by rank")
         + "<p>Results at the top are clicked more often. Part of that is because they are better, "
-        "and part because people look there first. The model separates the two.</p>"
+        "and part because people look there first. A click model separates the two.</p>"
     )
 
 
@@ -241,7 +243,7 @@ def _check_section(report: Report) -> str:
         "log differs from the real one, people do something that the model does not know of. "
         "“p” is the share of simulated logs that are as odd as the real one: below .05, something "
         "is wrong.</p>"
-        + f'<div class="scroll">{found._repr_html_()}</div>'
+        + f'<div class="scroll" tabindex="0">{found._repr_html_()}</div>'
         + _chart(fit_check_chart(found), "Observed and simulated")
     )
 
@@ -278,7 +280,7 @@ def _misled_section(report: Report) -> str:
     rows = [
         [
             *(str(row[key]) for key in ("query", "doc") if key in row),
-            percent(row["ctr"]),
+            percent(row["ctr"], decimals=1),
             _place(row["by_ctr"], row["n"]),
             _place(row["by_relevance"], row["n"]),
             f"{row['examinations']:,.0f} of {row['impressions']:,.0f}",
@@ -343,7 +345,9 @@ def _order_section(report: Report) -> str:
             f"a page (90 % interval {promise.low:+.3f} to {promise.high:+.3f}). Orders from one "
             f"half of the log bring {promise.crossed:+.3f} by the other half, where luck does not "
             "count, and those from all of it would be better. By the log that they were made from "
-            f"they bring {promise.plug_in:+.3f}, which is more than they will keep."
+            f"they bring {promise.plug_in:+.3f}, which is more than they will keep. All this holds "
+            "if people do what the model says; where it is wrong, orders bring less, or more. So "
+            "compare models, and try new orders on some users first."
         )
     best = found.queries.filter(pl.col("lift").is_not_null())
     rows = [

@@ -165,7 +165,8 @@ def compare(
     if mailed is not None:
         from gecasmo.browser import comparison_page, write_page
 
-        write_page(comparison_page(found, said_command()), mailed)
+        page = comparison_page(found, read.log, said_command(), reading.words(log))
+        write_page(page, mailed)
     shown = (found, *(_by_rank(found.by_rank) if per_rank else ()))
     if STANDARD_OUTPUT in (place, mailed):
         output.summarise(STANDARD_OUTPUT, data, *shown)

@@ -80,7 +80,8 @@ class Promise:
             f"To be expected: {self.lift:+.4f} a page ({self.low:+.4f} to {self.high:+.4f}, level "
             f"{self.level:.0%}, {self.queries:,} queries). Orders from one half of the log bring "
             f"{self.crossed:+.4f} by the other half; those from all of it {self.plug_in:+.4f} by "
-            "the same log."
+            "the same log. This holds if users are as the model says: compare models before you "
+            "rely on it, and try new pages on some users first."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,10 @@ class WhatIf:
         return f"{told}; {self.changed:,} of them change. Expected numbers a page:"
 
     def _tables(self) -> list[TextTable]:
-        signed = {"difference": lambda value: f"{round(value, 4) + 0.0:+.4f}"}  # no minus zero
+        def number(form: str) -> Callable[[float], str]:
+            return lambda value: format(round(value, 4) + 0.0, form)  # no minus zero
+
+        signed = {"difference": number("+.4f"), "low": number(".4f"), "high": number(".4f")}
         tables = [TextTable.of(self.frame, digits=4, formats=signed)]
         first = self.ranks.filter(pl.col("event") == self.frame["event"][0]).drop("event")
         title = f"{self.frame['event'][0]} by rank"
@@ -83,7 +87,10 @@ class WhatIf:
     @property
     def _verdict(self) -> str:
         if self.off_policy is None:
-            return "This is what the model believes; no randomised pages were there to check it."
+            return (
+                "This is what the model believes, and the intervals hold if users are as it says; "
+                "no randomised pages were there to check it."
+            )
         z = self.off_policy.frame.filter(pl.col("estimate") == "doubly robust")["z"][0]
         if abs(z) < _FAR:
             return f"Randomised pages do not contradict the model ({z:+.1f} standard errors)."
