@@ -16,11 +16,12 @@ from benchmarks.fresh_process import measure_first_fit, measure_memory
 from benchmarks.logs import KINDS, SimulatedLog, simulate_log
 from benchmarks.machine import describe_machine, load_average
 from benchmarks.report import RESULTS, Figures, write_report
+from benchmarks.sweeps import MODELS, measure_sweeps
 from benchmarks.whole_fit import measure_fits
 from benchmarks.zoo import measure_zoo
 from gecasmo import ClickLog
 
-PARTS = ("e_step", "fit", "compile", "memory", "zoo")
+PARTS = ("e_step", "sweeps", "fit", "compile", "memory", "zoo")
 FITTED = (gecasmo.DBN, gecasmo.UBM)
 QUICK_PAGES, QUICK_ROUNDS = 20_000, 3
 ZOO_PAGES = 100_000
@@ -36,6 +37,8 @@ def main() -> None:
         log = _read(simulated, figures)
         if "e_step" in options.parts:
             _measure_e_steps(log, kind, figures)
+        if "sweeps" in options.parts:
+            _measure_sweeps(log, kind, figures)
         if "fit" in options.parts:
             _measure_fits(log, kind, figures)
         if "memory" in options.parts:
@@ -82,6 +85,13 @@ def _measure_e_steps(log: ClickLog, kind: str, figures: Figures) -> None:
         result = measure_e_step(case, log, kind, figures.rounds)
         figures.e_steps.append(result)
         _say(f"  {result.ratio:.2f} of the hand-written kernel (by best {result.best_ratio:.2f})")
+
+
+def _measure_sweeps(log: ClickLog, kind: str, figures: Figures) -> None:
+    for model in MODELS:
+        one = measure_sweeps(model, log, kind, figures.rounds)
+        figures.sweeps.append(one)
+        _say(f"{kind}: a sweep of {one.model} takes {one.with_priors / one.e_step:.2f} E-steps")
 
 
 def _measure_fits(log: ClickLog, kind: str, figures: Figures) -> None:

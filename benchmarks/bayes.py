@@ -24,7 +24,8 @@ from benchmarks.report import RESULTS
 from gecasmo import DBN, EM, PBM, VB, ClickLog, Empirical, Gibbs, Table, read_log
 from gecasmo.estimation import gibbs
 from gecasmo.estimation.draws import effective_draws
-from gecasmo.estimation.gibbs import TableRows
+from gecasmo.estimation.gibbs_rows import TableRows
+from gecasmo.estimation.ridge_moves import find_ridges
 
 N_DOCS, PAGE = 12, 6
 CONTINUATION = 0.85
@@ -45,6 +46,7 @@ METHODS: dict[str, dict[str, Any]] = {
         "Gibbs, priors sampled": GIBBS,
     },
 }
+MIXED: dict[Any, str] = {DBN: "continuation", PBM: "examination"}
 PRIORS = {"attraction": (1.0, 3.0), "satisfaction": (2.0, 2.0), "continuation": (1.0, 1.0)}
 
 
@@ -176,27 +178,38 @@ def calibrate(n_logs: int, rows: type[TableRows] = TableRows) -> list[tuple[str,
     return lines
 
 
-def mixing() -> list[tuple[str, str, float]]:
-    """Sweeps that one independent draw takes, of coins that all pages share."""
+def mixing() -> list[tuple[str, str, str, float]]:
+    """Sweeps that one independent draw takes, of coins that all pages share: with what is usual,
+    with all flips drawn, and without moves along ridges."""
     rng = np.random.default_rng(4)
     truth = Truth(rng.beta(1, 3, (20, N_DOCS)), rng.beta(2, 2, (20, N_DOCS)), CONTINUATION)
     log = simulate(20, 100, truth, rng)
+    given = {
+        model: {coin: Table(pseudo_counts=(1, 1)) for coin in model().forms} for model in MIXED
+    }
+    first = {"examination": Table(pseudo_counts=(1, 1), fixed={1: 1.0})}
+    cases: list[tuple[str, Any, dict[str, Any]]] = [
+        ("continuation of DBN, priors given", DBN, given[DBN]),
+        ("continuation of DBN, priors sampled", DBN, {}),
+        ("examination of PBM, priors and first rank given", PBM, given[PBM] | first),
+        ("examination of PBM, priors sampled", PBM, {}),
+    ]
     lines = []
-    for name, model in (("DBN", DBN), ("PBM", PBM)):
-        coins = {coin: Table(pseudo_counts=(1, 1)) for coin in model().forms}
-        if name == "PBM":
-            coins["examination"] = Table(pseudo_counts=(1, 1), fixed={1: 1.0})
-        for augmentation in ("minimal", "full"):
-            method = Gibbs(draws=500, warmup=100, chains=2, augmentation=augmentation)
-            fit = model(**coins).fit(log, method, threads=1)
-            coin = "continuation" if name == "DBN" else "examination"
-            draws = fit.draws(coin)[:, :, 0 if name == "DBN" else 1 :]
-            times = [
-                draws.shape[0] * draws.shape[1] / effective_draws(draws[:, :, row])
-                for row in range(draws.shape[2])
-            ]
-            lines.append((f"{coin} of {name}", augmentation, float(np.max(times))))
+    for name, model, forms in cases:
+        for augmentation, moves in (("minimal", True), ("full", True), ("minimal", False)):
+            with mock.patch.object(gibbs, "find_ridges", find_ridges if moves else _none):
+                method = Gibbs(draws=1000, warmup=400, chains=2, augmentation=augmentation)
+                fit = model(**forms).fit(log, method, threads=1)
+            draws = fit.draws(MIXED[model])
+            # A row that is given has no draws to speak of.
+            rows = [row for row in np.moveaxis(draws, 2, 0) if row.std() > 0]
+            times = [row.size / effective_draws(row) for row in rows]
+            lines.append((name, augmentation, "yes" if moves else "no", float(np.max(times))))
     return lines
+
+
+def _none(*given: Any) -> list[Any]:
+    return []
 
 
 def _compared(lines: list[dict[str, Any]]) -> list[str]:
@@ -268,11 +281,12 @@ def main() -> None:
                 for coin, mean, p in lines
             ),
         ),
-        "Sweeps that one independent draw takes (the slowest row; dense log):",
+        "Sweeps that one independent draw takes (the slowest row; dense log, 2 chains of 1,000 "
+        "draws, so that above 100 it is hardly more than a guess):",
         "",
         *table(
-            ("coin", "flips that are drawn", "sweeps"),
-            ((coin, which, f"{sweeps:.1f}") for coin, which, sweeps in moved),
+            ("coin", "flips that are drawn", "moves along ridges", "sweeps"),
+            ((coin, which, moves, f"{sweeps:.0f}") for coin, which, moves, sweeps in moved),
         ),
         f"Made in {time.process_time() - began:.0f} CPU seconds.",
         "",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import count
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,7 @@ from benchmarks.timing import Seconds, time_in_turns
 from gecasmo import ClickLog
 from gecasmo.encoding import EncodedLog
 from gecasmo.estimation import Counts, Expectation
-from gecasmo.estimation.coins import Coin, as_weights
-from gecasmo.estimation.gibbs import Proposals, TableRows
-from gecasmo.estimation.variational import is_learned
-from gecasmo.kernels.threads import using_threads
+from gecasmo.estimation.coins import as_weights
 
 Floats = NDArray[np.float64]
 AGREEMENT = 1e-9
@@ -90,8 +86,6 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
         "two_threads": lambda: two.run(weights),
         "folded": lambda: folded_one.run(folded_weights),
         "folded_two_threads": lambda: folded_two.run(folded_weights),
-        "sweep": gibbs_sweep(model, one, weights, False),
-        "sweep_with_priors": gibbs_sweep(model, one, weights, True),
         "streaming": streaming(streamed_arrays(plain, [*weights, *one.tables])),
     }
     check_agreement(model.name, one.run(weights), hand)
@@ -109,38 +103,6 @@ def measure_e_step(case: Case, log: ClickLog, kind: str, rounds: int) -> EStepRe
         bytes_per_page=encoded_bytes(folded) / log.n_sessions,
         seconds=time_in_turns(contestants, rounds),
     )
-
-
-def gibbs_sweep(
-    model: gecasmo.ClickModel,
-    expectation: Expectation,
-    weights: Sequence[Floats],
-    with_priors: bool,
-) -> Callable[[], object]:
-    """A sweep of the Gibbs sampler: a hidden path of every page, then every row; `with_priors` also
-    mean and strength of the priors of rows by query or document."""
-    encoded = expectation.encoded
-    coins = zip(model.forms.items(), encoded.rows, strict=True)
-    rows = []
-    for number, ((name, form), own) in enumerate(coins):
-        coin = Coin(name, form, own)
-        rows.append(
-            TableRows(number, coin, form.begin(own, None), with_priors and is_learned(coin))
-        )
-    now = [one.begin(np.random.default_rng(0)) for one in rows]
-    proposals = [Proposals(np.random.default_rng(1)) for _ in rows]
-    keys = count(1)  # new ones for every sweep: a processor learns what is always the same
-
-    def run() -> None:
-        with using_threads(1):
-            counts = expectation.draw(weights, next(keys))
-            for place, (one, proposed) in enumerate(zip(rows, proposals, strict=True)):
-                own, hyper = counts.tables[one.number], now[place].hyper
-                if one.priors.is_free:
-                    hyper = proposed.move(one, hyper, own, True)
-                now[place] = one.draw(hyper, own, now[place], next(keys))
-
-    return run
 
 
 def random_weights(encoded: EncodedLog) -> list[Floats]:

@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.e_step import EStepResult
 from benchmarks.logs import KINDS
 from benchmarks.markdown import read_sections, sections_of
+from benchmarks.sweeps import SweepResult, sweep_lines
 from benchmarks.whole_fit import TOLERANCE, DefaultFitResult, FitResult
 from benchmarks.zoo import ZooResult
 
@@ -30,6 +31,7 @@ class Figures:
     fits: list[FitResult] = field(default_factory=list)
     first_fits: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     memory: dict[str, dict[str, float]] = field(default_factory=dict)
+    sweeps: list[SweepResult] = field(default_factory=list)
     zoo: list[ZooResult] = field(default_factory=list)
     load_before: float = 0.0
     load_after: float = 0.0
@@ -37,7 +39,8 @@ class Figures:
     def as_dict(self) -> dict[str, Any]:
         listed = ("e_steps", "default_fits", "fits")
         told = {name: [one.as_dict() for one in vars(self)[name]] for name in listed}
-        return vars(self) | told | {"zoo": [one._asdict() for one in self.zoo]}
+        tuples = {name: [one._asdict() for one in vars(self)[name]] for name in ("sweeps", "zoo")}
+        return vars(self) | told | tuples
 
 
 def write_report(figures: Figures, folder: Path = RESULTS) -> str:
@@ -83,7 +86,7 @@ def as_markdown(figures: Figures) -> str:
         *_log_lines(figures),
         *_target_lines(figures.e_steps),
         *_e_step_lines(figures.e_steps),
-        *_sweep_lines(figures.e_steps),
+        *sweep_lines(figures.sweeps),
         *_fit_lines(figures),
         *_first_fit_lines(figures),
         *_memory_lines(figures),
@@ -166,35 +169,6 @@ def _e_step_lines(results: Sequence[EStepResult]) -> list[str]:
         "on one thread. *Bytes a page*: the arrays of the encoded log."
     )
     return ["## E-step: all contestants", "", note, "", *_table(header, rows)]
-
-
-def _sweep_lines(results: Sequence[EStepResult]) -> list[str]:
-    """What a sweep of the Gibbs sampler costs beside an E-step."""
-    if not results:
-        return []
-    rows = [
-        (
-            one.model,
-            one.log,
-            f"{1000 * one.seconds['sweep'].median:.0f} ms",
-            *(
-                f"{one.seconds[name].median / one.seconds['whole'].median:.2f}"
-                for name in ("sweep", "sweep_with_priors")
-            ),
-        )
-        for one in results
-    ]
-    told = (
-        "Hidden paths drawn and counted, then all rows, or priors and rows; one thread, pages not "
-        "folded."
-    )
-    return [
-        "## A sweep of the Gibbs sampler",
-        "",
-        told,
-        "",
-        *_table(("model", "log", "sweep", "in E-steps", "priors sampled, too"), rows),
-    ]
 
 
 def _speed(one: EStepResult, name: str) -> str:

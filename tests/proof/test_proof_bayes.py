@@ -15,7 +15,9 @@ from gecasmo.encoding.encoded import take_apart
 from gecasmo.estimation import Expectation, Problem, gibbs
 from gecasmo.estimation.coins import as_weights
 from gecasmo.estimation.draws import effective_draws
-from gecasmo.estimation.gibbs import TableRows, _Chains
+from gecasmo.estimation.gibbs import _Chains
+from gecasmo.estimation.gibbs_rows import RowChain, TableRows
+from gecasmo.estimation.ridge_moves import Ridge, Slide, Walk
 from gecasmo.model.part_builder import Builder, Settings
 from oracle.beliefs import Page, Row, elbo_and_counts, exact_posterior, told
 from oracle.brute_force import Oracle
@@ -181,7 +183,7 @@ def test_gibbs_has_the_moments_of_the_exact_posterior(name: str, augmentation: s
     assert checked >= 3
 
 
-def geweke(n_rounds: int, form: Table, n_users: int) -> Any:
+def geweke(n_rounds: int, form: Table, n_users: int, ridge: Ridge | None = None) -> Any:
     """How far two ways to draw all there is differ, in standard errors, by statistic.
 
     Draw rows and priors, then clicks; or go on from rows to clicks to rows and so on by sweeps:
@@ -207,6 +209,8 @@ def geweke(n_rounds: int, form: Table, n_users: int) -> Any:
     rng = np.random.default_rng(8)
     for proposals in chains.chains[0].proposals.values():
         proposals.log_step = 0.0  # nothing is learned here
+    if ridge is not None:
+        chains.chains[0].walks.append(Walk(ridge))
 
     def clicks_of(weights: list[Any]) -> Any:
         _, logs = expectation.run_apart(apart, expectation.weights_apart(apart, weights))
@@ -253,11 +257,21 @@ def geweke(n_rounds: int, form: Table, n_users: int) -> Any:
 # Priors that are given, and such as are drawn along.
 GIVEN, DRAWN = (Table(pseudo_counts=(2, 2)), 8), (Table(prior=Empirical(by=())), 3)
 ROUNDS, FAR = 4000, 4.0
+# Moves need not go along a ridge to be right.
+MOVES = Ridge((Slide(0, 1, 1.0), Slide(1, 0, 0.7), Slide(2, 1, -0.4)), 0.5)
 
 
 @pytest.mark.parametrize("how", [GIVEN, DRAWN], ids=["given", "drawn"])
 def test_geweke_joint_distribution(how: tuple[Table, int]) -> None:
     assert np.abs(geweke(ROUNDS, *how)).max() < FAR
+
+
+@pytest.mark.parametrize("how", [GIVEN, DRAWN], ids=["given", "drawn"])
+def test_geweke_with_moves_along_ridges(
+    how: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gibbs, "_BETWEEN_MOVES", 2)
+    assert np.abs(geweke(ROUNDS, *how, MOVES)).max() < FAR
 
 
 class HeavyCounts(TableRows):
@@ -275,9 +289,24 @@ class ForgottenHyper(TableRows):
         return replace(drawn, hyper=hyper)
 
 
-@pytest.mark.parametrize(("wrong", "how"), [(HeavyCounts, GIVEN), (ForgottenHyper, DRAWN)])
+class ForgottenRoom(TableRows):
+    """Slides as if rows had as much room everywhere."""
+
+    def slid(self, own: RowChain, side: int, by: float) -> tuple[RowChain, float]:
+        moved, gain = super().slid(own, side, by)
+        return moved, gain - float(np.log(moved.weights[side] / own.weights[side]).sum())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "how", "ridge"),
+    [(HeavyCounts, GIVEN, None), (ForgottenHyper, DRAWN, None), (ForgottenRoom, GIVEN, MOVES)],
+)
 def test_geweke_finds_samplers_that_are_wrong(
-    wrong: type[TableRows], how: tuple[Table, int], monkeypatch: pytest.MonkeyPatch
+    wrong: type[TableRows],
+    how: tuple[Table, int],
+    ridge: Ridge | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(gibbs, "TableRows", wrong)
-    assert np.abs(geweke(ROUNDS, *how)).max() > FAR
+    monkeypatch.setattr(gibbs, "_BETWEEN_MOVES", 2)
+    assert np.abs(geweke(ROUNDS, *how, ridge)).max() > FAR

@@ -4,7 +4,7 @@ A sweep draws one hidden path of every page given the rows (forward filtering an
 in one kernel that also counts), then every row given the counts. Flips that the likelihood does not
 depend on were integrated out by the compiler, so chains move faster than those of the textbook.
 Where priors are sampled, their mean and strength are drawn with all rows integrated out, and rows
-afterwards: both in one block.
+afterwards: both in one block. Where paths would hold rows back, these also move along ridges.
 
 All random numbers are hashes of (seed, chain, sweep) and of the page or row, so that the same draws
 come on any number of threads.
@@ -14,36 +14,34 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError, ConvergenceWarning, ModelError, option, tell
-from gecasmo.estimation.coins import Coin, States
+from gecasmo.estimation.coins import States
 from gecasmo.estimation.draws import AGREED, Draws, r_hat, watched_rows
 from gecasmo.estimation.em import EM, Progress, Record, Solution
+from gecasmo.estimation.gibbs_rows import Proposals, RowChain, TableRows
 from gecasmo.estimation.problem import Problem
-from gecasmo.estimation.tasks import Recipe, Task
+from gecasmo.estimation.ridge_moves import Tables, Walk, find_ridges
+from gecasmo.estimation.tasks import Answer, Recipe, Task
 from gecasmo.estimation.variational import check_conjugate, is_learned, table_states
-from gecasmo.forms import TableState
-from gecasmo.forms.beta_rows import RowPriors, table_of
+from gecasmo.forms.beta_rows import table_of
 from gecasmo.hashes import mixed
-from gecasmo.kernels.static.beta_steps import draw_rows, weigh_counts
-from gecasmo.kernels.static.row_sweeps import n_chunks_of, sweep
 
 Floats = NDArray[np.float64]
 
 # So many numbers are kept of all draws together, unless that would be fewer than this many draws.
 _MOST_KEPT, _FEWEST_KEPT = 10_000_000, 10
-# Of proposals for the mean and strength of a prior so many should be accepted.
-_ACCEPTED = 0.35
-# How far apart chains begin, in logits.
-_APART = 0.5
 # R-hat is worked out again after so many sweeps, for those who look on.
 _LOOK = 25
-_PATHS, _ROWS, _HYPER, _BEGIN = range(4)  # streams of random numbers
+# A move along a ridge takes nearly as long as a sweep, so there is one in so many; and as it moves
+# priors, too, every second sweep leaves these where they are.
+_BETWEEN_MOVES = 6
+_PATHS, _ROWS, _HYPER, _BEGIN, _RIDGE, _MOVED_PATHS = range(6)  # streams of random numbers
 
 
 @dataclass(frozen=True)
@@ -118,115 +116,18 @@ class Gibbs:
 
 
 @dataclass
-class _RowChain:
-    """The rows of one coin in one chain.
-
-    `weights` are those of the last draw, `[side, row]`; `moments` mean and second moment of the
-    Beta distributions that it was drawn from; `hyper` moves the prior.
-    """
-
-    weights: Floats
-    moments: Floats
-    hyper: Floats
-
-
-class TableRows:
-    """One coin whose rows are drawn."""
-
-    def __init__(self, number: int, coin: Coin, begun: TableState, is_free: bool) -> None:
-        self.number, self.coin, self.begun = number, coin, begun
-        self.priors = RowPriors.of(begun, is_free)
-        given = begun.is_fixed
-        self.is_given = np.zeros(0, np.bool_) if given is None else given
-        self.n_rows = len(begun.probability)
-        free = np.ones(self.n_rows, bool) if given is None else ~given
-        # What is believed of mean and strength is about rows that are free.
-        self.believed = replace(self.priors, base=self.priors.base[:, free])
-
-    def begin(self, stream: np.random.Generator) -> _RowChain:
-        """Somewhere near the start, each chain elsewhere."""
-        p = np.clip(self.begun.probability, 1e-6, 1 - 1e-6)
-        moved = np.log(p / (1 - p)) + _APART * stream.normal()
-        p = 1 / (1 + np.exp(-moved))
-        if len(self.is_given):
-            p = np.where(self.is_given, self.begun.probability, p)
-        return _RowChain(np.stack([1 - p, p]), np.stack([p, p * p]), np.zeros(2))
-
-    def evidence(self, hypers: Floats, counts: Floats) -> Floats:
-        """How likely counts are, rows integrated out, and the two numbers themselves: for each of
-        four pairs, `[pair, 2]`, as one look at all counts is hardly dearer for four."""
-        sums = np.zeros((len(hypers), n_chunks_of(self.n_rows)))
-        odds, scale = np.exp(hypers.T)
-        sweep(
-            weigh_counts,
-            self.n_rows,
-            [self.priors.base, odds, scale, counts, self.is_given, sums],
-        )
-        known: Floats = sums.sum(axis=1) + self.believed.log_density(hypers)
-        return known
-
-    def draw(self, hyper: Floats, counts: Floats, before: _RowChain, key: int) -> _RowChain:
-        """Rows given how often they came up heads and tails."""
-        weights, moments = before.weights.copy(), before.moments.copy()
-        odds, scale = np.exp(hyper)
-        given = [np.uint64(key), self.priors.base, float(odds), float(scale), counts]
-        with np.errstate(over="ignore"):  # of kernels that are run as plain Python
-            sweep(draw_rows, self.n_rows, [*given, self.is_given, weights, moments])
-        return _RowChain(weights, moments, hyper)
-
-
-class Proposals:
-    """A random walk over mean and strength of one prior in one chain, which learns its steps."""
-
-    def __init__(self, stream: np.random.Generator) -> None:
-        self.stream = stream
-        self.log_step = math.log(0.3)
-        self.n = 0
-        self.mean: Floats = np.zeros(2)
-        self.squares: Floats = np.eye(2) * 0.01
-        self.root: Floats = np.eye(2)
-
-    def move(self, rows: TableRows, hyper: Floats, counts: Floats, learns: bool) -> Floats:
-        """Draw the two numbers given counts, rows integrated out: two steps of a random walk.
-
-        Both steps are drawn first, so that all places where they may lead are weighed at once.
-        """
-        size = math.exp(self.log_step)
-        one, two = size * (self.stream.normal(size=(2, 2)) @ self.root.T)
-        places: Floats = hyper + np.array([one * 0, one, two, one + two])
-        np.clip(places, -25, 25, out=places)
-        known = rows.evidence(places, counts).tolist()
-        now, chances = 0, []
-        for where in ((1, 1), (2, 3)):  # from the first place, from the second
-            then = where[now]
-            chances.append(math.exp(min(known[then] - known[now], 0.0)))
-            if self.stream.random() < chances[-1]:
-                now = then
-        if learns:
-            for chance in chances:
-                self.n += 1
-                self.log_step += (chance - _ACCEPTED) / math.sqrt(self.n)
-            self._learn(places[now])
-        drawn: Floats = places[now]
-        return drawn
-
-    def _learn(self, hyper: Floats) -> None:
-        away = hyper - self.mean
-        weight = 2 / max(self.n, 1)
-        self.mean = self.mean + weight * away
-        self.squares = (1 - weight) * self.squares + weight * np.outer(away, away)
-        spread = self.squares + 1e-4 * np.eye(2)
-        unit = spread / math.sqrt(float(np.linalg.det(spread)))
-        self.root = np.asarray(np.linalg.cholesky(unit), np.float64)
-
-
-@dataclass
 class _Chain:
     """Where one chain is: what each page sees, and the rows of each coin."""
 
     weights: dict[int, Floats]
-    rows: dict[int, _RowChain]
+    rows: dict[int, RowChain]
     proposals: dict[int, Proposals]
+    walks: list[Walk] = field(default_factory=list)
+
+    def at(self, rows: dict[int, RowChain]) -> _Chain:
+        """The same chain elsewhere."""
+        weights = self.weights | {n: own.weights for n, own in rows.items()}
+        return replace(self, weights=weights, rows=rows)
 
 
 class _Chains:
@@ -299,27 +200,72 @@ class _Chains:
         return self._concluded(interrupted)
 
     def _sweep(self, chain: int, number: int) -> float:
-        """One sweep of one chain; the log-likelihood of the rows it began with."""
-        seed, own = self.method.seed, self.chains[chain]
-        key = mixed(seed, chain, number, _PATHS)
-        answer = self.problem.parts.run(
-            Task(Recipe("begin"), "", own.weights, {}, work="draw", extra={"key": key})
-        )
-        self.n_evaluations += 1
+        """One sweep of one chain; the log-likelihood of the rows that paths were drawn for."""
+        seed, learns = self.method.seed, number < self.method.warmup
+        if learns and chain == 0 and number == self.method.warmup // 2:
+            self._look_for_ridges()
+        answer = self._drawn(self.chains[chain].weights, mixed(seed, chain, number, _PATHS))
         if answer.n_impossible:
             raise ModelError(f"{answer.n_impossible:,} pages are impossible at a draw.")
-        learns = number < self.method.warmup
-        drawn = {}
+        walks = bool(self.chains[chain].walks)
+        if walks and number % _BETWEEN_MOVES == 0:
+            answer = self._walk(chain, number, answer)
+        own, drawn = self.chains[chain], {}
         for rows in self.rows:
             n, counts = rows.number, np.ascontiguousarray(answer.counts[rows.number].table)
             hyper = own.rows[n].hyper
-            if rows.priors.is_free:
+            if rows.priors.is_free and (number % 2 or not walks):
                 hyper = own.proposals[n].move(rows, hyper, counts, learns)
             key = mixed(seed, chain, number, _ROWS, n)
             drawn[n] = rows.draw(hyper, counts, own.rows[n], key)
-        weights = own.weights | {n: row.weights for n, row in drawn.items()}
-        self.chains[chain] = _Chain(weights, drawn, own.proposals)
+        self.chains[chain] = own.at(drawn)
         return float(answer.log_likelihood)
+
+    def _drawn(self, weights: dict[int, Floats], key: int) -> Answer:
+        """A path of each page at these weights."""
+        answer: Answer = self.problem.parts.run(
+            Task(Recipe("begin"), "", weights, {}, work="draw", extra={"key": key})
+        )
+        self.n_evaluations += 1
+        return answer
+
+    def _look_for_ridges(self) -> None:
+        """From where the first chain is, for all chains."""
+        own = self.chains[0]
+
+        def expected(others: Tables) -> Tables:
+            answer = self.problem.parts.run(Task(Recipe("begin"), "", own.weights | others, {}))
+            self.n_evaluations += 1
+            return {number: counts.table for number, counts in answer.counts.items()}
+
+        for ridge in find_ridges(self.rows, own.rows, expected):
+            for chain in self.chains:
+                chain.walks.append(Walk(ridge))
+
+    def _walk(self, chain: int, number: int, before: Answer) -> Answer:
+        """Perhaps a move along a ridge, one after the other; paths of where the chain is then."""
+        own, seed = self.chains[chain], self.method.seed
+        stream = np.random.default_rng(mixed(seed, chain, number, _RIDGE))
+        walk = own.walks[number // _BETWEEN_MOVES % len(own.walks)]
+        rows = {one.number: one for one in self.rows}
+        moved, gain = walk.propose(rows, own.rows, float(stream.normal()))
+        # In two stages, as pages are dear: first by what is believed of rows, then by the pages.
+        chance = math.exp(min(gain, 0.0)) if math.isfinite(gain) else 0.0
+        then, after = own.at(moved), before
+        if stream.random() < chance:
+            after = self._drawn(then.weights, mixed(seed, chain, number, _MOVED_PATHS))
+            better = 0.0
+            if not after.n_impossible:
+                better = math.exp(min(after.log_likelihood - before.log_likelihood, 0.0))
+            chance *= better
+            if stream.random() >= better:
+                then, after = own, before
+        else:
+            then = own
+        if number < self.method.warmup:
+            walk.learn(chance)
+        self.chains[chain] = then
+        return after
 
     def _keep(self, number: int, likelihoods: list[float]) -> None:
         """Add a sweep of all chains to what is known."""
