@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import (
+from gecasmo.logs.arrays import (
     dense,
     is_large,
     last_click_ranks,

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, differing_pages, hash_pages, number_runs, stable_order
+from gecasmo.logs.arrays import dense, differing_pages, hash_pages, number_runs, stable_order
 from gecasmo.encoding.columns import coded, in_chain, is_plain_integer
 from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs import ClickLog

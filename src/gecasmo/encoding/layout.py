@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import narrowest, page_results
+from gecasmo.logs.arrays import narrowest, page_results
 from gecasmo.encoding.columns import (
     Labelled,
     coded,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import LAST_RESULT, RECORDED, Automaton, Guard
 from gecasmo.compiler.hide import UNRECORDED, UNRECORDED_ON_PAGE
-from gecasmo.encoding.arrays import look_up, narrowest
+from gecasmo.logs.arrays import look_up, narrowest
 from gecasmo.encoding.features import is_missing
 from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import narrowest
+from gecasmo.logs.arrays import narrowest
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs
+from gecasmo.logs.arrays import dense, is_large, narrowest, number_runs
 from gecasmo.encoding.columns import coded, combined, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
 from gecasmo.encoding.layout import Layout, PageLevel

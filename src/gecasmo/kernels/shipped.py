@@ -44,7 +44,7 @@ _BORDERS = {
 
 
 class ShippedLayout(NamedTuple):
-    """How a log is laid out in memory: those of `encoding.arrays` that are large have row numbers
+    """How a log is laid out in memory: those of `logs.arrays` that are large have row numbers
     in the narrowest type, within their query where that is narrower."""
 
     is_large: bool
@@ -168,7 +168,7 @@ def _run_e_step(job: ShippedJob) -> None:
 @contextmanager
 def _thresholds(layout: ShippedLayout) -> Iterator[None]:
     """Let small logs be treated as large ones are."""
-    large = {"gecasmo.encoding.arrays": {"LARGE_LOG": 0 if layout.is_large else 1 << 60}}
+    large = {"gecasmo.logs.arrays": {"LARGE_LOG": 0 if layout.is_large else 1 << 60}}
     borders = (_BORDERS | large).items()
     wanted = [(module, name, value) for module, own in borders for name, value in own.items()]
     modules = {name: importlib.import_module(name) for name, *_ in wanted}
