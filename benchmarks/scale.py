@@ -108,7 +108,7 @@ def _yardsticks(kind: str, size: int, folder: Path, memory: str) -> dict[str, An
     stages, source = "benchmarks.scale_stages", folder / "files"
     run_watched(stages, ["files", kind, str(size), str(source)], {})
     found = {}
-    for who in ("ingest", "partition", "scan"):
+    for who in ("ingest", "polars", "duckdb", "scan"):
         _say(f"{kind}, {size:,} pages in files: {who}")
         target = folder / f"taken by {who}"
         arguments = ["take", who, str(source), str(target), memory]

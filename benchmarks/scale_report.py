@@ -70,7 +70,8 @@ def _yardsticks(figures: Figures) -> list[str]:
     header = ["log", "pages", "what", "M pages/s", "s", "processor s", "peak MB"]
     names = {
         "ingest": "`ClickLog.ingest`",
-        "partition": "Polars, by hash of the query",
+        "polars": "Polars, by hash of the query",
+        "duckdb": "DuckDB, by hash of the query",
         "scan": "Polars, sums of all columns",
     }
     rows = [
