@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from gecasmo.kernels import cache
@@ -122,10 +123,10 @@ def _names_of(job: ShippedJob) -> set[str]:
 
 
 def _fit(job: ShippedJob) -> None:
-    """A default fit of pages without repeated results."""
+    """A default fit of pages without repeated results; one model has them stored, too."""
     import numpy as np
 
-    from gecasmo import CATALOGUE, EM, read_log
+    from gecasmo import CATALOGUE, EM, ClickLog, read_log
 
     _, n_pages, n_queries, n_docs, ids = job.layout
     length = 10
@@ -146,6 +147,9 @@ def _fit(job: ShippedJob) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five steps are too few, and nobody wants the answer
         CATALOGUE[job.model]().fit(log, method=EM(max_iter=5), progress=False)
+        if job.layout.is_large and job.model == USUAL[0]:
+            with TemporaryDirectory() as folder:
+                ClickLog.ingest(columns, Path(folder) / "log", partitions=1, fold=True)
 
 
 def _run_e_step(job: ShippedJob) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.hashes import hash_values, mix
-from gecasmo.logs.arrays import is_large, number_runs
+from gecasmo.logs.arrays import is_large, number_runs, stable_order
 from gecasmo.logs.assembly import assemble, note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Note
@@ -33,6 +33,7 @@ from gecasmo.logs.store.page_runs import (
     PageRuns,
     first_equal,
     first_likes,
+    is_whole,
     joined_runs,
     numbers_apart,
 )
@@ -266,12 +267,20 @@ class _Titled(Roles):
 
 def _by_hash(values: pl.Series) -> tuple[pl.Series, Integers]:
     """The different values in order of their hashes, and which of them each value is."""
-    number, firsts = number_by_first_appearance(values)
+    number, firsts = _numbered(values)
     different = values.gather(firsts)
     order = np.argsort(hash_values(different), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return different.gather(order), place[number]
+
+
+def _numbered(values: pl.Series) -> tuple[NDArray[np.uint32], Integers]:
+    """Number the different values as they appear, and say where."""
+    if is_whole(values.dtype) and not values.null_count() and is_large(len(values)):
+        found = number_runs(values.to_numpy(), np.array([0, len(values)]))
+        return found.numbers, found.first_at
+    return number_by_first_appearance(values)
 
 
 def ranks_by_length(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
@@ -430,7 +439,12 @@ def _merged_docs(
         when = when.copy()
         np.minimum.at(when, first, when.copy())
     firsts = np.flatnonzero(first == np.arange(len(first)))
-    firsts = firsts[np.lexsort((when[firsts], -count[firsts], query[firsts]))]
+    if len(parts) > 1 or query_of is None:
+        firsts = firsts[np.lexsort((when[firsts], -count[firsts], query[firsts]))]
+    else:  # they are in the order of the source, query by query
+        most = int(count.max(initial=0))
+        order = stable_order(most - count, most + 1)
+        firsts = order[stable_order(query[order], int(query.max(initial=0)) + 1)]
     in_query = np.bincount(query[firsts], minlength=1)
     starts = np.cumsum(in_query) - in_query
     number = np.zeros(len(first), np.min_scalar_type(int(in_query.max())))

@@ -88,7 +88,7 @@ class PageRuns:
         moved, others = {}, []
         for column in self.results:
             if is_array(column):
-                values = page_results(column.to_numpy(), starts, chosen, target)
+                values = page_results(as_array(column), starts, chosen, target)
                 moved[column.name] = pl.Series(column.name, values)
             else:
                 others.append(column.name)
@@ -111,6 +111,14 @@ def is_array(values: pl.Series) -> bool:
     dtype = values.dtype
     is_plain = is_whole(dtype) or dtype in (pl.Boolean, pl.Float32, pl.Float64)
     return is_plain and not values.null_count()
+
+
+def as_array(values: pl.Series) -> NDArray[Any]:
+    """The values in an array, where NumPy has the same."""
+    if values.dtype == pl.Boolean:
+        # Polars packs these; its casts unpack them several times faster than its way to NumPy.
+        return values.cast(pl.UInt8).to_numpy().view(np.bool_)
+    return values.to_numpy()
 
 
 def is_whole(dtype: pl.DataType) -> bool:
@@ -270,10 +278,17 @@ class _Checker(RoleReader):
         if read is not None:
             numbers, sound = read
             rank = numbers if sound.all() else np.where(sound, numbers, 1)
-            columns.append(pl.Series("rank", rank.astype(np.int32)))
-        # How many at most is not said: what is noted of several batches is added up.
-        columns.append(pl.Series("click", self.clicks(upto=False)))
+            columns.append(pl.Series("rank", rank.astype(np.int32, copy=False)))
+        columns.append(self._clicks().alias("click"))
         return columns
+
+    def _clicks(self) -> pl.Series:
+        if self.roles.columns["click"]:
+            click = self.column(self.table, "click")
+            if click.dtype == pl.Boolean and not click.null_count():
+                return click
+        # How many at most is not said: what is noted of several batches is added up.
+        return pl.Series(self.clicks(upto=False))
 
     def _note_several(self, role: str, session: pl.Series, values: pl.Series) -> None:
         """Pages with several values; the rest of the page may be far away, in another batch."""
@@ -336,7 +351,7 @@ def _run_starts(columns: list[pl.Series]) -> Integers:
 def numbers_apart(values: pl.Series) -> NDArray[np.generic]:
     """Numbers that are equal where values are, and different where they differ."""
     if (is_whole(values.dtype) or values.dtype == pl.Boolean) and not values.null_count():
-        return values.to_numpy()
+        return as_array(values)
     return number_by_first_appearance(values)[0]
 
 
