@@ -120,13 +120,14 @@ def take(who: str, folder: str, target: str, memory: str) -> dict[str, Any]:
     "scan" adds up all columns; "polars" and "duckdb" write Parquet files for each of 64 hashes of
     the query, without checks, folding, numbering or a way to go on after a kill.
     """
+    import duckdb
     import polars as pl
+
+    from gecasmo import ClickLog
 
     files = f"{folder}/*.parquet"
     before, used, began = peak_megabytes(), time.process_time(), time.perf_counter()
     if who == "ingest":
-        from gecasmo import ClickLog
-
         ClickLog.ingest(files, target, memory=memory)
     elif who == "scan":
         pl.scan_parquet(files).sum().collect()
@@ -134,8 +135,6 @@ def take(who: str, folder: str, target: str, memory: str) -> dict[str, Any]:
         parted = pl.PartitionBy(target, key=(pl.col("query").hash() % 64).alias("part"))
         pl.scan_parquet(files).sink_parquet(parted, compression="lz4", mkdir=True)
     else:
-        import duckdb
-
         duckdb.sql(f"SET memory_limit = '{memory}'")
         duckdb.sql(
             f"COPY (SELECT *, hash(query) % 64 AS part FROM '{files}') TO '{target}' "
