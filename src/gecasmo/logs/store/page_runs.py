@@ -366,7 +366,7 @@ def first_equal_within(keys: Hashes, group: NDArray[np.integer[Any]]) -> Integer
     """For each number, where it stands first in its group."""
     if not is_large(len(keys)):
         return first_equal(mix(group) ^ keys)
-    order = stable_order(group, int(group.max()) + 1)
+    order = stable_order(group, int(group.max(initial=0)) + 1)
     ordered = group[order]
     found = number_runs(keys[order], offsets(np.bincount(group)))
     first = np.empty(len(keys), np.int64)
