@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import numba
 import numpy as np
@@ -22,6 +23,9 @@ RANKS, CANDIDATES, PAGES_PER_QUERY = 10, 20, 50
 CONTINUATION, ZIPF, NOISE = 0.9, 1.1, 0.3
 KINDS = ("distinct", "repeating")
 BATCH = 200_000
+FILE = 1_000_000  # pages of a file
+# Of so many queries, nearly all pages: what is the same for each of them is worked out once.
+FREQUENT, RANKINGS = 300_000, 3
 _SEED = 5
 # What a draw is for.
 _ATTRACTION, _SATISFACTION, _NOISE_OF_PAGE, _NOISE_OF_RANKING, _PAGE = 1, 2, 3, 4, 5
@@ -53,11 +57,45 @@ def satisfaction_of(pair):
 
 
 @numba.njit(nogil=True)
-def _fill(first, n_queries, repeats, query, doc, click):
+def _rank(q, attraction, purpose, which, ranking):
+    """The candidates of a query in the order of a noisy score, as far as a page shows them."""
+    score = np.empty(CANDIDATES)
+    for c in range(0, CANDIDATES, 2):
+        radius = NOISE * math.sqrt(-2.0 * math.log(uniform(purpose, which * CANDIDATES + c)))
+        angle = 2.0 * math.pi * uniform(purpose, which * CANDIDATES + c + 1)
+        score[c] = attraction[c] + radius * math.cos(angle)
+        score[c + 1] = attraction[c + 1] + radius * math.sin(angle)
+    for rank in range(RANKS):
+        best = 0
+        for c in range(1, CANDIDATES):
+            if score[c] > score[best]:
+                best = c
+        score[best] = -np.inf
+        ranking[rank] = best
+
+
+@numba.njit(nogil=True)
+def _attractions(q, attraction):
+    for c in range(CANDIDATES):
+        attraction[c] = attraction_of(q * CANDIDATES + c)
+
+
+@numba.njit(nogil=True)
+def _frequent(repeats, attractions, rankings):
+    """What is the same on all pages of the first, most frequent queries."""
+    for q in range(len(attractions)):
+        _attractions(q, attractions[q])
+        if repeats:
+            for r in range(RANKINGS):
+                which = q * RANKINGS + r
+                _rank(q, attractions[q], _NOISE_OF_RANKING, which, rankings[which])
+
+
+@numba.njit(nogil=True)
+def _fill(first, n_queries, repeats, attractions, rankings, query, doc, click):
     """Make the pages `first`, `first + 1`, ... ; `doc` is the number of a pair."""
     span = np.float64(n_queries) ** (1.0 - ZIPF) - 1.0
-    attraction = np.empty(CANDIDATES)
-    score = np.empty(CANDIDATES)
+    own, shown = np.empty(CANDIDATES), np.empty(RANKS, np.uint8)
     for i in range(len(query)):
         page = first + i
         draw = page * _DRAWS
@@ -65,26 +103,25 @@ def _fill(first, n_queries, repeats, query, doc, click):
         q = np.int64((span * uniform(_PAGE, draw) + 1.0) ** (1.0 / (1.0 - ZIPF))) - 1
         q = min(max(q, 0), n_queries - 1)
         query[i] = q
+        is_frequent = q < len(attractions)
+        attraction = own
+        if is_frequent:
+            attraction = attractions[q]
+        else:
+            _attractions(q, own)
+        ranking = shown
         if repeats:
             chosen = uniform(_PAGE, draw + 1)
-            ranking = 0 if chosen < 0.6 else 1 if chosen < 0.9 else 2
-            purpose, which = _NOISE_OF_RANKING, q * 3 + ranking
+            which = q * RANKINGS + (0 if chosen < 0.6 else 1 if chosen < 0.9 else 2)
+            if is_frequent:
+                ranking = rankings[which]
+            else:
+                _rank(q, attraction, _NOISE_OF_RANKING, which, shown)
         else:
-            purpose, which = _NOISE_OF_PAGE, page
-        for c in range(0, CANDIDATES, 2):
-            radius = NOISE * math.sqrt(-2.0 * math.log(uniform(purpose, which * CANDIDATES + c)))
-            angle = 2.0 * math.pi * uniform(purpose, which * CANDIDATES + c + 1)
-            attraction[c] = attraction_of(q * CANDIDATES + c)
-            attraction[c + 1] = attraction_of(q * CANDIDATES + c + 1)
-            score[c] = attraction[c] + radius * math.cos(angle)
-            score[c + 1] = attraction[c + 1] + radius * math.sin(angle)
+            _rank(q, attraction, _NOISE_OF_PAGE, page, shown)
         is_there = True
         for rank in range(RANKS):
-            best = 0
-            for c in range(1, CANDIDATES):
-                if score[c] > score[best]:
-                    best = c
-            score[best] = -np.inf
+            best = ranking[rank]
             pair = q * CANDIDATES + best
             doc[i, rank] = pair
             clicked = is_there and uniform(_PAGE, draw + 2 + 3 * rank) < attraction[best]
@@ -95,6 +132,15 @@ def _fill(first, n_queries, repeats, query, doc, click):
                 is_there = False
 
 
+@cache
+def _tables(kind, n_queries):
+    n = min(n_queries, FREQUENT)
+    attractions = np.empty((n, CANDIDATES))
+    rankings = np.empty((n * RANKINGS if kind == "repeating" else 0, RANKS), np.uint8)
+    _frequent(kind == "repeating", attractions, rankings)
+    return attractions, rankings
+
+
 def batch(kind: str, n_pages: int, first: int, last: int) -> pl.DataFrame:
     """Pages `first` to `last` of a log of so many, one row a result."""
     n_queries = max(1, n_pages // PAGES_PER_QUERY)
@@ -102,7 +148,8 @@ def batch(kind: str, n_pages: int, first: int, last: int) -> pl.DataFrame:
     query = np.empty(last - first, whole)
     doc = np.empty((last - first, RANKS), whole)
     click = np.empty((last - first, RANKS), np.bool_)
-    _fill(first, n_queries, kind == "repeating", query, doc, click)
+    tables = _tables(kind, n_queries)
+    _fill(first, n_queries, kind == "repeating", *tables, query, doc, click)
     return pl.DataFrame(
         {
             "session": np.repeat(np.arange(first, last), RANKS),

@@ -3,8 +3,6 @@
     PYTHONPATH=src:. python -m benchmarks.scale                      # everything, hours
     PYTHONPATH=src:. python -m benchmarks.scale --sizes 1000000,10000000 --kinds distinct
     PYTHONPATH=src:. python -m benchmarks.scale --learned-up-to 10000000
-    PYTHONPATH=src:. python -m benchmarks.scale --sizes 1000000000 --kinds repeating \\
-        --priors fixed --folder /large/disk --memory 4GB             # a billion, for real
 
 Logs are simulated straight into the ingest; each stage is a process of its own, watched from
 outside. Writes results/scale.md after every stage, and a line of scale.jsonl at the end.
@@ -108,7 +106,7 @@ def _yardsticks(kind: str, size: int, folder: Path, memory: str) -> dict[str, An
     stages, source = "benchmarks.scale_stages", folder / "files"
     run_watched(stages, ["files", kind, str(size), str(source)], {})
     found = {}
-    for who in ("ingest", "partition", "scan"):
+    for who in ("ingest", "polars", "duckdb", "scan"):
         _say(f"{kind}, {size:,} pages in files: {who}")
         target = folder / f"taken by {who}"
         arguments = ["take", who, str(source), str(target), memory]

@@ -70,7 +70,8 @@ def _yardsticks(figures: Figures) -> list[str]:
     header = ["log", "pages", "what", "M pages/s", "s", "processor s", "peak MB"]
     names = {
         "ingest": "`ClickLog.ingest`",
-        "partition": "Polars, by hash of the query",
+        "polars": "Polars, by hash of the query",
+        "duckdb": "DuckDB, by hash of the query",
         "scan": "Polars, sums of all columns",
     }
     rows = [
@@ -91,8 +92,8 @@ def _yardsticks(figures: Figures) -> list[str]:
     return [
         "## Ingest of Parquet files, beside what is least",
         "",
-        "The same files, read and partitioned by Polars without checks, folding, numbers or a way "
-        "to go on after a kill.",
+        "The same files; others only write the results of each of 64 hashes of the query to files "
+        "of their own, without checks, folding, numbers or a way to go on after a kill.",
         "",
         *table(header, rows),
     ]
@@ -214,8 +215,7 @@ def _billion(figures: Figures) -> list[str]:
         f"## A billion pages: {title}",
         "",
         "The figures of the largest log, times how many of it make a billion, with as many "
-        "evaluations. For real: `python -m benchmarks.scale --sizes 1000000000 --kinds repeating "
-        "--priors fixed --folder /large/disk`.",
+        "evaluations. For real: `python -m benchmarks.billion --folder /large/disk`.",
         "",
         *table(header, rows),
     ]

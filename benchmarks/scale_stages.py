@@ -2,6 +2,7 @@
 
 python -m benchmarks.scale_stages ingest KIND PAGES LOG MEMORY
 python -m benchmarks.scale_stages files KIND PAGES FOLDER
+python -m benchmarks.scale_stages store FOLDER LOG MEMORY
 python -m benchmarks.scale_stages take WHO FOLDER TARGET MEMORY
 python -m benchmarks.scale_stages fit LOG MODEL PRIORS FOLDER
 """
@@ -16,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.fresh_process import peak_megabytes
+
+ROWS_OF_A_GROUP = 2_000_000
 
 
 class Watched:
@@ -47,13 +50,7 @@ def ingest(kind: str, n_pages: str, path: str, memory: str) -> dict[str, Any]:
     log = ClickLog.ingest(made, path, memory=memory)
     seconds = time.perf_counter() - began
     return {
-        "n_sessions": log.n_sessions,
-        "n_pages": log.n_pages,
-        "n_queries": log.n_queries,
-        "n_pairs": log.n_pairs,
-        "n_partitions": log.n_partitions,
-        "is_folded": log.is_folded,
-        "log_bytes": log.bytes,
+        **_facts(log),
         "simulation_seconds": made.seconds,
         "ingest_seconds": seconds - made.seconds,
         "import_megabytes": before,
@@ -61,38 +58,88 @@ def ingest(kind: str, n_pages: str, path: str, memory: str) -> dict[str, Any]:
     }
 
 
-def files(kind: str, n_pages: str, folder: str) -> dict[str, Any]:
-    """Write a log as Parquet files, for what is compared with an ingest."""
-    from benchmarks.endless_log import batches
+def _facts(log: Any) -> dict[str, Any]:
+    return {
+        "n_sessions": log.n_sessions,
+        "n_pages": log.n_pages,
+        "n_queries": log.n_queries,
+        "n_pairs": log.n_pairs,
+        "n_partitions": log.n_partitions,
+        "is_folded": log.is_folded,
+        "log_bytes": log.bytes,
+    }
 
-    Path(folder).mkdir()
-    for number, frame in enumerate(batches(kind, int(n_pages))):
-        frame.write_parquet(Path(folder) / f"{number:06}.parquet")
-    return {}
+
+def store(folder: str, path: str, memory: str) -> dict[str, Any]:
+    """Ingest the files of a folder, or go on with it; `first_*` is where this process began."""
+    from gecasmo import ClickLog
+
+    told: list[tuple[str, int, float]] = []
+    before, began = peak_megabytes(), time.perf_counter()
+
+    def tell(stage: str, done: int, total: int | None) -> None:
+        told.append((stage, done, time.perf_counter() - began))
+
+    log = ClickLog.ingest(f"{folder}/*.parquet", path, memory=memory, progress=tell)
+    read = [at for stage, _, at in told if stage == "reading"]
+    return {
+        **_facts(log),
+        "first_stage": told[0][0],
+        "first_done": told[0][1],
+        "first_seconds": told[0][2],
+        "reading_seconds": read[-1] if read else 0.0,
+        "ingest_seconds": time.perf_counter() - began,
+        "import_megabytes": before,
+        "peak_megabytes": peak_megabytes(),
+    }
+
+
+def files(kind: str, n_pages: str, folder: str) -> dict[str, Any]:
+    """Write a log as Parquet files; those that are there already are not made again."""
+    from benchmarks.endless_log import FILE, batch
+
+    began, used = time.perf_counter(), time.process_time()
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for number, first in enumerate(range(0, int(n_pages), FILE)):
+        path = Path(folder) / f"{number:06}.parquet"
+        if not path.exists():
+            whole = path.with_suffix(".part")
+            frame = batch(kind, int(n_pages), first, min(int(n_pages), first + FILE))
+            frame.write_parquet(whole, compression="lz4", row_group_size=ROWS_OF_A_GROUP)
+            whole.replace(path)
+    return {
+        "files_bytes": sum(path.stat().st_size for path in Path(folder).iterdir()),
+        "files_seconds": time.perf_counter() - began,
+        "files_processor_seconds": time.process_time() - used,
+    }
 
 
 def take(who: str, folder: str, target: str, memory: str) -> dict[str, Any]:
     """Read Parquet files: into a stored log, or as others would only put queries together.
 
-    "scan" adds up all columns, "partition" writes a Parquet file for each file and each of 64
-    hashes of the query, without checks, folding, numbering or a way to go on after a kill.
+    "scan" adds up all columns; "polars" and "duckdb" write Parquet files for each of 64 hashes of
+    the query, without checks, folding, numbering or a way to go on after a kill.
     """
+    import duckdb
     import polars as pl
 
-    paths = sorted(Path(folder).iterdir())
+    from gecasmo import ClickLog
+
+    files = f"{folder}/*.parquet"
     before, used, began = peak_megabytes(), time.process_time(), time.perf_counter()
     if who == "ingest":
-        from gecasmo import ClickLog
-
-        ClickLog.ingest(paths, target, memory=memory)
+        ClickLog.ingest(files, target, memory=memory)
     elif who == "scan":
-        pl.scan_parquet(paths).sum().collect()
+        pl.scan_parquet(files).sum().collect()
+    elif who == "polars":
+        parted = pl.PartitionBy(target, key=(pl.col("query").hash() % 64).alias("part"))
+        pl.scan_parquet(files).sink_parquet(parted, compression="lz4", mkdir=True)
     else:
-        Path(target).mkdir()
-        for number, path in enumerate(paths):
-            frame = pl.read_parquet(path).with_columns(part=pl.col("query").hash() % 64)
-            for part, own in frame.partition_by("part", as_dict=True, include_key=False).items():
-                own.write_parquet(Path(target) / f"{part[0]:02}-{number:06}.parquet")
+        duckdb.sql(f"SET memory_limit = '{memory}'")
+        duckdb.sql(
+            f"COPY (SELECT *, hash(query) % 64 AS part FROM '{files}') TO '{target}' "
+            "(FORMAT parquet, COMPRESSION lz4, PARTITION_BY (part))"
+        )
     return {
         "seconds": time.perf_counter() - began,
         "processor_seconds": time.process_time() - used,
@@ -135,5 +182,5 @@ def fit(path: str, name: str, priors: str, folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    stage = {"ingest": ingest, "files": files, "take": take, "fit": fit}[sys.argv[1]]
-    print(json.dumps(stage(*sys.argv[2:])))
+    stages = {"ingest": ingest, "files": files, "store": store, "take": take, "fit": fit}
+    print(json.dumps(stages[sys.argv[1]](*sys.argv[2:])))

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from gecasmo.encoding import arrays, columns
+from gecasmo.encoding import columns
+from gecasmo.logs import arrays
 from gecasmo.testing import plain_python
 
 Integers = NDArray[np.int64]

@@ -14,10 +14,11 @@ from polars.testing import assert_frame_equal
 
 import gecasmo
 from gecasmo import EM, Table
-from gecasmo.encoding import EncodedLog, arrays
+from gecasmo.encoding import EncodedLog
 from gecasmo.encoding import folds as folding
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import as_weights
+from gecasmo.logs import arrays
 from gecasmo.testing import plain_python
 
 MODELS = {

@@ -22,9 +22,10 @@ ROOT = Path(gecasmo.__file__).parent
 LAYERS = (
     ("errors",),
     ("files", "forks", "frames", "hashes", "parquet", "report"),
-    ("language", "logs"),
+    ("language",),
     ("compiler",),
     ("kernels",),
+    ("logs",),
     ("encoding",),
     ("forms",),
     ("estimation",),
@@ -53,7 +54,12 @@ UPWARD = {
     ("kernels/shipped.py", "estimation"): "it runs E-steps",
     ("kernels/shipped.py", "testing"): "on random logs",
 }
-APART = [("language", "logs"), ("errors", "language"), ("kernels", "logs"), ("forms", "logs")]
+APART = [
+    ("logs", "language"),
+    ("logs", "compiler"),
+    ("errors", "language"),
+    ("forms", "logs"),
+]
 
 
 def unit(path: Path) -> str:

@@ -12,18 +12,18 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import (
+from gecasmo.encoding.features import usable
+from gecasmo.errors import ClickLogError, either, has_flag, option
+from gecasmo.frames import WIDE, fresh_categories
+from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
+from gecasmo.logs import ClickLog
+from gecasmo.logs.arrays import (
     dense,
     is_large,
     last_click_ranks,
     narrowest,
     numbers_of_clicks,
 )
-from gecasmo.encoding.features import usable
-from gecasmo.errors import ClickLogError, either, has_flag, option
-from gecasmo.frames import WIDE, fresh_categories
-from gecasmo.language.parameter import HISTORY_KEYS, PAGE_KEYS
-from gecasmo.logs import ClickLog
 from gecasmo.logs.roles import search_column
 
 # What turns integers into the values they stand for, a column for each key.

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, differing_pages, hash_pages, number_runs, stable_order
 from gecasmo.encoding.columns import coded, in_chain, is_plain_integer
 from gecasmo.hashes import Hashes, hash_values, mix
 from gecasmo.logs import ClickLog
+from gecasmo.logs.arrays import dense, differing_pages, hash_pages, number_runs, stable_order
 from gecasmo.logs.runs import Integers, offsets
 
 N_BUCKETS = 256

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import narrowest, page_results
 from gecasmo.encoding.columns import (
     Labelled,
     coded,
@@ -24,6 +23,7 @@ from gecasmo.encoding.columns import (
 from gecasmo.encoding.folds import Folded, PageOrder
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.arrays import narrowest, page_results
 from gecasmo.logs.runs import Integers, offsets, rows_of_runs
 
 

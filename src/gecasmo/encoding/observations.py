@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from gecasmo.compiler.automaton import LAST_RESULT, RECORDED, Automaton, Guard
 from gecasmo.compiler.hide import UNRECORDED, UNRECORDED_ON_PAGE
-from gecasmo.encoding.arrays import look_up, narrowest
 from gecasmo.encoding.features import is_missing
 from gecasmo.errors import ClickLogError
 from gecasmo.kernels.library import observation_dtype
 from gecasmo.kernels.machine import IMPOSSIBLE, MISSING, Machine
 from gecasmo.logs import ClickLog
+from gecasmo.logs.arrays import look_up, narrowest
 from gecasmo.report import counted
 
 # A signal that every log has, made from its clicks: whether a result is the last one clicked on

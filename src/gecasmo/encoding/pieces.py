@@ -14,13 +14,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import narrowest
 from gecasmo.encoding.encoded import EncodedLog
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
 from gecasmo.encoding.shared_rows import SharedRows
 from gecasmo.encoding.tables import NO_ROWS, NOTHING, count_shift
 from gecasmo.kernels.plan import Plan
+from gecasmo.logs.arrays import narrowest
 from gecasmo.logs.runs import Integers, offsets
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.encoding.arrays import dense, is_large, narrowest, number_runs
 from gecasmo.encoding.columns import coded, combined, in_chain
 from gecasmo.encoding.features import Wanted, looked_up, refuse_disagreement, usable
 from gecasmo.encoding.layout import Layout, PageLevel
@@ -19,6 +18,7 @@ from gecasmo.encoding.rows import ONE_ROW, LazyRows, RowPages, Rows
 from gecasmo.errors import ModelError
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
+from gecasmo.logs.arrays import dense, is_large, narrowest, number_runs
 from gecasmo.logs.runs import Integers, offsets
 
 Numbers = NDArray[np.unsignedinteger[Any]]

@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from gecasmo.kernels import cache
@@ -44,7 +45,7 @@ _BORDERS = {
 
 
 class ShippedLayout(NamedTuple):
-    """How a log is laid out in memory: those of `encoding.arrays` that are large have row numbers
+    """How a log is laid out in memory: those of `logs.arrays` that are large have row numbers
     in the narrowest type, within their query where that is narrower."""
 
     is_large: bool
@@ -122,10 +123,10 @@ def _names_of(job: ShippedJob) -> set[str]:
 
 
 def _fit(job: ShippedJob) -> None:
-    """A default fit of pages without repeated results."""
+    """A default fit of pages without repeated results; one model has them stored, too."""
     import numpy as np
 
-    from gecasmo import CATALOGUE, EM, read_log
+    from gecasmo import CATALOGUE, EM, ClickLog, read_log
 
     _, n_pages, n_queries, n_docs, ids = job.layout
     length = 10
@@ -146,6 +147,9 @@ def _fit(job: ShippedJob) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # five steps are too few, and nobody wants the answer
         CATALOGUE[job.model]().fit(log, method=EM(max_iter=5), progress=False)
+        if job.layout.is_large and job.model == USUAL[0]:
+            with TemporaryDirectory() as folder:
+                ClickLog.ingest(columns, Path(folder) / "log", partitions=1, fold=True)
 
 
 def _run_e_step(job: ShippedJob) -> None:
@@ -168,7 +172,7 @@ def _run_e_step(job: ShippedJob) -> None:
 @contextmanager
 def _thresholds(layout: ShippedLayout) -> Iterator[None]:
     """Let small logs be treated as large ones are."""
-    large = {"gecasmo.encoding.arrays": {"LARGE_LOG": 0 if layout.is_large else 1 << 60}}
+    large = {"gecasmo.logs.arrays": {"LARGE_LOG": 0 if layout.is_large else 1 << 60}}
     borders = (_BORDERS | large).items()
     wanted = [(module, name, value) for module, own in borders for name, value in own.items()]
     modules = {name: importlib.import_module(name) for name, *_ in wanted}

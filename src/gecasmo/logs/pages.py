@@ -77,6 +77,10 @@ def number_by_first_appearance(values: pl.Series) -> tuple[PageOf, Rows]:
     """
     if len(values) == 0:
         return np.zeros(0, np.uint32), np.zeros(0, np.int64)
+    if values.dtype.is_integer() and values.dtype not in WIDE and not values.null_count():
+        plain = values.to_numpy()
+        if (plain[1:] > plain[:-1]).all():
+            return np.arange(len(plain), dtype=np.uint32), np.arange(len(plain))
     # Rows of one page are mostly adjacent, so hashing one value a run is far less work.
     run = values.rle_id().to_numpy()
     run_starts = np.flatnonzero(np.diff(run.astype(np.int64), prepend=-1))

@@ -1,6 +1,6 @@
 """Runs of rows, such as the results of pages: where they stand, and which of them are the same.
 
-A run is told by where it starts. This is plain NumPy; `gecasmo.encoding.arrays` does the same by
+A run is told by where it starts. This is plain NumPy; `gecasmo.logs.arrays` does the same by
 compiled kernels where there is much of it.
 """
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import ClickLogError
 from gecasmo.hashes import hash_values, mix
+from gecasmo.logs.arrays import is_large, number_runs, stable_order
 from gecasmo.logs.assembly import assemble, note_repeated_sessions
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Note
@@ -32,6 +33,7 @@ from gecasmo.logs.store.page_runs import (
     PageRuns,
     first_equal,
     first_likes,
+    is_whole,
     joined_runs,
     numbers_apart,
 )
@@ -111,20 +113,36 @@ class PartitionBuilder:
         else:
             page_of_run, firsts = number_by_first_appearance(heads["session"])
         queries, query_of_run = _by_hash(heads[layout.key])
-        log = self._assembled(runs, page_of_run, query_of_run)
+        log = None
+        if len(firsts) < len(runs) or not self._is_in_order(runs):
+            log = self._assembled(runs, page_of_run, query_of_run)
         pages = self._a_run_a_page(log, runs, firsts, query_of_run)
         return WholePages(pages, queries, () if log is None else tuple(log.notes))
+
+    def _is_in_order(self, runs: PageRuns) -> bool:
+        """Whether runs that are whole pages are also in the order of their ranks, with nothing in
+        them that any check would have a word about. Most are, and no table is made of those."""
+        results, layout = runs.results, self.layout
+        if not results.height or not layout.has_rank or "weight" in results.columns:
+            return False
+        doc = results["doc"]
+        if not (doc.dtype.is_integer() or doc.dtype == pl.String) or doc.null_count():
+            return False
+        rank = results["rank"].to_numpy()
+        rises = np.ones(len(rank), np.bool_)
+        np.greater(rank[1:], rank[:-1], out=rises[1:])
+        starts = offsets(runs.lengths)[:-1][runs.lengths > 0]
+        rises[starts] = rank[starts] >= (0 if self.from_0 else 1)
+        return bool(rises.all())
 
     def _assembled(
         self, runs: PageRuns, page_of_run: NDArray[np.uint32], query_of_run: Integers
     ) -> ClickLog | None:
         """The log of these runs; None where no page has results."""
-        layout, results = self.layout, runs.results
+        layout, results = self.layout, self._ranked(runs.results)
         if results.height == 0:
             return None
         run_of_row = np.repeat(np.arange(len(runs)), runs.lengths)
-        if self.from_0 and layout.has_rank:
-            results = results.with_columns(pl.col("rank").cast(pl.Int64) + 1)
         # Numbers are faster to check than ids; who is at fault is looked up when somebody is.
         table = results.with_columns(session=pl.Series(page_of_run[run_of_row]))
         if layout.has_query:
@@ -147,6 +165,12 @@ class PartitionBuilder:
                 table = table.with_columns(session=pl.Series(run_of_row))
             assemble(table, _Titled(given, self.roles), self._faults(runs))
             raise
+
+    def _ranked(self, results: pl.DataFrame) -> pl.DataFrame:
+        """Results with ranks from 1 on."""
+        if self.from_0 and self.layout.has_rank:
+            return results.with_columns(pl.col("rank").cast(pl.Int64) + 1)
+        return results
 
     def _faults(self, runs: PageRuns) -> FaultsOfRows:
         """Faults in results that name their rows in the source."""
@@ -188,14 +212,20 @@ class PartitionBuilder:
     def _a_run_a_page(
         self, log: ClickLog | None, runs: PageRuns, firsts: Integers, query_of_run: Integers
     ) -> PageRuns:
-        """The pages of the log, with what heads say of them; queries are numbers already."""
+        """The pages of the log, with what heads say of them; queries are numbers already.
+
+        Without a log, runs are pages as they are."""
         layout = self.layout
         heads = runs.heads if len(firsts) == len(runs) else runs.heads[firsts]
         lengths = np.zeros(len(firsts), np.uint32)
         weight = heads[WEIGHT].to_numpy().copy() if WEIGHT in heads.columns else np.ones(len(heads))
         names = [name for name in layout.kept if name in runs.results.columns]
         if log is None:
-            results = runs.results.select("doc", pl.Series("rank", [], pl.Int32), "click", *names)
+            lengths[:] = runs.lengths[firsts]
+            results = self._ranked(runs.results)
+            if not layout.has_rank:
+                results = results.with_columns(rank=pl.Series([], dtype=pl.Int32))
+            results = results.select("doc", pl.col("rank").cast(pl.Int32), "click", *names)
         else:
             place = log.sessions.to_numpy()
             lengths[place] = log.lengths
@@ -237,12 +267,20 @@ class _Titled(Roles):
 
 def _by_hash(values: pl.Series) -> tuple[pl.Series, Integers]:
     """The different values in order of their hashes, and which of them each value is."""
-    number, firsts = number_by_first_appearance(values)
+    number, firsts = _numbered(values)
     different = values.gather(firsts)
     order = np.argsort(hash_values(different), kind="stable")
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return different.gather(order), place[number]
+
+
+def _numbered(values: pl.Series) -> tuple[NDArray[np.uint32], Integers]:
+    """Number the different values as they appear, and say where."""
+    if is_whole(values.dtype) and not values.null_count() and is_large(len(values)):
+        found = number_runs(values.to_numpy(), np.array([0, len(values)]))
+        return found.numbers, found.first_at
+    return number_by_first_appearance(values)
 
 
 def ranks_by_length(lengths: NDArray[np.integer[Any]]) -> NDArray[np.int32]:
@@ -273,13 +311,9 @@ def _coded(whole: WholePages, fold: bool, by_query: bool) -> CodedPages:
     lengths, group = pages.lengths, groups_of(pages, by_query)
     group_of_result = np.repeat(group, lengths)
     doc = pages.results["doc"]
-    # The results of each query stand together, so all that is looked up is near.
-    first = first_of_pair(numbers_apart(doc), group_of_result)
+    number, firsts = _pairs(numbers_apart(doc), group_of_result)
     # Counted in the source, so that it does not matter what was folded when.
-    count = np.bincount(first, weights=np.repeat(times, lengths), minlength=len(doc))
-    firsts = np.flatnonzero(count)
-    place = np.zeros(len(doc), np.min_scalar_type(len(firsts)))
-    place[firsts] = np.arange(len(firsts))
+    count = np.bincount(number, weights=np.repeat(times, lengths), minlength=len(firsts))
     starts = np.cumsum(lengths) - lengths
     page = np.searchsorted(starts, firsts, side="right") - 1
     within = np.minimum(firsts - starts[page], (1 << 24) - 1)
@@ -287,12 +321,12 @@ def _coded(whole: WholePages, fold: bool, by_query: bool) -> CodedPages:
         {
             "doc": doc.gather(firsts),
             "query": group_of_result[firsts],
-            "count": count[firsts].astype(np.int64),
+            "count": count.astype(np.int64),
             "first": (pages.heads[ROW].to_numpy()[page] << 24) + within,
         }
     )
     return CodedPages(
-        runs=PageRuns(pages.heads, pages.results.with_columns(doc=pl.Series(place[first]))),
+        runs=PageRuns(pages.heads, pages.results.with_columns(doc=pl.Series(number))),
         queries=whole.queries,
         docs=docs,
         sessions=len(whole.runs),
@@ -305,7 +339,7 @@ def _coded(whole: WholePages, fold: bool, by_query: bool) -> CodedPages:
 
 def _weighed(pages: PageRuns) -> tuple[PageRuns, Integers]:
     """Pages with the weight of all that they stand for, and how many: 0 for the folded ones."""
-    likes = first_likes(pages)
+    likes = first_likes(pages, pages.heads[QUERY].to_numpy())
     weight = pages.heads[WEIGHT].to_numpy()
     summed = np.bincount(likes, weights=weight, minlength=len(pages)).astype(np.float64)
     heads = pages.heads.with_columns(pl.Series(WEIGHT, summed))
@@ -316,6 +350,26 @@ def groups_of(pages: PageRuns, by_query: bool) -> NDArray[np.uint32]:
     """Whose documents a page has: those of its query, or of the partition."""
     query: NDArray[np.uint32] = pages.heads[QUERY].to_numpy()
     return query if by_query else np.zeros_like(query)
+
+
+def _pairs(
+    doc: NDArray[Any], group: NDArray[np.uint32]
+) -> tuple[NDArray[np.unsignedinteger[Any]], Integers]:
+    """Number the pairs of a group and a document by where they stand first, and say where.
+
+    The results of each group stand together, so all that is looked up is near.
+    """
+    if is_large(len(doc)):
+        found = number_runs(doc, offsets(np.bincount(group)))
+        firsts = found.first_at
+        number = found.numbers + offsets(found.n_distinct)[group]
+    else:
+        first = first_of_pair(doc, group)
+        firsts = np.flatnonzero(first == np.arange(len(first)))
+        place = np.zeros(len(doc), np.int64)
+        place[firsts] = np.arange(len(firsts))
+        number = place[first]
+    return number.astype(np.min_scalar_type(len(firsts))), firsts
 
 
 def first_of_pair(doc: NDArray[Any], query: NDArray[Any]) -> Integers:
@@ -385,7 +439,12 @@ def _merged_docs(
         when = when.copy()
         np.minimum.at(when, first, when.copy())
     firsts = np.flatnonzero(first == np.arange(len(first)))
-    firsts = firsts[np.lexsort((when[firsts], -count[firsts], query[firsts]))]
+    if len(parts) > 1 or query_of is None:
+        firsts = firsts[np.lexsort((when[firsts], -count[firsts], query[firsts]))]
+    else:  # they are in the order of the source, query by query
+        most = int(count.max(initial=0))
+        order = stable_order(most - count, most + 1)
+        firsts = order[stable_order(query[order], int(query.max(initial=0)) + 1)]
     in_query = np.bincount(query[firsts], minlength=1)
     starts = np.cumsum(in_query) - in_query
     number = np.zeros(len(first), np.min_scalar_type(int(in_query.max())))

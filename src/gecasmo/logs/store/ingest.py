@@ -22,7 +22,7 @@ from gecasmo.files import followed, synced
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Faults, Note, in_one_message, merged_notes
-from gecasmo.logs.store.builder import PartitionBuilder
+from gecasmo.logs.store.builder import QUERY, PartitionBuilder
 from gecasmo.logs.store.disk import DiskFullError, write_json
 from gecasmo.logs.store.intake import Intake, Progress, segments_of
 from gecasmo.logs.store.journal import IngestJournal
@@ -240,7 +240,8 @@ class PartitionWriter:
                 # Told when all of its partition is put together, with the first of its faults.
                 return False
             n_pages += len(pages)
-            n_different += len(np.unique(first_likes(pages)))
+            likes = first_likes(pages, pages.heads[QUERY].to_numpy())
+            n_different += int((likes == np.arange(len(likes))).sum())
         return 0 < 2 * n_different <= n_pages
 
     def _write_all(self, workers: Executor, tell: Progress) -> None:

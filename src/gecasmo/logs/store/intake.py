@@ -49,6 +49,7 @@ from gecasmo.logs.store.sources import (
     ParquetFiles,
     Segment,
     SourceBatch,
+    read_ahead,
 )
 from gecasmo.logs.store.text import TextFiles, Widened
 
@@ -176,7 +177,8 @@ class Intake:
     ) -> None:
         place = shuffle.said[-1]["place"] if shuffle.said else None
         done = sum(said["rows"] for said in shuffle.said)
-        for batch in self.source.batches(plan["columns"], plan["batch_rows"], place):
+        batches = self.source.batches(plan["columns"], plan["batch_rows"], place)
+        for batch in read_ahead(batches) if self.source.can_resume else batches:
             notebook = Notebook(list(batch.notes))
             runs = self._runs(batch, done, notebook)
             there = types or self._types_of_log(batch, runs, shuffle.said)

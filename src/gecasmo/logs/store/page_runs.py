@@ -23,6 +23,14 @@ from numpy.typing import NDArray
 from gecasmo.errors import ClickLogError
 from gecasmo.frames import WIDE
 from gecasmo.hashes import Hashes, hash_values, mix
+from gecasmo.logs.arrays import (
+    differing_pages,
+    hash_pages,
+    is_large,
+    number_runs,
+    page_results,
+    stable_order,
+)
 from gecasmo.logs.assembly import RoleReader
 from gecasmo.logs.clicklog import ClickLog
 from gecasmo.logs.notes import Faults, Notebook
@@ -38,10 +46,8 @@ from gecasmo.logs.pages import (
 from gecasmo.logs.roles import Roles
 from gecasmo.logs.runs import (
     Integers,
-    hash_runs,
     offsets,
     rows_of_runs,
-    runs_differ,
     slices_of_runs,
 )
 from gecasmo.logs.store.plan import LogLayout
@@ -76,16 +82,48 @@ class PageRuns:
         return self.heads[LENGTH].to_numpy().astype(np.int64)
 
     def take(self, chosen: Integers) -> PageRuns:
-        """Take some runs, or all in another order; some at a time, since places take memory."""
-        lengths = self.lengths
-        starts, lengths = (np.cumsum(lengths) - lengths)[chosen], lengths[chosen]
-        moved = [
-            self.results[rows_of_runs(starts[part], lengths[part])]
-            for part in slices_of_runs(lengths)
-        ]
-        if len(moved) != 1:
-            moved = [pl.concat([self.results.clear(), *moved], rechunk=True)]
-        return PageRuns(self.heads[chosen], moved[0])
+        """Take some runs, or all in another order."""
+        starts = offsets(self.lengths)
+        target = offsets(np.diff(starts)[chosen])
+        moved, others = {}, []
+        for column in self.results:
+            if is_array(column):
+                values = page_results(as_array(column), starts, chosen, target)
+                moved[column.name] = pl.Series(column.name, values)
+            else:
+                others.append(column.name)
+        if others:
+            frame = self.results.select(others)
+            # Some at a time, since places take memory.
+            parts = [
+                frame[rows_of_runs(starts[chosen[part]], np.diff(target)[part])]
+                for part in slices_of_runs(np.diff(target))
+            ]
+            if len(parts) != 1:
+                parts = [pl.concat([frame.clear(), *parts], rechunk=True)]
+            moved |= {column.name: column for column in parts[0]}
+        results = [moved[name] for name in self.results.columns]
+        return PageRuns(self.heads[chosen], pl.DataFrame(results))
+
+
+def is_array(values: pl.Series) -> bool:
+    """Whether NumPy has the same values in an array: numbers without gaps, yes and no."""
+    dtype = values.dtype
+    is_plain = is_whole(dtype) or dtype in (pl.Boolean, pl.Float32, pl.Float64)
+    return is_plain and not values.null_count()
+
+
+def as_array(values: pl.Series) -> NDArray[Any]:
+    """The values in an array, where NumPy has the same."""
+    if values.dtype == pl.Boolean:
+        # Polars packs these; its casts unpack them several times faster than its way to NumPy.
+        return values.cast(pl.UInt8).to_numpy().view(np.bool_)
+    return values.to_numpy()
+
+
+def is_whole(dtype: pl.DataType) -> bool:
+    """Whether values are integers that NumPy has, too."""
+    return dtype.is_integer() and dtype not in WIDE
 
 
 def joined_runs(parts: Sequence[PageRuns]) -> PageRuns:
@@ -96,7 +134,9 @@ def joined_runs(parts: Sequence[PageRuns]) -> PageRuns:
 
 
 def hash_ids(values: pl.Series) -> Hashes:
-    """Hash ids, each different one once."""
+    """Hash ids; each different one once, unless it takes longer to find out which those are."""
+    if is_whole(values.dtype):
+        return hash_values(values)
     numbers, firsts = number_by_first_appearance(values)
     return hash_values(values.gather(firsts))[numbers]
 
@@ -236,10 +276,19 @@ class _Checker(RoleReader):
         columns = [] if doc is None else [doc.alias("doc")]
         read = self.read("rank", check_ranks)
         if read is not None:
-            columns.append(pl.Series("rank", np.where(read[1], read[0], 1).astype(np.int32)))
-        # How many at most is not said: what is noted of several batches is added up.
-        columns.append(pl.Series("click", self.clicks(upto=False)))
+            numbers, sound = read
+            rank = numbers if sound.all() else np.where(sound, numbers, 1)
+            columns.append(pl.Series("rank", rank.astype(np.int32, copy=False)))
+        columns.append(self._clicks().alias("click"))
         return columns
+
+    def _clicks(self) -> pl.Series:
+        if self.roles.columns["click"]:
+            click = self.column(self.table, "click")
+            if click.dtype == pl.Boolean and not click.null_count():
+                return click
+        # How many at most is not said: what is noted of several batches is added up.
+        return pl.Series(self.clicks(upto=False))
 
     def _note_several(self, role: str, session: pl.Series, values: pl.Series) -> None:
         """Pages with several values; the rest of the page may be far away, in another batch."""
@@ -293,17 +342,16 @@ def _run_starts(columns: list[pl.Series]) -> Integers:
     is_start = np.zeros(len(columns[0]), np.bool_)
     is_start[0] = True
     for column in columns:
-        run = column.rle_id().to_numpy()
-        is_start[1:] |= run[1:] != run[:-1]
+        is_plain = is_whole(column.dtype) and not column.null_count()
+        values = (column if is_plain else column.rle_id()).to_numpy()
+        is_start[1:] |= values[1:] != values[:-1]
     return np.flatnonzero(is_start).astype(np.int64)
 
 
 def numbers_apart(values: pl.Series) -> NDArray[np.generic]:
     """Numbers that are equal where values are, and different where they differ."""
-    is_wide = values.dtype in WIDE
-    is_whole = values.dtype.is_integer() or values.dtype == pl.Boolean
-    if is_whole and not is_wide and values.null_count() == 0:
-        return values.to_numpy()
+    if (is_whole(values.dtype) or values.dtype == pl.Boolean) and not values.null_count():
+        return as_array(values)
     return number_by_first_appearance(values)[0]
 
 
@@ -314,10 +362,23 @@ def first_equal(keys: Hashes) -> Integers:
     return first.to_numpy().astype(np.int64)
 
 
-def first_likes(runs: PageRuns) -> Integers:
+def first_equal_within(keys: Hashes, group: NDArray[np.integer[Any]]) -> Integers:
+    """For each number, where it stands first in its group."""
+    if not is_large(len(keys)):
+        return first_equal(mix(group) ^ keys)
+    order = stable_order(group, int(group.max(initial=0)) + 1)
+    ordered = group[order]
+    found = number_runs(keys[order], offsets(np.bincount(group)))
+    first = np.empty(len(keys), np.int64)
+    first[order] = order[found.first_at[offsets(found.n_distinct)[ordered] + found.numbers]]
+    return first
+
+
+def first_likes(runs: PageRuns, group: NDArray[np.integer[Any]] | None = None) -> Integers:
     """For each page, the first that is the same in all its columns, however it is called or weighs.
 
-    A page that is like no earlier one has its own number.
+    A page that is like no earlier one has its own number. Pages of different groups, which are
+    numbered from 0, differ anyway: it is faster to look among those of a group.
     """
     lengths = runs.lengths
     starts = offsets(lengths)
@@ -327,19 +388,10 @@ def first_likes(runs: PageRuns) -> Integers:
     hashes = mix(lengths)
     for column in of_pages:
         hashes = mix(hashes ^ mix(column.astype(np.uint64)))
-    salts = mix(np.arange(len(of_results)))
-    for part in slices_of_runs(lengths):
-        some = np.arange(part.start, part.stop)
-        for column, salt in zip(of_results, salts, strict=True):
-            hash_runs(column, starts, some, salt, hashes[part])
-    likes = first_equal(hashes)
-    later = np.flatnonzero(likes != np.arange(len(likes)))
-    differs = np.zeros(len(later), np.bool_)
+    hashes = hash_pages(of_results, starts, np.arange(len(runs)), hashes)
+    likes = first_equal(hashes) if group is None else first_equal_within(hashes, group)
+    differs = differing_pages(of_results, starts, likes)
     for column in of_pages:
-        differs |= column[later] != column[likes[later]]
-    for part in slices_of_runs(lengths[later]):
-        some = later[part]
-        for column in of_results:
-            differs[part] |= runs_differ(column, starts, some, likes[some])
-    likes[later[differs]] = later[differs]  # not to fold is never wrong
+        differs |= column != column[likes]
+    likes[differs] = np.flatnonzero(differs)  # not to fold is never wrong
     return likes

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -95,13 +97,21 @@ class BatchSource(ABC):
 
 
 def joined(parts: Iterable[SourceBatch], rows: int) -> Batches:
-    """Put small batches together, so that many small files do not make many small batches."""
+    """Put small batches together, so that many small files do not make many small batches.
+
+    What is wrong with a part is raised after those before it were worked on.
+    """
     waiting: list[SourceBatch] = []
-    for part in parts:
-        waiting.append(part)
-        if sum(each.rows for each in waiting) >= rows:
+    try:
+        for part in parts:
+            waiting.append(part)
+            if sum(each.rows for each in waiting) >= rows:
+                whole, waiting = waiting, []
+                yield _one(whole)
+    except ClickLogError:
+        if waiting:
             yield _one(waiting)
-            waiting = []
+        raise
     if waiting:
         yield _one(waiting)
 
@@ -112,6 +122,20 @@ def _one(parts: list[SourceBatch]) -> SourceBatch:
     frames: list[Any] = [part.content for part in parts]
     segments = tuple(segment for part in parts for segment in part.segments)
     return SourceBatch(pl.concat(frames), segments, parts[-1].place)
+
+
+def read_ahead(batches: Batches) -> Batches:
+    """The same batches, each read while the one before it is worked on.
+
+    What goes wrong is raised where the batch would have come. This is for files: an iterator of
+    somebody else's may have to stay in the thread that made it.
+    """
+    settings = copy_context()  # such as the language of messages, which threads do not inherit
+    with ThreadPoolExecutor(1, "gecasmo-reader") as reader:
+        coming = reader.submit(settings.run, next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(settings.run, next, batches, None)
+            yield batch
 
 
 class Frames(BatchSource):
@@ -144,6 +168,10 @@ class Frames(BatchSource):
         return self._first.height if is_known and isinstance(self._first, pl.DataFrame) else None
 
     def batches(self, columns: Sequence[str], rows: int, after: Place | None) -> Batches:
+        found = self._parts(columns, rows)
+        return found if isinstance(self._first, ClickLog) else joined(found, rows)
+
+    def _parts(self, columns: Sequence[str], rows: int) -> Batches:
         done = 0
         for item in chain([self._first], self._items):
             if isinstance(item, ClickLog) != isinstance(self._first, ClickLog):

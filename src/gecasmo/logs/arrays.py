@@ -1,4 +1,4 @@
-"""What encoding does to arrays: each by NumPy, and by a compiled kernel where there is much of it.
+"""What is done to arrays of pages: each by NumPy, and by a compiled kernel where there is much.
 
 Both ways give the same numbers. Small logs take the first, since nothing has to be compiled.
 """
@@ -56,9 +56,17 @@ def page_results(
     return target.view(values.dtype)
 
 
-def hash_pages(columns: Sequence[NDArray[Any]], starts: Integers, pages: Integers) -> Hashes:
-    """One number per page from what its results have in some columns, in order."""
-    hashes: Hashes = mix(np.diff(starts)[pages])
+def hash_pages(
+    columns: Sequence[NDArray[Any]],
+    starts: Integers,
+    pages: Integers,
+    begun: Hashes | None = None,
+) -> Hashes:
+    """One number per page from what its results have in some columns, in order.
+
+    `begun` has what is known of each page already, which is lost; by default, how long it is.
+    """
+    hashes = mix(np.diff(starts)[pages]) if begun is None else begun
     for number, column in enumerate(columns):
         salt = mix(np.array([number]))[0]
         values = as_unsigned(column)
