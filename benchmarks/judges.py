@@ -4,6 +4,8 @@
     PYTHONPATH=. python -m benchmarks.judges tables --logs 1 --only "DBN good pair" --pages 500
     PYTHONPATH=. python -m benchmarks.judges coverage --logs 1 --pages 500
 
+With `--keep FOLDER`, what was found on each log is kept there and not looked for again.
+
 Worlds and clicks are those of `worlds.py`, which shares no code with the package; judges are made
 here. "tables" compares clicks alone, each judge alone, and both together with the truth, and writes
 results/judges.md. "coverage" counts how often intervals of nDCG, of differences between rankers and
@@ -13,6 +15,7 @@ of confusions hold the truth, and writes results/judges_coverage.md.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -34,7 +37,8 @@ RESULTS = Path(__file__).parent / "results"
 WORLDS = ("DBN good pair", "UBM random mixture")
 OTHERS = ("DBN random mixture", "PBM good mixture")  # for intervals only
 PAGES = (0, 100, 500, 2_000, 8_000)
-N_LOGS = 2
+# Logs for tables, and the seed of the first: a constant of the package was chosen by seeds 0 and 1.
+N_LOGS, FIRST_TOLD = 2, 10
 COVERED = (None, "30 % exact", "60 % exact", "perfect")
 # Logs, and the seed of the first: constants of the package were chosen by those before it.
 N_COVERED, FIRST = 2, 30
@@ -356,6 +360,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="worlds with this in their name")
     parser.add_argument("--pages", type=int, nargs="*", default=list(PAGES))
     parser.add_argument("--folder", type=Path, default=RESULTS)
+    parser.add_argument("--keep", type=Path, help="keep what logs gave in this folder, and use it")
     asked = parser.parse_args()
     if "tables" in asked.parts:
         _tables(asked)
@@ -366,12 +371,12 @@ def main() -> None:
 def _tables(asked: argparse.Namespace) -> None:
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     # Seeds last, so that what is there is about all kinds if somebody has to stop it.
-    for seed in range(asked.logs or N_LOGS):
+    for seed in range(FIRST_TOLD, FIRST_TOLD + (asked.logs or N_LOGS)):
         for n_pages in asked.pages:
             for name in WORLDS:
                 if asked.only in name:
-                    found.setdefault((name, n_pages), []).append(run_of(name, n_pages, seed))
-                    _say(f"{name}, {n_pages:,} pages, {seed}")
+                    of_log = _kept(asked.keep, run_of, name, n_pages, seed)
+                    found.setdefault((name, n_pages), []).append(of_log)
         _write(_tables_text(found), asked.folder / "judges.md")
 
 
@@ -397,8 +402,7 @@ def _coverage(asked: argparse.Namespace) -> None:
         for n_pages in filter(None, asked.pages):
             if asked.only in name:
                 for seed in range(FIRST, FIRST + n_logs):
-                    rows += covered(name, n_pages, seed)
-                _say(f"{name}, {n_pages:,} pages")
+                    rows += _kept(asked.keep, covered, name, n_pages, seed)
     text = [
         "# How often intervals hold the truth",
         "",
@@ -412,6 +416,22 @@ def _coverage(asked: argparse.Namespace) -> None:
         *coverage_markdown(rows),
     ]
     _write(text, asked.folder / "judges_coverage.md")
+
+
+def _kept(
+    keep: Path | None, measure: Callable[..., Any], name: str, n_pages: int, seed: int
+) -> Any:
+    """What a log gave: as kept, or measured now."""
+    kept = keep and keep / f"{measure.__name__}-{name.replace(' ', '_')}-{n_pages}-{seed}.json"
+    if kept and kept.exists():
+        return json.loads(kept.read_text())
+    began = time.process_time()
+    found = measure(name, n_pages, seed)
+    _say(f"{name}, {n_pages:,} pages, {seed}: {time.process_time() - began:.0f} CPU s")
+    if kept:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps(found))
+    return found
 
 
 def _write(lines: list[str], output: Path) -> None:
