@@ -1,6 +1,6 @@
 """Steps of a machine whose states mostly lead to all others: products of matrices and vectors.
 
-Each is a sum of rows of a matrix, four at a time, which compilers turn into instructions for
+Each is a sum of rows of a matrix, eight at a time, which compilers turn into instructions for
 several numbers at once if they do not know how long rows are. Counts by cell wait for the end of a
 page and are then a product of two matrices: what comes from above by result, and from below.
 Matrices of several observations are often the same but for their hubs, and then are one.
@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from gecasmo.kernels.e_step.cells import Cell, Flow, Matrix
 from gecasmo.kernels.e_step.looped import Looped, firsts, place_array
+from gecasmo.kernels.machine import Machine
+from gecasmo.kernels.plan import Plan
 from gecasmo.kernels.text import Text
 
 # Of this share of a matrix at least there must be cells.
 _FILLED = 0.4
 _MOST_CELLS = 1 << 20
-_AT_ONCE = 4
+# Rows that are added in one loop; and results.
+_ROWS = 8
+_RESULTS = 4
 
 _Group = tuple[int, tuple[tuple[Cell, tuple[Flow, ...]], ...]]
 
@@ -32,9 +36,14 @@ def is_dense(matrices: list[Matrix]) -> bool:
 class Dense(Looped):
     """Writes the E-step with loops over rows of matrices."""
 
+    def __init__(self, machine: Machine, plan: Plan) -> None:
+        super().__init__(machine, plan)
+        self.n_rows = self.stride = _filled_up(self.n_states)
+        self.weighs_rows = any(product for one in self.matrices for product in one.rows)
+        self.sources = "x" if self.weighs_rows else "a"
+
     def constants(self, text: Text) -> None:
-        """Matrices after each other, their rows and hubs filled up to multiples of four."""
-        self.n_rows = _filled_up(self.n_states)
+        """Matrices after each other, their rows and hubs filled up to multiples of eight."""
         self.n_hubs = _filled_up(max(1, *(len(one.hubs) for one in self.matrices)))
         groups: dict[_Group, int] = {}
         own_groups = []
@@ -61,11 +70,12 @@ class Dense(Looped):
 
     def room(self, text: Text) -> None:
         """Vectors by result, with one of zeros behind them; the matrices, turned."""
-        text(f"x = np.zeros((max_length + 1) * {self.n_rows})", f"z = np.zeros({self.n_rows})")
+        if self.weighs_rows:
+            text(f"x = np.zeros((max_length + 1) * {self.n_rows})", f"z = np.zeros({self.n_rows})")
         for name in "gh":
             text(f"{name} = np.zeros((max_length + 1) * {self.n_hubs})")
         text(f"turned = np.zeros({self.n_cells})")
-        text(f"when = np.zeros(max_length + {_AT_ONCE}, np.uint64)")
+        text(f"when = np.zeros(max_length + {_RESULTS}, np.uint64)")
         with text.block(f"for one in range({self.n_groups}):"):
             with text.block(f"for i in range({self.n_rows}):"):
                 with text.block(f"for j in range({self.n_hubs}):"):
@@ -76,7 +86,7 @@ class Dense(Looped):
 
     def _places_here(self, text: Text) -> None:
         """Write where the vectors of a result are, and its matrix."""
-        text(f"left = index(t * {self.n_rows})", f"right = index(t * {self.n_hubs})")
+        text(f"right = index(t * {self.n_hubs})")
         text(f"line = index(step * {self.n_rows})", "hub = HUB[step]", "group = GROUP[step]")
         text("n_hubs = HUB[step + 1] - hub", "width = WIDTH[group]")
         text(f"own = group * index({self.n_rows * self.n_hubs})")
@@ -84,14 +94,17 @@ class Dense(Looped):
     def forward(self, text: Text) -> None:
         """States, weighed by rows, times the matrix, weighed by hubs."""
         self._places_here(text)
-        text("tall = (reach + index(3)) >> index(2)")
-        with text.block("for s in range(reach):"):
-            text("x[left + s] = a[before + s] * r[at + ROW_PRODUCT[line + s]]")
+        text(f"eights = (reach + index({_ROWS - 1})) // index({_ROWS})")
         with text.block(f"for s in range(reach, index({self.n_rows})):"):
-            text("x[left + s] = 0.0")
+            text(f"{self.sources}[before + s] = 0.0")
+        if self.weighs_rows:
+            with text.block("for s in range(reach):"):
+                text("x[before + s] = a[before + s] * r[at + ROW_PRODUCT[line + s]]")
         with text.block("for u in range(width):"):
             text("g[right + u] = 0.0")
-        self._add_rows(text, "tall", "g", "right", "cells", "x", "left", self.n_hubs, "width")
+        self._add_rows(
+            text, "eights", "g", "right", "cells", self.sources, "before", self.n_hubs, "width"
+        )
         with text.block("for u in range(n_hubs):"):
             text("k = hub + u")
             text("a[after + HUB_STATE[k]] += r[at + HUB_PRODUCT[k]] * g[right + u]")
@@ -105,19 +118,22 @@ class Dense(Looped):
             text("h[right + u] = w", "m[d] += g[right + u] * w")
         with text.block("for u in range(n_hubs, width):"):
             text("h[right + u] = 0.0")
-        text("tall = (reach + index(3)) & ~index(3)", "nowhere = index(0)")
+        target, place = ("z", "nowhere") if self.weighs_rows else ("b", "before")
+        text("nowhere = index(0)", "tall = (reach + index(3)) & ~index(3)")
         with text.block("for s in range(tall):"):
-            text("z[s] = 0.0")
-        text("fours = width >> index(2)")
-        self._add_rows(text, "fours", "z", "nowhere", "turned", "h", "right", self.n_rows, "tall")
+            text(f"{target}[{place} + s] = 0.0")
+        text(f"eights = width // index({_ROWS})")
+        self._add_rows(text, "eights", target, place, "turned", "h", "right", self.n_rows, "tall")
+        if not self.weighs_rows:
+            return
         with text.block("for s in range(reach):"):
             text("d = ROW_PRODUCT[line + s]")
-            text("b[before + s] = r[at + d] * z[s]", "m[d] += x[left + s] * z[s]")
+            text("b[before + s] = r[at + d] * z[s]", "m[d] += x[before + s] * z[s]")
 
     def _add_rows(
         self,
         text: Text,
-        n_fours: str,
+        n_eights: str,
         to: str,
         to_at: str,
         matrix: str,
@@ -127,14 +143,19 @@ class Dense(Looped):
         length: str,
     ) -> None:
         """Write the sum of the first rows of this step's matrix, each with its weight."""
-        with text.block(f"for four in range({n_fours}):"):
-            text("k = index(4) * four", f"l0 = own + k * index({stride})", f"k += {weights_at}")
-            for place in range(_AT_ONCE):
+        with text.block(f"for eight in range({n_eights}):"):
+            text(
+                f"k = index({_ROWS}) * eight",
+                f"l0 = own + k * index({stride})",
+                f"k += {weights_at}",
+            )
+            for place in range(_ROWS):
                 if place:
                     text(f"l{place} = l{place - 1} + index({stride})")
                 text(f"w{place} = {weights}[k + index({place})]")
             with text.block(f"for c in range({length}):"):
-                text(f"{to}[{to_at} + c] += {_four([f'{matrix}[l{n} + c] * w{n}' for n in _FOUR])}")
+                terms = [f"{matrix}[l{place} + c] * w{place}" for place in range(_ROWS)]
+                text(f"{to}[{to_at} + c] += {_sum(terms)}")
 
     def after_page(self, text: Text) -> None:
         """Counts by cell, four results at a time."""
@@ -147,29 +168,31 @@ class Dense(Looped):
                 text(f"step = {distance} * {self.machine.n_observations} + np.int64(obs[base + t])")
                 with text.block("if GROUP[step] == one:"):
                     text("when[n_when] = t", "n_when += 1")
-            with text.block(f"for j in range(n_when, n_when + {_AT_ONCE - 1}):"):
+            with text.block(f"for j in range(n_when, n_when + {_RESULTS - 1}):"):
                 text("when[j] = max_length")  # zeros
             text("width = WIDTH[one]")
             with text.block(f"for i in range({self.n_rows}):"):
                 text(f"own = index((one * {self.n_rows} + i) * {self.n_hubs})", "s = index(i)")
-                with text.block("for quarter in range((n_when + 3) >> 2):"):
-                    for place in range(_AT_ONCE):
+                with text.block(f"for quarter in range((n_when + {_RESULTS - 1}) // {_RESULTS}):"):
+                    for place in range(_RESULTS):
                         text(
-                            f"k = when[4 * quarter + {place}]",
+                            f"k = when[{_RESULTS} * quarter + {place}]",
                             f"l{place} = k * index({self.n_hubs})",
                         )
-                        text(f"w{place} = x[k * index({self.n_rows}) + s]")
+                        text(f"w{place} = {self.sources}[k * index({self.n_rows}) + s]")
                     with text.block("for c in range(width):"):
-                        text(f"flows[own + c] += {_four([f'h[l{n} + c] * w{n}' for n in _FOUR])}")
+                        terms = [f"h[l{place} + c] * w{place}" for place in range(_RESULTS)]
+                        text(f"flows[own + c] += {_sum(terms)}")
 
 
-_FOUR = range(_AT_ONCE)
-
-
-def _four(terms: list[str]) -> str:
-    return f"({terms[0]} + {terms[1]}) + ({terms[2]} + {terms[3]})"
+def _sum(terms: list[str]) -> str:
+    """A sum whose terms need not wait for each other."""
+    if len(terms) == 1:
+        return terms[0]
+    half = len(terms) // 2
+    return f"({_sum(terms[:half])} + {_sum(terms[half:])})"
 
 
 def _filled_up(number: int) -> int:
-    """The next multiple of four."""
-    return -(-number // _AT_ONCE) * _AT_ONCE
+    """The next multiple of the rows that are added at once."""
+    return -(-number // _ROWS) * _ROWS

@@ -28,6 +28,10 @@ from gecasmo.kernels.text import EdgeTable, Text, array
 _MOST_BRANCHES = 4
 
 
+Products = tuple[Product, ...]
+Kinds = dict[Products, list[int]]  # what is shown by products that matter then
+
+
 def place_array(name: str, values: Iterable[int]) -> str:
     """A constant array of places: unsigned, or else each would be checked for its sign."""
     return array(name, list(values), "uint64")
@@ -56,8 +60,9 @@ class Looped(ABC):
             for edges in step.edges
         ]
         self.n_states = max(max(step.n_sources, step.n_targets) for step in machine.steps())
-        self.n_products = max(1, *(len(one.products) for one in self.matrices))
-        self.used = self._used_slots()
+        self.stride = self.n_states  # of states in `a` and `b`, result by result
+        self.kinds = self._share_products()
+        self.n_products = max(map(len, self.kinds))
         self.n_cells = 0
         self.flows: list[tuple[int, Flow]] = []  # with where their cells are
 
@@ -115,14 +120,6 @@ class Looped(ABC):
     def _constants(self, text: Text) -> None:
         text("index = np.uint64")
         self.constants(text)
-        products = [product for one in self.matrices for product in one.products]
-        self.n_factors = max(1, *map(len, products))
-        text(place_array("PRODUCT", firsts(len(one.products) for one in self.matrices)))
-        text(place_array("RESULT_SLOT", [slot for slots in self.used for slot in slots]))
-        nothing = self.loads.n_slots
-        for factor in range(self.n_factors):
-            slots = [p[factor] if factor < len(p) else nothing for p in products]
-            text(place_array(f"FACTOR{factor}", slots))
         flows = [flow for _, flow in self.flows]
         text(place_array("FLOW_CELL", [cell for cell, _ in self.flows]))
         text(array("FLOW_TIMES", [flow.times for flow in flows], "float64"))
@@ -154,10 +151,11 @@ class Looped(ABC):
 
     def _begin(self, text: Text) -> None:
         self.loads.everywhere(text)
-        text(f"n = np.zeros({self.loads.n_slots + 1})")
+        text(f"n = np.zeros({max(self.loads.n_slots, 1)})")
         for name in "ab":
-            text(f"{name} = np.zeros((max_length + 1) * {self.n_states})")
-        text(f"r = np.zeros(max_length * {self.n_products})", f"m = np.zeros({self.n_products})")
+            text(f"{name} = np.zeros((max_length + 1) * {self.stride})")
+        # The first product is that of no coins.
+        text(f"r = np.ones(max_length * {self.n_products})", f"m = np.zeros({self.n_products})")
         text(f"cells = np.zeros({self.n_cells})", f"chances = np.empty({self.n_flows})")
         with text.block(f"for flow in range({self.n_flows}):"):
             text("chance = FLOW_TIMES[flow]")
@@ -212,8 +210,8 @@ class Looped(ABC):
     def _result(self, text: Text, header: str) -> Iterator[None]:
         """Write a loop over results, with where their numbers are."""
         with text.block(header):
-            text(f"before = index(t * {self.n_states})")
-            text(f"after = index((t + 1) * {self.n_states})", f"at = index(t * {self.n_products})")
+            text(f"before = index(t * {self.stride})")
+            text(f"after = index((t + 1) * {self.stride})", f"at = index(t * {self.n_products})")
             text("o = np.int64(obs[base + t])")
             distance = f"min(length - t - 1, {self.n_closing})"
             text(f"step = {distance} * {self.machine.n_observations} + o")
@@ -227,18 +225,12 @@ class Looped(ABC):
         self.initial.emit(text, "start", "a[{target}] += {weight}")
         with self._result(text, "for t in range(length):"):
             self._by_observation(text, self._fetch)
-            text("first_product = PRODUCT[step]")
-            with text.block("for d in range(PRODUCT[step + 1] - first_product):"):
-                factors = [
-                    f"v[FACTOR{factor}[first_product + d]]" for factor in range(self.n_factors)
-                ]
-                text(f"r[at + d] = {' * '.join(factors)}")
             text("t1 = t + 1", "reach = ahead")
             self._reach(text, "ahead", "t1")
             with text.block("for s in range(ahead):"):
                 text("a[after + s] = 0.0")
             self.forward(text)
-        text("p = 0.0", f"after = index(length * {self.n_states})")
+        text("p = 0.0", f"after = index(length * {self.stride})")
         with text.block("for s in range(ahead):"):
             text("p += a[after + s]")
 
@@ -248,45 +240,49 @@ class Looped(ABC):
         with self._result(text, "for t in range(length - 1, -1, -1):"):
             self._reach(text, "reach", "t")
             self.backward(text)
-            text("first_product = PRODUCT[step]")
-            with text.block("for d in range(PRODUCT[step + 1] - first_product):"):
-                for factor in range(self.n_factors):
-                    text(f"n[FACTOR{factor}[first_product + d]] += m[d]")
-                text("m[d] = 0.0")
             self._by_observation(text, self._flush)
 
     # -- coins of a result -------------------------------------------------------------------------
-    def _used_slots(self) -> dict[Product, list[int]]:
-        """Which slots results use, with what is shown then; all if there are too many kinds."""
+    def _share_products(self) -> Kinds:
+        """Let all steps have the same products where the same is shown; returns these, with what is
+        shown. If there are too many kinds, all have the same."""
         n_observations = self.machine.n_observations
-        used: dict[Product, list[int]] = {}
-        for observation in range(n_observations):
-            matrices = self.matrices[observation::n_observations]
-            slots = sorted({s for one in matrices for p in one.products for s in p})
-            used.setdefault(tuple(self._of_results(slots)), []).append(observation)
-        if len(used) > _MOST_BRANCHES:
-            used = {tuple(sorted({slot for slots in used for slot in slots})): []}
-        return used
+        by_observation = [
+            {(), *(p for one in self.matrices[observation::n_observations] for p in one.products)}
+            for observation in range(n_observations)
+        ]
+        kinds: Kinds = {}
+        for observation, products in enumerate(by_observation):
+            kinds.setdefault(tuple(sorted(products)), []).append(observation)
+        if len(kinds) > _MOST_BRANCHES:
+            kinds = {tuple(sorted(set().union(*by_observation))): list(range(n_observations))}
+        for shared, observations in kinds.items():
+            for observation in observations:
+                for one in self.matrices[observation::n_observations]:
+                    one.products = list(shared)
+        return kinds
 
-    def _by_observation(self, text: Text, emit: Callable[[Text, Product], None]) -> None:
-        """Write what `emit` says of the slots that a result uses, where that depends on what was
-        shown under a condition."""
+    def _by_observation(self, text: Text, emit: Callable[[Text, Products], None]) -> None:
+        """Write what `emit` says of products, under conditions on what was shown."""
         keyword = "if"
-        for number, (own, observations) in enumerate(self.used.items()):
-            if len(self.used) == 1:
-                emit(text, own)
+        for number, (products, observations) in enumerate(self.kinds.items()):
+            if len(self.kinds) == 1:
+                emit(text, products)
                 break
             tests = " or ".join(f"o == {observation}" for observation in observations)
-            is_last = number == len(self.used) - 1
+            is_last = number == len(self.kinds) - 1
             with text.block("else:" if is_last else f"{keyword} {tests}:"):
-                emit(text, own)
+                emit(text, products)
             keyword = "elif"
 
-    def _of_results(self, slots: Iterable[int]) -> list[int]:
-        return [s for s in slots if self.plan.scope(self.machine, s // 2) == "result"]
+    def _is_of_result(self, slot: int) -> bool:
+        return self.plan.scope(self.machine, slot // 2) == "result"
 
-    def _places(self, text: Text, slots: Product, emit: Callable[[int, int, str], None]) -> None:
+    def _places(
+        self, text: Text, products: Products, emit: Callable[[int, int, str], None]
+    ) -> None:
         """Write row numbers once, and what `emit` says of a slot, its coin and its row number."""
+        slots = sorted({s for product in products for s in product if self._is_of_result(s)})
         for lag in sorted({self.machine.variables[slot // 2].lag for slot in slots}):
             here = [slot for slot in slots if self.machine.variables[slot // 2].lag == lag]
             with text.block("if t > 0:" if lag else "if True:"):
@@ -301,12 +297,27 @@ class Looped(ABC):
                     coin = self.machine.variables[slot // 2].coin
                     emit(slot, coin, names[self.loads.row(coin, lag)])
 
-    def _fetch(self, text: Text, slots: Product) -> None:
-        self._places(text, slots, lambda s, c, k: text(f"v[{s}] = W{c}[{s % 2}, {k}]"))
+    def _fetch(self, text: Text, products: Products) -> None:
+        """Write the products of coins of this result."""
+        lagged = {s for p in products for s in p if self.machine.variables[s // 2].lag}
+        text(*(f"v{slot} = 0.0" for slot in sorted(lagged)))
+        self._places(text, products, lambda s, c, k: text(f"v{s} = W{c}[{s % 2}, {k}]"))
+        for place, product in enumerate(products):
+            factors = [f"v{s}" if self._is_of_result(s) else f"v[{s}]" for s in product]
+            if factors:
+                text(f"r[at + index({place})] = {' * '.join(factors)}")
 
-    def _flush(self, text: Text, slots: Product) -> None:
-        self._places(text, slots, lambda s, c, k: text(f"c{c}[{s % 2}, {k}] += n[{s}]"))
-        # Lines take time to compile.
-        first = firsts(map(len, self.used))[list(self.used).index(slots)]
-        with text.block(f"for d in range({first}, {first + len(slots)}):"):
-            text("n[RESULT_SLOT[d]] = 0.0")
+    def _flush(self, text: Text, products: Products) -> None:
+        """Write their counts."""
+        told: dict[int, list[str]] = {}
+        for place, product in enumerate(products):
+            for slot in product:
+                told.setdefault(slot, []).append(f"m[{place}]")
+        for slot, terms in told.items():
+            if not self._is_of_result(slot):
+                text(f"n[{slot}] += {' + '.join(terms)}")
+        self._places(
+            text, products, lambda s, c, k: text(f"c{c}[{s % 2}, {k}] += {' + '.join(told[s])}")
+        )
+        with text.block(f"for d in range({len(products)}):"):
+            text("m[d] = 0.0")
