@@ -48,18 +48,16 @@ def answers(model: Any, log: Any) -> list[Any]:
 
 
 @many(25)
-@given(case=cases(), most_states=sampled_from([0, 24]), most_tables=sampled_from([0, 6]))
+@given(case=cases(), are_dense=sampled_from([False, True]), most_tables=sampled_from([0, 6]))
 def test_loops_over_edges_give_what_spelt_out_edges_give(
-    case: Case, most_states: int, most_tables: int
+    case: Case, are_dense: bool, most_tables: int
 ) -> None:
-    """By runs or by blocks of states, with coins one by one or in one array."""
+    """By cells or by whole matrices, with coins one by one or in one array."""
     wanted = answers(case.model, case.log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text, "MAX_UNROLLED_EDGES", 0)
         patch.setattr(e_step.text, "MAX_UNROLLED_EDGES", 0)
-        patch.setattr(e_step.looped, "MOST_STATES", most_states)
-        patch.setattr(e_step.looped, "WIDEST_BLOCK", 2)
-        patch.setattr(e_step.cells, "SHORTEST_RUN", 2)
+        patch.setattr(e_step, "is_dense", lambda matrices: are_dense)
         patch.setattr(plan, "MOST_TABLES", most_tables)
         case.model._libraries.clear()
         found = answers(case.model, case.log)
@@ -87,7 +85,10 @@ class Levels(ClickModel):
             user.lost = min(user.lost + 1, 8)
 
 
-def test_states_out_of_reach_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("are_dense", [False, True])
+def test_states_out_of_reach_are_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch, are_dense: bool
+) -> None:
     rng = np.random.default_rng(0)
     columns = {"session": np.repeat(range(6), 5), "rank": np.tile(range(1, 6), 6)}
     log = read_log(
@@ -98,7 +99,7 @@ def test_states_out_of_reach_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
     found = []
     for most in (64, 0):
         monkeypatch.setattr(e_step.text, "MAX_UNROLLED_EDGES", most)
-        monkeypatch.setattr(e_step.looped, "MOST_STATES", 0)
+        monkeypatch.setattr(e_step, "is_dense", lambda matrices: are_dense)
         leaving = list(np.linspace(0.1, 0.9, 8))
         model = make_plain(Levels.with_values(leaving=leaving, **values))
         found.append(model.expected_counts(log))

@@ -37,9 +37,8 @@ class Loads:
 
     def everywhere(self, text: Text) -> None:
         """Write the loads that serve the whole log."""
-        # Zeros, since a coin of the result above is not fetched at the first result. The last is 1,
-        # for products that need fewer factors than others.
-        text(f"v = np.zeros({self.n_slots + 1})", f"v[{self.n_slots}] = 1.0")
+        # Zeros, since a coin of the result above is not fetched at the first result.
+        text(f"v = np.zeros({max(self.n_slots, 1)})")
         for number, (coin, _, row) in enumerate(self.machine.variables):
             if self.plan.scope(self.machine, number) == "global" and number not in self.packed:
                 self._fetch(text, number, coin, str(row or 0))
