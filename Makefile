@@ -75,7 +75,7 @@ judged: $(VENV)/dev ## rankings by relevance against the truth, CLAX's too (in .
 	PYTHONPATH=. $(BIN)/python -m benchmarks.judged
 
 judges: $(VENV)/dev ## clicks with other judges, from noise to perfect, and their intervals; writes benchmarks/results/judges*.md
-	PYTHONPATH=. $(BIN)/python -m benchmarks.judges
+	PYTHONPATH=. $(BIN)/python -m benchmarks.judges --keep .judges
 
 bayes: $(VENV)/dev ## EM, VB and Gibbs compared by simulation; writes benchmarks/results/bayes.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.bayes

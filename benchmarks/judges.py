@@ -389,10 +389,16 @@ def _tables_text(found: dict[tuple[str, int], list[dict[str, Any]]]) -> list[str
         "page shows. A judge gives four grades; so often it gives the right one, else any. Judges",
         "alone know which end of their scale is good; the blend has to learn it, and words have no",
         "order without clicks. With no clicks a model was fitted to pages of other queries.",
-        f"Logs of each kind, to take means of: {max(map(len, found.values()))}.",
+        f"Logs of each kind, to take means of: {_from_to(list(map(len, found.values())))}, none of",
+        "them those that a constant of the package was chosen by.",
         "",
         *as_markdown(found),
     ]
+
+
+def _from_to(numbers: list[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return str(most) if least == most else f"{least} to {most}"
 
 
 def _coverage(asked: argparse.Namespace) -> None:

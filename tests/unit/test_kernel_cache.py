@@ -43,8 +43,9 @@ print(json.dumps({
 
 
 def start(folder: Path, home: Path) -> subprocess.Popen[str]:
-    environment = os.environ | {"GECASMO_CACHE_DIR": str(folder), "HOME": str(home)}
-    environment.pop("NUMBA_CACHE_DIR", None)
+    # Whoever sets anything of Numba's makes the package ask Numba what it means.
+    own = {name: text for name, text in os.environ.items() if not name.startswith("NUMBA_")}
+    environment = own | {"GECASMO_CACHE_DIR": str(folder), "HOME": str(home)}
     command = [sys.executable, "-c", CODE]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)

@@ -45,7 +45,7 @@ def run(tmp_path: Path, text: str) -> list[str]:
     script = tmp_path / "script.py"
     script.write_text(COMMON + text)
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-W", "ignore", str(script)], capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
@@ -144,7 +144,7 @@ ways = [
 for way in ways:
     child = os.fork()
     if child == 0:
-        signal.alarm(10)
+        signal.alarm(60)
         try:
             way()
         except gecasmo.errors.ForkedProcessError as error:
