@@ -402,26 +402,31 @@ def _from_to(numbers: list[int]) -> str:
 
 
 def _coverage(asked: argparse.Namespace) -> None:
-    rows: list[dict[str, Any]] = []
-    n_logs = asked.logs or N_COVERED
+    found: dict[tuple[str, int], list[list[dict[str, Any]]]] = {}
     for name in (*WORLDS, *OTHERS):
         for n_pages in filter(None, asked.pages):
             if asked.only in name:
-                for seed in range(FIRST, FIRST + n_logs):
-                    rows += _kept(asked.keep, covered, name, n_pages, seed)
-    text = [
+                for seed in range(FIRST, FIRST + (asked.logs or N_COVERED)):
+                    of_log = _kept(asked.keep, covered, name, n_pages, seed)
+                    found.setdefault((name, n_pages), []).append(of_log)
+    _write(_coverage_text(found), asked.folder / "judges_coverage.md")
+
+
+def _coverage_text(found: dict[tuple[str, int], list[list[dict[str, Any]]]]) -> list[str]:
+    n_logs = _from_to(list(map(len, found.values())))
+    return [
         "# How often intervals hold the truth",
         "",
         f"Made by `make judges`: 90 % intervals of nDCG@{AT} of three rankers (one by lot, the one",
         "that made the log or would have, one that knows half of the truth), of the differences of",
         "the later two from the first, and of all cells of confusions with at least ten pairs.",
         "With clicks alone and with one judge beside them; 100 queries with 20 candidates as in",
-        f"judges.md, {n_logs} logs of each kind. Errors that pairs have in common were given their",
-        "size by other logs of the same worlds.",
+        f"judges.md. Logs of each kind: {n_logs}; intervals of one",
+        "log err together. Errors that pairs have in common were given their size by other logs of",
+        "the same worlds.",
         "",
-        *coverage_markdown(rows),
+        *coverage_markdown([row for logs in found.values() for log in logs for row in log]),
     ]
-    _write(text, asked.folder / "judges_coverage.md")
 
 
 def _kept(
