@@ -19,7 +19,7 @@ _FILLED = 0.4
 _MOST_CELLS = 1 << 20
 # Rows that are added in one loop; and results.
 _ROWS = 8
-_RESULTS = 4
+_RESULTS = 5
 
 _Group = tuple[int, tuple[tuple[Cell, tuple[Flow, ...]], ...]]
 
@@ -41,6 +41,7 @@ class Dense(Looped):
         self.n_rows = self.stride = _filled_up(self.n_states)
         self.weighs_rows = any(product for one in self.matrices for product in one.rows)
         self.sources = "x" if self.weighs_rows else "a"
+        self.all_states = self.place(self.stride)
 
     def constants(self, text: Text) -> None:
         """Matrices after each other, their rows and hubs filled up to multiples of eight."""
@@ -87,20 +88,22 @@ class Dense(Looped):
     def _places_here(self, text: Text) -> None:
         """Write where the vectors of a result are, and its matrix."""
         text(f"right = index(t * {self.n_hubs})")
-        text(f"line = index(step * {self.n_rows})", "hub = HUB[step]", "group = GROUP[step]")
+        if self.weighs_rows:
+            text(f"line = index(step * {self.n_rows})")
+        text("hub = HUB[step]", "group = GROUP[step]")
         text("n_hubs = HUB[step + 1] - hub", "width = WIDTH[group]")
-        text(f"own = group * index({self.n_rows * self.n_hubs})")
+        text(f"own = group * {self.place(self.n_rows * self.n_hubs)}")
 
     def forward(self, text: Text) -> None:
         """States, weighed by rows, times the matrix, weighed by hubs."""
         self._places_here(text)
-        text(f"eights = (reach + index({_ROWS - 1})) // index({_ROWS})")
-        with text.block(f"for s in range(reach, index({self.n_rows})):"):
-            text(f"{self.sources}[before + s] = 0.0")
+        text(f"eights = (reach + {self.place(_ROWS - 1)}) // {self.place(_ROWS)}")
         if self.weighs_rows:
+            with text.block(f"for s in range({self.place(self.n_rows)}):"):
+                text("x[before + s] = 0.0")
             with text.block("for s in range(reach):"):
                 text("x[before + s] = a[before + s] * r[at + ROW_PRODUCT[line + s]]")
-        with text.block("for u in range(width):"):
+        with text.block(f"for u in range({self.place(self.n_hubs)}):"):
             text("g[right + u] = 0.0")
         self._add_rows(
             text, "eights", "g", "right", "cells", self.sources, "before", self.n_hubs, "width"
@@ -116,13 +119,17 @@ class Dense(Looped):
             text("k = hub + u", "d = HUB_PRODUCT[k]")
             text("w = r[at + d] * b[after + HUB_STATE[k]]")
             text("h[right + u] = w", "m[d] += g[right + u] * w")
-        with text.block("for u in range(n_hubs, width):"):
-            text("h[right + u] = 0.0")
+        if len({len(one.hubs) for one in self.matrices if one.hubs}) > 1:
+            with text.block("for u in range(n_hubs, width):"):
+                text("h[right + u] = 0.0")
         target, place = ("z", "nowhere") if self.weighs_rows else ("b", "before")
-        text("nowhere = index(0)", "tall = (reach + index(3)) & ~index(3)")
-        with text.block("for s in range(tall):"):
+        three = self.place(3)
+        text(f"tall = (reach + {three}) & ~{three}")
+        if self.weighs_rows:
+            text(f"nowhere = {self.place(0)}")
+        with text.block(f"for s in range({self.place(self.n_rows)}):"):
             text(f"{target}[{place} + s] = 0.0")
-        text(f"eights = width // index({_ROWS})")
+        text(f"eights = width // {self.place(_ROWS)}")
         self._add_rows(text, "eights", target, place, "turned", "h", "right", self.n_rows, "tall")
         if not self.weighs_rows:
             return
@@ -145,20 +152,20 @@ class Dense(Looped):
         """Write the sum of the first rows of this step's matrix, each with its weight."""
         with text.block(f"for eight in range({n_eights}):"):
             text(
-                f"k = index({_ROWS}) * eight",
-                f"l0 = own + k * index({stride})",
+                f"k = {self.place(_ROWS)} * eight",
+                f"l0 = own + k * {self.place(stride)}",
                 f"k += {weights_at}",
             )
             for place in range(_ROWS):
                 if place:
-                    text(f"l{place} = l{place - 1} + index({stride})")
-                text(f"w{place} = {weights}[k + index({place})]")
+                    text(f"l{place} = l{place - 1} + {self.place(stride)}")
+                text(f"w{place} = {weights}[k + {self.place(place)}]")
             with text.block(f"for c in range({length}):"):
                 terms = [f"{matrix}[l{place} + c] * w{place}" for place in range(_ROWS)]
                 text(f"{to}[{to_at} + c] += {_sum(terms)}")
 
     def after_page(self, text: Text) -> None:
-        """Counts by cell, four results at a time."""
+        """Counts by cell, some results at a time."""
         if not self.has_flows:
             return
         with text.block(f"for one in range({self.n_groups}):"):
@@ -171,15 +178,15 @@ class Dense(Looped):
             with text.block(f"for j in range(n_when, n_when + {_RESULTS - 1}):"):
                 text("when[j] = max_length")  # zeros
             text("width = WIDTH[one]")
-            with text.block(f"for i in range({self.n_rows}):"):
+            with text.block(f"for i in range({self.n_states}):"):
                 text(f"own = index((one * {self.n_rows} + i) * {self.n_hubs})", "s = index(i)")
                 with text.block(f"for quarter in range((n_when + {_RESULTS - 1}) // {_RESULTS}):"):
                     for place in range(_RESULTS):
                         text(
                             f"k = when[{_RESULTS} * quarter + {place}]",
-                            f"l{place} = k * index({self.n_hubs})",
+                            f"l{place} = k * {self.place(self.n_hubs)}",
                         )
-                        text(f"w{place} = {self.sources}[k * index({self.n_rows}) + s]")
+                        text(f"w{place} = {self.sources}[k * {self.place(self.n_rows)} + s]")
                     with text.block("for c in range(width):"):
                         terms = [f"h[l{place} + c] * w{place}" for place in range(_RESULTS)]
                         text(f"flows[own + c] += {_sum(terms)}")

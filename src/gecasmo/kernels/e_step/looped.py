@@ -61,8 +61,10 @@ class Looped(ABC):
         ]
         self.n_states = max(max(step.n_sources, step.n_targets) for step in machine.steps())
         self.stride = self.n_states  # of states in `a` and `b`, result by result
+        self.all_states = "ahead"  # those that are to be set to 0 before anything is added
         self.kinds = self._share_products()
         self.n_products = max(map(len, self.kinds))
+        self._places_used: set[int] = set()
         self.n_cells = 0
         self.flows: list[tuple[int, Flow]] = []  # with where their cells are
 
@@ -133,10 +135,10 @@ class Looped(ABC):
     # -- frame ---------------------------------------------------------------------------------
     def source(self) -> str:
         """Write the whole kernel."""
-        text = Text()
-        text("import math", "", "import numpy as np", "")
-        self._constants(text)
-        text(*self.initial.constants(), *self.loads.constants(), "", "")
+        head, text = Text(), Text()
+        head("import math", "", "import numpy as np", "")
+        self._constants(head)
+        head(*self.initial.constants(), *self.loads.constants())
         with text.block(f"def e_step({', '.join(e_step_arguments(self.plan, packed=True))}):"):
             self._begin(text)
             with text.block("for bucket in range(first, last):"):
@@ -147,7 +149,14 @@ class Looped(ABC):
                 with text.block("for i in range(bucket_start[bucket], bucket_start[bucket + 1]):"):
                     self._page(text)
                 self._end_bucket(text)
-        return str(text)
+        head(*(f"U{number} = index({number})" for number in sorted(self._places_used)), "", "")
+        return f"{head}{text}"
+
+    def place(self, number: int) -> str:
+        """A number that places are added to: a constant, since a call would take time to compile
+        wherever it stands."""
+        self._places_used.add(number)
+        return f"U{number}"
 
     def _begin(self, text: Text) -> None:
         self.loads.everywhere(text)
@@ -220,14 +229,14 @@ class Looped(ABC):
     def _forward(self, text: Text) -> None:
         text(f"start = min(length, {len(self.machine.initial) - 1})")
         self._reach(text, "ahead", "0")
-        with text.block("for s in range(ahead):"):
+        with text.block(f"for s in range({self.all_states}):"):
             text("a[s] = 0.0")
         self.initial.emit(text, "start", "a[{target}] += {weight}")
         with self._result(text, "for t in range(length):"):
             self._by_observation(text, self._fetch)
             text("t1 = t + 1", "reach = ahead")
             self._reach(text, "ahead", "t1")
-            with text.block("for s in range(ahead):"):
+            with text.block(f"for s in range({self.all_states}):"):
                 text("a[after + s] = 0.0")
             self.forward(text)
         text("p = 0.0", f"after = index(length * {self.stride})")
@@ -292,7 +301,7 @@ class Looped(ABC):
                     row = self.loads.row(coin, lag)
                     if row not in names:
                         names[row] = f"k{len(names)}"
-                        text(f"{names[row]} = np.uint64({row})")
+                        text(f"{names[row]} = index({row})")
                 for slot in here:
                     coin = self.machine.variables[slot // 2].coin
                     emit(slot, coin, names[self.loads.row(coin, lag)])
@@ -305,7 +314,7 @@ class Looped(ABC):
         for place, product in enumerate(products):
             factors = [f"v{s}" if self._is_of_result(s) else f"v[{s}]" for s in product]
             if factors:
-                text(f"r[at + index({place})] = {' * '.join(factors)}")
+                text(f"r[at + {self.place(place)}] = {' * '.join(factors)}")
 
     def _flush(self, text: Text, products: Products) -> None:
         """Write their counts."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 from gecasmo.kernels.e_step.looped import Looped, firsts, place_array
 from gecasmo.kernels.text import Text
 
-_EACH_CELL = "for c in range(ROW[k], ROW[k + index(1)]):"
-
 
 class Sparse(Looped):
     """Writes the E-step with loops over states and the cells of their rows."""
@@ -43,7 +41,7 @@ class Sparse(Looped):
             with text.block("if y == 0.0:"):
                 text("continue")
             text("k = first_row + s", "y *= r[at + ROW_PRODUCT[k]]")
-            with text.block(_EACH_CELL):
+            with text.block(f"for c in range(ROW[k], ROW[k + {self.place(1)}]):"):
                 text("a[after + TO[c]] += y * r[at + TO_PRODUCT[c]] * cells[c]")
 
     def backward(self, text: Text) -> None:
@@ -55,7 +53,7 @@ class Sparse(Looped):
                 text("b[before + s] = 0.0", "continue")
             text("k = first_row + s", "w = r[at + ROW_PRODUCT[k]]")
             text("y *= w", "z = 0.0")
-            with text.block(_EACH_CELL):
+            with text.block(f"for c in range(ROW[k], ROW[k + {self.place(1)}]):"):
                 text("d = TO_PRODUCT[c]", "u = r[at + d] * b[after + TO[c]]", "x = cells[c] * u")
                 text("z += x", "m[d] += y * x")
                 if self.has_flows:
