@@ -6,6 +6,7 @@ Both ways give the same numbers. Small logs take the first, since nothing has to
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -18,7 +19,14 @@ from gecasmo.kernels import page_arrays
 from gecasmo.kernels.library import compiling
 from gecasmo.kernels.static import static_kernel
 from gecasmo.kernels.threads import default_threads, run_jobs
-from gecasmo.logs.runs import Integers, hash_runs, offsets, rows_of_runs, runs_differ
+from gecasmo.logs.runs import (
+    Integers,
+    hash_runs,
+    offsets,
+    rows_of_runs,
+    runs_differ,
+    slices_of_runs,
+)
 
 Numbers = NDArray[np.unsignedinteger[Any]]
 
@@ -26,9 +34,13 @@ Numbers = NDArray[np.unsignedinteger[Any]]
 LARGE_LOG = 200_000
 
 
+# Whether there is too little memory for what kernels are loaded with, which takes some 50 MB.
+no_kernels: ContextVar[bool] = ContextVar("no_kernels", default=False)
+
+
 def is_large(n_results: int) -> bool:
     """Whether a log of so many results is worth compiled kernels and narrow types."""
-    return n_results >= LARGE_LOG
+    return n_results >= LARGE_LOG and not no_kernels.get()
 
 
 class Runs(NamedTuple):
@@ -73,7 +85,8 @@ def hash_pages(
         if is_large(len(values)):
             _on_threads(page_arrays.hash_pages, len(pages), [pages, starts, values, salt, hashes])
         else:
-            hash_runs(values, starts, pages, salt, hashes)
+            for part in slices_of_runs(np.diff(starts)[pages]):
+                hash_runs(values, starts, pages[part], salt, hashes[part])
     return hashes
 
 
@@ -87,7 +100,10 @@ def differing_pages(
         if is_large(len(values)):
             _on_threads(page_arrays.compare_pages, len(likes), [likes, starts, values, differs])
         else:
-            differs |= runs_differ(values, starts, np.arange(len(likes)), likes)
+            later = np.flatnonzero(likes != np.arange(len(likes)))
+            for part in slices_of_runs(np.diff(starts)[later]):
+                some = later[part]
+                differs[some] |= runs_differ(values, starts, some, likes[some])
     return differs.view(np.bool_)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import polars as pl
 from gecasmo.errors import ClickLogError, ClickLogWarning, either
 from gecasmo.files import followed, synced
 from gecasmo.forks import refuse_lost_fork
+from gecasmo.logs.arrays import no_kernels
 from gecasmo.logs.inputs import MAX_LINE
 from gecasmo.logs.notes import Faults, Note, in_one_message, merged_notes
 from gecasmo.logs.store.builder import QUERY, PartitionBuilder
@@ -37,6 +39,7 @@ from gecasmo.logs.store.manifest import (
 from gecasmo.logs.store.page_runs import first_likes
 from gecasmo.logs.store.partition import folder_of, write_partition
 from gecasmo.logs.store.plan import (
+    FEWEST_FOR_KERNELS,
     N_WORKERS,
     Wishes,
     most_rows,
@@ -150,7 +153,8 @@ def ingest(
     _check_target(target, overwrite)
     tell = progress or (lambda stage, done, total: None)
     intake = Intake(source, asked, journal, tell)
-    with journal.locked(), ThreadPoolExecutor(N_WORKERS) as workers:
+    is_tight = asked.memory < FEWEST_FOR_KERNELS
+    with journal.locked(), _plainly(is_tight) as workers:
         intake.begin(resume)
         try:
             shuffle = intake.run(workers)
@@ -165,6 +169,19 @@ def ingest(
     if notes:
         warnings.warn(in_one_message(intake.source.label, notes), ClickLogWarning, stacklevel=3)
     return StoredLog(target)
+
+
+@contextmanager
+def _plainly(without_kernels: bool) -> Iterator[Executor]:
+    """Threads for the work; whether kernels are called holds in them as in this one."""
+    before = no_kernels.set(without_kernels)
+    try:
+        with ThreadPoolExecutor(
+            N_WORKERS, initializer=no_kernels.set, initargs=(without_kernels,)
+        ) as workers:
+            yield workers
+    finally:
+        no_kernels.reset(before)
 
 
 def _check_target(target: Path, overwrite: bool) -> None:

@@ -87,7 +87,7 @@ class PageRuns:
         target = offsets(np.diff(starts)[chosen])
         moved, others = {}, []
         for column in self.results:
-            if is_array(column):
+            if is_array(column) and is_large(int(target[-1])):
                 values = page_results(as_array(column), starts, chosen, target)
                 moved[column.name] = pl.Series(column.name, values)
             else:

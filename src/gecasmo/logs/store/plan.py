@@ -33,6 +33,8 @@ N_WORKERS = min(os.cpu_count() or 1, 2)
 # What is there whatever the amount: the caches of allocators, one a thread, and what is too small
 # to be counted.
 FIXED_BYTES = 38 * 10**6
+# With less, nothing is loaded that has a size of its own, such as what calls compiled kernels.
+FEWEST_FOR_KERNELS = 256 * 10**6
 # Shares of the rest of the memory that was granted. While reading there are several copies of a
 # batch (read ahead, in order of buckets, compressed); while writing, several partitions are put
 # together at once.
