@@ -202,11 +202,13 @@ def written(known: list[dict[str, Any]]) -> list[str]:
         told = Counter(model for (world, _), model in taken.items() if world == name)
         which = ", ".join(f"{model} ({n})" if n > 1 else model for model, n in told.items())
         cells = [f"{means[name][m]:.3f}" if m in means[name] else "" for m in columns]
-        rows.append([name, str(len(behind[name][MODELS[0]])), *cells, which])
+        rows.append([name, str(len(behind[name][MODELS[0]])), *cells, *([which] if taken else [])])
     for word, how in {"mean": np.mean, "worst": np.max}.items():
         ends = [[means[name][m] for name in there if m in means[name]] for m in columns]
-        rows.append([f"**{word}**", "", *(f"{how(own):.3f}" for own in ends), ""])
-    return table(["users click by", "logs", *columns, "taken by auto"], rows)
+        last = [""] if taken else []
+        rows.append([f"**{word}**", "", *(f"{how(own):.3f}" for own in ends), *last])
+    last = ["taken by auto"] if taken else []
+    return table(["users click by", "logs", *columns, *last], rows)
 
 
 def main() -> None:
@@ -244,9 +246,8 @@ def write(known: list[dict[str, Any]]) -> None:
         f"{LENGTH} results to learn from and {TEST_PAGES:,} to be scored by; {QUERIES} queries "
         f"with {DOCS} documents, in the order of a ranker that is often right. How far the "
         "log-likelihood of a page that was not seen is behind the best candidate of the same log, "
-        "mean over logs. "
-        f"{AUTO} cross-validates {', '.join(CANDIDATES)} on the pages to learn from. Users of the "
-        "last three kinds click by no model of the zoo.",
+        "mean over logs. Users of the last three kinds click by no model of the zoo. With "
+        f"`--auto`, also what {AUTO} takes, which cross-validates {', '.join(CANDIDATES)}.",
         "",
         *written(known),
     ]
