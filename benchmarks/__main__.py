@@ -44,6 +44,8 @@ def main() -> None:
         if "memory" in options.parts:
             del log
             _measure_memory(simulated, figures)
+    if not set(options.parts) & {"e_step", "fit", "memory"}:
+        figures.logs.clear()  # sweeps say what they were measured on
     if "compile" in options.parts:
         _measure_first_fits(figures)
     if "zoo" in options.parts:

@@ -19,7 +19,7 @@ from gecasmo.estimation.gibbs import _Chains
 from gecasmo.estimation.gibbs_rows import RowChain, TableRows
 from gecasmo.estimation.ridge_moves import Ridge, Slide, Walk
 from gecasmo.model.part_builder import Builder, Settings
-from oracle.beliefs import Page, Row, elbo_and_counts, exact_posterior, told
+from oracle.beliefs import Exact, Page, Row, elbo_and_counts, exact_posterior, told
 from oracle.brute_force import Oracle
 from proof.test_proof_sampling import PAGE, PROGRAMS
 from strategies.cases import Case, Values, cases, make_plain
@@ -113,6 +113,34 @@ def test_the_elbo_climbs_below_the_evidence_and_the_minimal_one_is_tighter(
     assert begins["minimal"] >= begins["full"] - 1e-9
 
 
+@pytest.mark.parametrize("augmentation", ["minimal", "full"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_moments_of_vb_are_near_those_of_the_exact_posterior(name: str, augmentation: str) -> None:
+    """VB takes rows to be independent: its means are close, its deviations too small (down to 0.6
+    of the exact ones where users are of two kinds), and never too large."""
+    case, exact = tiny(name, (1.5, 1.0))
+    known = moments(fitted(case, (1.5, 1.0), VB(augmentation=augmentation)))
+    checked = 0
+    for row in exact.mean.keys() & known.keys():
+        mean, deviation = known[row]
+        true = np.sqrt(exact.variance[row])
+        assert abs(mean - exact.mean[row]) < (0.7 if name == "mixture" else 0.3) * true
+        assert (0.5 if name == "mixture" else 0.8) < deviation / true < 1.001
+        checked += 1
+    assert checked >= 3
+
+
+def tiny(name: str, prior: tuple[float, float]) -> tuple[Case, Exact]:
+    """Four pages, and what is known after them."""
+    program = PROGRAMS[name]
+    patterns = sorted(
+        Oracle(as_story(program, PAGE), Values(4)).patterns, key=lambda s: [sorted(x) for x in s]
+    )
+    shown = [patterns[0], patterns[len(patterns) // 2], patterns[-1]]
+    case = Case(program, Values(4), [PAGE] * 3, shown, [2.0, 1.0, 1.0], 5)
+    return case, exact_posterior(pages_of(case), prior)
+
+
 # -- Gibbs -----------------------------------------------------------------------------------------
 N_COPIES = 600
 
@@ -155,13 +183,8 @@ def test_paths_are_drawn_as_often_as_the_e_step_expects(
     ("name", "augmentation"), [*((name, "minimal") for name in PROGRAMS), ("cascade", "full")]
 )
 def test_gibbs_has_the_moments_of_the_exact_posterior(name: str, augmentation: str) -> None:
-    program, prior = PROGRAMS[name], (1.5, 1.0)
-    patterns = sorted(
-        Oracle(as_story(program, PAGE), Values(4)).patterns, key=lambda s: [sorted(x) for x in s]
-    )
-    shown = [patterns[0], patterns[len(patterns) // 2], patterns[-1]]
-    case = Case(program, Values(4), [PAGE] * 3, shown, [2.0, 1.0, 1.0], 5)
-    exact = exact_posterior(pages_of(case), prior)
+    prior = (1.5, 1.0)
+    case, exact = tiny(name, prior)
     method = Gibbs(draws=300, warmup=30, chains=2, seed=3, augmentation=augmentation)
     model = fitted(case, prior, method)
     known, checked = moments(model), 0
