@@ -203,9 +203,13 @@ def test_expected_heads_are_those_of_all_click_patterns(
 
 
 def test_what_cannot_be_shown_is_refused() -> None:
-    with pytest.raises(ModelError, match="PSCM cannot be shown in a browser: .* over a page several"):
+    with pytest.raises(
+        ModelError, match="PSCM cannot be shown in a browser: .* over a page several"
+    ):
         model_data(CATALOGUE["PSCM"]())
-    with pytest.raises(ModelError, match="NCM cannot be shown in a browser: its coin 'click_rate' has a"):
+    with pytest.raises(
+        ModelError, match="NCM cannot be shown in a browser: its coin 'click_rate' has a"
+    ):
         model_data(CATALOGUE["NCM"]())
     with pytest.raises(ModelError, match="queries=0: at least 1"):
         model_data(CATALOGUE["DBN"](), queries=0)

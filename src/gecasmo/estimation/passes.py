@@ -253,7 +253,9 @@ def _stepped(part: Part, states: Rows, counts: Counts, task: Task) -> Rows:
         answer = answer_of(state, number, at, counts)
         if number in part.leanings:
             answer += room_of(state) * (part.leanings[number].new @ task.extra["step"])
-        mean = np.clip(np.asarray(state.centre) + answer, 1e-9, 1 - 1e-9)
+        # That is to first order: no row goes more than half the way to 0 or 1 by it.
+        centre = np.asarray(state.centre)
+        mean = np.clip(centre + answer, centre / 2, (1 + centre) / 2)
         moved[number] = form.with_posterior(state, mean, np.asarray(state.spread))
     return moved
 

@@ -296,10 +296,12 @@ class Joint:
         """What learns the priors of coins, by number."""
         return {c.number: c.regression for c in self.coins if c.regression is not None}
 
-    def shared_step(self, score: Floats) -> Floats:
-        """The step of shared numbers with priors held, where this is the score of all pages."""
+    def shared_step(self, score: Floats, known: Known) -> Floats:
+        """The step of shared numbers with priors held, where this is the score of all pages. No
+        information is good enough for a very long one."""
         n = self.shared.size
-        return inverse(self.factor * self.information[:n, :n]) @ score
+        step: Floats = inverse(self.factor * known.information[:n, :n]) @ score
+        return step * min(1.0, _FARTHEST / max(float(np.abs(step).max(initial=0.0)), _FARTHEST))
 
     @property
     def has_past(self) -> bool:

@@ -40,6 +40,8 @@ Floats = NDArray[np.float64]
 _FEWEST_ROWS = 2
 # Passes in which parts agree on effects that are spread over them.
 _LOOKS = 3
+# Steps of shared numbers that rows only go along with, in logits, and looks at most until then.
+_SHORT, _MOST_LOOKS = 0.2, 8
 
 
 class Posteriors:
@@ -281,10 +283,11 @@ class Posteriors:
         ending = self._ending(best, joint)
         problem, states = ending.problem, ending.states
         extra: dict[str, Any] = {}
+        known = joint.known()
         if not ending.is_known:
             means = self._places(problem, states)
             extra = dict(means)
-            for _ in range(self._n_looks(states)):
+            for number in range(_MOST_LOOKS):
                 there = problem.evaluate(states, work="look", extra=extra)
                 assert there.answer is not None
                 told = there.answer.extra
@@ -292,10 +295,14 @@ class Posteriors:
                 states = there.states
                 if self.learns and joint.shared.size:
                     extra |= self._before(problem, states)
-                    step = joint.shared_step(self._score(joint, ending, there))
+                    step = joint.shared_step(self._score(joint, ending, there), known)
                     extra["step"] = step
                     states = replace(states, forms=self._moved(states, joint.shared, step))
-        known = joint.known()
+                # Rows that have heard of a short step only go along with it; after a long one they
+                # have to be looked at again.
+                length = float(np.abs(extra.get("step", np.zeros(1))).max(initial=0.0))
+                if number + 1 >= self._n_looks(states) and length < _SHORT:
+                    break
         covariance = joint.errors_of_all(known)
         errors = Errors(self.part, joint.shared, ending.regressions, covariance, known.is_open)
         extra |= self._directions(problem, errors, states)
