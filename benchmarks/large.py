@@ -194,18 +194,18 @@ def write_table() -> None:
     """The last row of every model."""
     rows = {row["model"]: row for row in map(json.loads, KEPT.read_text().splitlines())}
     header = "model | states | edges | kernel | generated, ns a page | Numba / generated"
-    header += " | C / generated | the other way / this way | first E-step, CPU s | load"
+    header += " | C / generated | the other way / this way | first E-step, CPU s | load | commit"
     lines = [
         "# Automata with many states",
         "",
         "`python -m benchmarks.large`: pages of 10 results, best rounds by processor time, one "
         "thread, counts equal to 1e-9. Ratios are those of times in one run: above 1 the generated "
         "kernel is faster. Kernels of up to 64 edges spell them out, others loop; near that number "
-        "the last but two column has what the other way would take. The first E-step includes "
+        "the last but three column has what the other way would take. The first E-step includes "
         "encoding and compiling; load is the number of processes that wanted a processor.",
         "",
         f"| {header} |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in sorted(rows.values(), key=lambda row: (row["model"][:5], row["states"])):
         ratios = [
@@ -213,7 +213,8 @@ def write_table() -> None:
             for name in ("Numba", "C", "other way")
         ]
         cells = [row["model"], f"{row['states']}", f"{row['edges']:,}", row["way"]]
-        cells += [f"{row['generated']:,.0f}", *ratios, f"{row['compiling']:.1f}", f"{row['load']}"]
+        cells += [f"{row['generated']:,.0f}", *ratios, f"{row['compiling']:.1f}"]
+        cells += [f"{row['load']:.0f}", row["commit"]]
         lines.append(f"| {' | '.join(cells)} |")
     last = list(rows.values())[-1]
     lines += ["", f"Last run: {last['moment']}, commit {last['commit']}, {last['processor']}."]
