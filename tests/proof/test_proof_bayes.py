@@ -113,19 +113,24 @@ def test_the_elbo_climbs_below_the_evidence_and_the_minimal_one_is_tighter(
     assert begins["minimal"] >= begins["full"] - 1e-9
 
 
+# Programs of two kinds of users, and of results that are looked at twice.
+TIED = ("mixture", "twice")
+
+
 @pytest.mark.parametrize("augmentation", ["minimal", "full"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_moments_of_vb_are_near_those_of_the_exact_posterior(name: str, augmentation: str) -> None:
-    """VB takes rows to be independent: its means are close, its deviations too small (down to 0.6
-    of the exact ones where users are of two kinds), and never too large."""
+    """VB takes rows to be independent: its means are close, its deviations too small (down to 0.57
+    of the exact ones where pages tie rows together most), and never too large."""
     case, exact = tiny(name, (1.5, 1.0))
     known = moments(fitted(case, (1.5, 1.0), VB(augmentation=augmentation)))
     checked = 0
     for row in exact.mean.keys() & known.keys():
         mean, deviation = known[row]
         true = np.sqrt(exact.variance[row])
-        assert abs(mean - exact.mean[row]) < (0.7 if name == "mixture" else 0.3) * true
-        assert (0.5 if name == "mixture" else 0.8) < deviation / true < 1.001
+        off, narrow = (0.7, 0.5) if name in TIED else (0.3, 0.8)
+        assert abs(mean - exact.mean[row]) < off * true
+        assert narrow < deviation / true < 1.001
         checked += 1
     assert checked >= 3
 
