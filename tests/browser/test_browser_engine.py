@@ -204,7 +204,7 @@ def test_expected_heads_are_those_of_all_click_patterns(
 
 def test_what_cannot_be_shown_is_refused() -> None:
     with pytest.raises(
-        ModelError, match="PSCM cannot be shown in a browser: .* over a page several"
+        ModelError, match=r"PSCM cannot be shown in a browser: .* over a page several"
     ):
         model_data(CATALOGUE["PSCM"]())
     with pytest.raises(

@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 from command_line import fail, succeed
 
-from gecasmo import RCTR, read_log
-from gecasmo.browser import Report
+from gecasmo import read_log
 from gecasmo.browser.report_page import _log_section, _table_data, misled_pairs
 from gecasmo.errors import for_the_command_line
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-
 from benchmarks.pages import world
+
 from gecasmo import UBM
 
 
