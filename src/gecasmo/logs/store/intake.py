@@ -157,10 +157,11 @@ class Intake:
         read = {name: (schema or {})[name] for name in columns}
         memory = self.journal.content["memory"]
         buckets = buckets_for(n_rows, read, self.layout.nested, memory)
+        buckets = max(buckets, min(self.wishes.partitions or 1, 4096))
         plan = {
             "rows": n_rows,
-            "buckets": max(buckets, min(self.wishes.partitions or 1, 4096)),
-            "batch_rows": batch_rows(read, memory),
+            "buckets": buckets,
+            "batch_rows": batch_rows(read, memory, buckets),
             "columns": columns,
         }
         if isinstance(self.source, TextFiles):

@@ -47,6 +47,10 @@ COPIES = 3
 # What it takes, at the most, while the parts of a partition are put together.
 BYTES_OF_A_SMALL_RESULT = 30
 FEWEST_BUCKETS, MOST_BUCKETS = 16, 4096
+# Rows of a batch, whatever the memory. A column of 2 million takes 16 MB, which allocators keep for
+# the next one, while larger pieces come from the system, page by page, each time. With many buckets
+# it has to be more, since each of them is a stream of its own.
+FEWEST_ROWS_AT_MOST, MOST_ROWS, ROWS_OF_A_BUCKET = 2_000_000, 5_000_000, 20_000
 BUCKETS_OF_UNKNOWN = 1024
 _TEXT_BYTES, _LIST_LENGTH = 40, 10
 
@@ -294,9 +298,11 @@ def _bytes_of(dtype: pl.DataType) -> int:
     return _TEXT_BYTES
 
 
-def batch_rows(schema: Schema, memory: int) -> int:
+def batch_rows(schema: Schema, memory: int, buckets: int) -> int:
     """How many rows of a table are read at a time."""
-    return int(min(max(shared(memory) * SHARE_OF_A_BATCH / bytes_of_row(schema), 1000), 5_000_000))
+    granted = max(shared(memory) * SHARE_OF_A_BATCH / bytes_of_row(schema), 1000)
+    most = min(max(ROWS_OF_A_BUCKET * buckets, FEWEST_ROWS_AT_MOST), MOST_ROWS)
+    return int(min(granted, most))
 
 
 def partitions_for(n_results: int, n_bytes: int, memory: int) -> int:

@@ -131,10 +131,14 @@ def read_ahead(batches: Batches) -> Batches:
     somebody else's may have to stay in the thread that made it.
     """
     settings = copy_context()  # such as the language of messages, which threads do not inherit
+
+    def following() -> SourceBatch | None:
+        return next(batches, None)
+
     with ThreadPoolExecutor(1, "gecasmo-reader") as reader:
-        coming = reader.submit(settings.run, next, batches, None)
+        coming = reader.submit(settings.run, following)
         while (batch := coming.result()) is not None:
-            coming = reader.submit(settings.run, next, batches, None)
+            coming = reader.submit(settings.run, following)
             yield batch
 
 
