@@ -234,7 +234,9 @@ class _Chains:
         own = self.chains[0]
 
         def expected(others: Tables) -> Tables:
-            answer = self.problem.parts.run(Task(Recipe("begin"), "", own.weights | others, {}))
+            answer = self.problem.parts.run(
+                Task(Recipe("begin"), "", {**own.weights, **others}, {})
+            )
             self.n_evaluations += 1
             return {number: counts.table for number, counts in answer.counts.items()}
 

@@ -105,7 +105,9 @@ class TableRows:
         logit, log_strength = np.add(self.believed.centre(), hyper).tolist()
         away = logit if side else -logit
         near, far = 1 / (1 + math.exp(-away)), 1 / (1 + math.exp(away))
-        near_then, far_then, held = slide(near, far, math.exp(by), math.exp(32.0 * by))
+        near_then, far_then, held = slide(  # type: ignore[no-untyped-call]
+            near, far, math.exp(by), math.exp(32.0 * by)
+        )
         odds = math.log(near_then / far_then)
         then = (odds if side else -odds, log_strength - math.log(near_then / near))
         # The room of a logit is that of its probability, divided by p (1 - p).

@@ -99,7 +99,7 @@ def find_ridges(
     if len(places) < 2:
         return []
     seen, whole = _information(places, own, expected)
-    ridges = []
+    ridges: list[Ridge] = []
     for length in _weak(seen, whole):
         # Of each coin the side that goes farther; the other adds little but work.
         size = np.abs(length) * np.sqrt(np.maximum(np.diag(whole), 0.0))
@@ -158,7 +158,9 @@ def _information(
 def _slope(coin: TableRows, side: int, weights: Floats, counts: Floats) -> float:
     """How the log-likelihood of flips changes as one side of all rows slides."""
     p, q = weights[side], weights[1 - side]
-    each = ladder(p) * (counts[side] * q - counts[1 - side] * p)
+    each = ladder(p) * (  # type: ignore[no-untyped-call]
+        counts[side] * q - counts[1 - side] * p
+    )
     if len(coin.is_given):
         each = each[~coin.is_given]
     return float(each.sum())
