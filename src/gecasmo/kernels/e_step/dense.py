@@ -59,7 +59,7 @@ class Dense(Looped):
         self.n_cells = self.n_groups * self.n_rows * self.n_hubs
         text(place_array("GROUP", own_groups))
         text(place_array("WIDTH", [_filled_up(n_hubs) for n_hubs, _ in groups]))
-        products = []
+        products: list[int] = []
         for one in self.matrices:
             own = [one.place(product) for product in one.rows]
             products += own + [0] * (self.n_rows - len(own))

@@ -256,7 +256,7 @@ class Looped(ABC):
         """Let all steps have the same products where the same is shown; returns these, with what is
         shown. If there are too many kinds, all have the same."""
         n_observations = self.machine.n_observations
-        by_observation = [
+        by_observation: list[set[Product]] = [
             {(), *(p for one in self.matrices[observation::n_observations] for p in one.products)}
             for observation in range(n_observations)
         ]
@@ -264,7 +264,8 @@ class Looped(ABC):
         for observation, products in enumerate(by_observation):
             kinds.setdefault(tuple(sorted(products)), []).append(observation)
         if len(kinds) > _MOST_BRANCHES:
-            kinds = {tuple(sorted(set().union(*by_observation))): list(range(n_observations))}
+            every: set[Product] = set().union(*by_observation)
+            kinds = {tuple(sorted(every)): list(range(n_observations))}
         for shared, observations in kinds.items():
             for observation in observations:
                 for one in self.matrices[observation::n_observations]:
