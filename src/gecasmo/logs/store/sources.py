@@ -133,12 +133,12 @@ def read_ahead(batches: Batches) -> Batches:
     settings = copy_context()  # such as the language of messages, which threads do not inherit
 
     def following() -> SourceBatch | None:
-        return next(batches, None)
+        return settings.run(lambda: next(batches, None))
 
     with ThreadPoolExecutor(1, "gecasmo-reader") as reader:
-        coming = reader.submit(settings.run, following)
+        coming = reader.submit(following)
         while (batch := coming.result()) is not None:
-            coming = reader.submit(settings.run, following)
+            coming = reader.submit(following)
             yield batch
 
 
