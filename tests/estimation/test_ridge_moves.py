@@ -9,9 +9,9 @@ import pytest
 from scipy import stats
 from scipy.special import expit, logit
 
-from gecasmo import DBN, PBM, Gibbs, Table
+from gecasmo import DBN, PBM, Gibbs, Table, read_log
+from gecasmo.errors import ClickLogWarning
 from gecasmo.estimation import gibbs
-from gecasmo.estimation.draws import effective_draws
 from gecasmo.kernels.library import compiling
 from gecasmo.kernels.static.row_sweeps import n_chunks_of, sweep
 from gecasmo.kernels.static.slide_steps import slide, slide_rows
@@ -137,10 +137,14 @@ def test_a_ridge_is_found_where_there_is_one(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.filterwarnings("ignore:The chains of Gibbs")
 def test_chains_walk_along_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In as many sweeps chains get farther along the ridge than without moves: by 1.7 to 2.6 times
+    in square on logs of this kind. Independent draws are too few to be counted well."""
+    with pytest.warns(ClickLogWarning, match="guessed"):
+        log = read_log("examples/shop.csv.gz").take(np.arange(1_500))
     method = Gibbs(draws=600, warmup=300, chains=2)
-    walked = PBM().fit(LOG, method).draws("examination")
+    walked = PBM().fit(log, method).draws("examination")
     monkeypatch.setattr(gibbs, "find_ridges", lambda *given: [])
-    stuck = PBM().fit(LOG, method).draws("examination")
-    # More independent draws of how much is examined than without moves.
-    worth = [effective_draws(np.log(draws).mean(axis=2)) for draws in (walked, stuck)]
-    assert worth[0] > 2 * worth[1]
+    stuck = PBM().fit(log, method).draws("examination")
+    places = [np.log(draws).mean(axis=2) for draws in (walked, stuck)]  # how much is examined
+    farther, far = (np.square(at[:, 6:] - at[:, :-6]).mean() for at in places)
+    assert farther > 1.3 * far
