@@ -178,8 +178,9 @@ class Dense(Looped):
             with text.block(f"for j in range(n_when, n_when + {_RESULTS - 1}):"):
                 text("when[j] = max_length")  # zeros
             text("width = WIDTH[one]")
-            with text.block(f"for i in range({self.n_states}):"):
-                text(f"own = index((one * {self.n_rows} + i) * {self.n_hubs})", "s = index(i)")
+            with text.block(f"for state in range({self.n_states}):"):
+                text(f"own = index((one * {self.n_rows} + state) * {self.n_hubs})")
+                text("s = index(state)")
                 with text.block(f"for quarter in range((n_when + {_RESULTS - 1}) // {_RESULTS}):"):
                     for place in range(_RESULTS):
                         text(
