@@ -28,6 +28,7 @@ FIELDS = (
     "License-Expression",
     "Requires-Python",
     "Description-Content-Type",
+    "Project-URL",
 )
 # A first fit finds its kernels in the package, so that nothing is compiled.
 FIRST_FIT = """
