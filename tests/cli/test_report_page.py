@@ -12,8 +12,14 @@ import polars as pl
 import pytest
 from command_line import fail, succeed
 
-from gecasmo import read_log
-from gecasmo.browser.report_page import _log_section, _table_data, misled_pairs
+from gecasmo import DBN, read_log
+from gecasmo.browser.report_page import (
+    Report,
+    _log_section,
+    _table_data,
+    misled_pairs,
+    report_page,
+)
 from gecasmo.errors import for_the_command_line
 
 LOG = Path(__file__).parents[1] / "parity" / "log.csv"
@@ -77,6 +83,16 @@ def test_a_report_lists_the_pairs_of_the_log(page: str) -> None:
     assert len(columns["doc"]) == pairs
     assert columns["impressions"] == sorted(columns["impressions"], reverse=True)
     assert all(0 <= p <= 1 for p in columns["relevance"])
+
+
+def test_what_is_cut_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(report_page.__globals__, "_MOST_PAIRS", 20)
+    log = read_log(LOG)
+    made = report_page(Report(DBN().fit(log, progress=False), log))
+    pairs = log.to_frame().group_by("query", "doc").len("impressions")
+    assert f"The 20 most shown of {len(pairs):,} pairs are listed." in made
+    listed = data_of(made)["columns"]["impressions"]
+    assert listed == pairs["impressions"].sort(descending=True).head(20).to_list()
 
 
 def test_ten_thousand_pairs_take_less_than_three_megabytes(page: str) -> None:
