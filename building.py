@@ -34,7 +34,9 @@ def get_requires_for_build_wheel(config_settings=None):
 
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     """Make the kernels, then the wheel."""
-    environment = os.environ | {"PYTHONPATH": str(_ROOT / "src")}
+    # Pip names there what it installed for the build.
+    paths = [str(_ROOT / "src"), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     command = [sys.executable, "-m", "gecasmo.kernels.shipped"]
     if subprocess.run(command, env=environment, check=False).returncode:
         print("The wheel has no compiled kernels: each machine will compile its own.")
