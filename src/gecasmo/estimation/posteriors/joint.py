@@ -205,7 +205,7 @@ class Joint:
         self.sweeps = Sweeps(problem.expectation, n_buckets)
         self.covariance = self.information = np.zeros((0, 0))
         self.held = np.zeros(0)  # what pages say of shared numbers if all else is held
-        self._secants, self._reach = _Secants(), _FARTHEST
+        self._secants, self._reach = Secants(), _FARTHEST
         self._taken, self._told = np.zeros(0), np.zeros(0)  # the last step, and the score before it
         self._hoped = np.inf
         for coin in self.coins:
@@ -268,7 +268,7 @@ class Joint:
             if coin.regression is not None:
                 coin.regression.priors = priors
                 coin.regression.says[:] = 0.0
-        self._secants = _Secants()
+        self._secants = Secants()
         self.set_priors()
 
     def sweep(self) -> Counts:
@@ -296,12 +296,24 @@ class Joint:
         """What learns the priors of coins, by number."""
         return {c.number: c.regression for c in self.coins if c.regression is not None}
 
-    def shared_step(self, score: Floats, known: Known) -> Floats:
+    def shared_step(self, score: Floats, known: Known, secants: Secants) -> Floats:
         """The step of shared numbers with priors held, where this is the score of all pages. No
-        information is good enough for a very long one."""
+        information is good enough for a very long one; and that of some pages, where the climb
+        ended, may be wrong here by so much that steps would go to and fro for ever, if they did not
+        learn from each other."""
         n = self.shared.size
-        step: Floats = inverse(self.factor * known.information[:n, :n]) @ score
-        return step * min(1.0, _FARTHEST / max(float(np.abs(step).max(initial=0.0)), _FARTHEST))
+        covariance = inverse(self.factor * known.information[:n, :n])
+        step = secants.applied(covariance, score, score, np.zeros(n))
+        step = step * min(1.0, _FARTHEST / max(float(np.abs(step).max(initial=0.0)), _FARTHEST))
+        secants.went(step, score, is_near=True)
+        return step
+
+    def felt(self, states: Sequence[FormState], step: Floats) -> float:
+        """How much of a step of shared numbers rows feel, in logits: little of that of a coin which
+        nearly always shows the same side."""
+        room, _ = self.shared.rooms(states)
+        share = np.where(room > 0, 2 * np.sqrt(room), 1.0)
+        return float(np.abs(share * step).max(initial=0.0))
 
     @property
     def has_past(self) -> bool:
@@ -529,7 +541,7 @@ class Joint:
         return restless
 
 
-class _Secants:
+class Secants:
     """What earlier steps have taught about the curvature, on top of what is computed (the method
     of Broyden, Fletcher, Goldfarb and Shanno with limited memory)."""
 

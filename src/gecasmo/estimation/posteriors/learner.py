@@ -24,7 +24,7 @@ from gecasmo.estimation.information import small_ties, tuned, with_beliefs, with
 from gecasmo.estimation.part import Part, Point
 from gecasmo.estimation.passes import finished, known_states, point_of
 from gecasmo.estimation.posteriors.errors import Errors
-from gecasmo.estimation.posteriors.joint import Joint, RowCoin, Shared
+from gecasmo.estimation.posteriors.joint import Joint, RowCoin, Secants, Shared
 from gecasmo.estimation.posteriors.part_rows import LOCAL
 from gecasmo.estimation.posteriors.past import Leaning, Past
 from gecasmo.estimation.posteriors.regression import Regression
@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 _FEWEST_ROWS = 2
 # Passes in which parts agree on effects that are spread over them.
 _LOOKS = 3
-# Steps of shared numbers that rows only go along with, in logits, and looks at most until then.
+# Steps of shared numbers that rows only go along with, as they feel them; looks at most until then.
 _SHORT, _MOST_LOOKS = 0.2, 8
 
 
@@ -287,6 +287,8 @@ class Posteriors:
         if not ending.is_known:
             means = self._places(problem, states)
             extra = dict(means)
+            secants = Secants()
+            felt = 0.0
             for number in range(_MOST_LOOKS):
                 there = problem.evaluate(states, work="look", extra=extra)
                 assert there.answer is not None
@@ -295,13 +297,13 @@ class Posteriors:
                 states = there.states
                 if self.learns and joint.shared.size:
                     extra |= self._before(problem, states)
-                    step = joint.shared_step(self._score(joint, ending, there), known)
+                    step = joint.shared_step(self._score(joint, ending, there), known, secants)
                     extra["step"] = step
+                    felt = joint.felt(self._sampled(joint, states), step)
                     states = replace(states, forms=self._moved(states, joint.shared, step))
                 # Rows that have heard of a short step only go along with it; after a long one they
                 # have to be looked at again.
-                length = float(np.abs(extra.get("step", np.zeros(1))).max(initial=0.0))
-                if number + 1 >= self._n_looks(states) and length < _SHORT:
+                if number + 1 >= self._n_looks(states) and felt < _SHORT:
                     break
         covariance = joint.errors_of_all(known)
         errors = Errors(self.part, joint.shared, ending.regressions, covariance, known.is_open)
