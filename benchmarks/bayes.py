@@ -239,8 +239,8 @@ def _compared(lines: list[dict[str, Any]]) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=4, help="logs of each kind, priors given")
-    parser.add_argument("--learned", type=int, default=1, help="the same, priors learned")
+    parser.add_argument("--logs", type=int, default=20, help="logs of each kind, priors given")
+    parser.add_argument("--learned", type=int, default=8, help="the same, priors learned")
     parser.add_argument("--calibrated", type=int, default=1000, help="logs for calibration")
     parser.add_argument("--folder", type=Path, default=RESULTS)
     options = parser.parse_args()
