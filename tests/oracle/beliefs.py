@@ -95,6 +95,7 @@ LOG_STRENGTH, LOG_STRENGTH_SPREAD, LEAST = float(np.log(3.0)), 2.0, 0.02
 FARTHEST, STEP = 14.0, 0.2
 
 Moments = tuple[float, float]  # mean and variance
+Apart = tuple[float, float]  # logits and logarithms
 
 
 @dataclass
@@ -107,8 +108,14 @@ class Drawn:
     log_strengths: dict[str, Moments]
 
 
-def drawn_priors(pages: list[Page], given: dict[str, tuple[float, float]]) -> Drawn:
-    """The posterior where priors of coins are unknown, but for those that are `given`.
+def drawn_priors(
+    pages: list[Page],
+    given: dict[str, tuple[float, float]],
+    apart: dict[Row, Apart] | None = None,
+) -> Drawn:
+    """The posterior where priors of coins are unknown, but for those that are `given`. What is
+    unknown are the mean and strength of a middling row; the priors of others may be `apart` from
+    it, by so many logits and logarithms.
 
     In each of the ways a log can have come about, coins are independent of each other, rows are
     integrated out by hand, and what is left of a coin, mean and strength, is a sum over a grid.
@@ -119,7 +126,8 @@ def drawn_priors(pages: list[Page], given: dict[str, tuple[float, float]]) -> Dr
     for coin in sorted({coin for coin, _ in rows}):
         own = [number for number, row in enumerate(rows) if row[0] == coin]
         combined, which = np.unique(sides[:, :, own], axis=0, return_inverse=True)
-        evidence, expected = _coin(combined, given.get(coin))
+        away = [(apart or {}).get(rows[number], (0.0, 0.0)) for number in own]
+        evidence, expected = _coin(combined, given.get(coin), away)
         logs = logs + evidence[which.ravel()]
         parts.append((coin, [rows[number] for number in own], expected[which.ravel()]))
     share = np.exp(logs - logs.max())
@@ -134,7 +142,7 @@ def drawn_priors(pages: list[Page], given: dict[str, tuple[float, float]]) -> Dr
     return found
 
 
-def _coin(sides: Any, given: tuple[float, float] | None) -> tuple[Any, Any]:
+def _coin(sides: Any, given: tuple[float, float] | None, away: list[Apart]) -> tuple[Any, Any]:
     """For each of some counts of a coin's rows, `[which, heads or tails, row]`, their evidence, and
     expected values and squares of the prior's mean, its log strength and rows, `[.., what, 2]`."""
     if given is None:
@@ -144,15 +152,19 @@ def _coin(sides: Any, given: tuple[float, float] | None) -> tuple[Any, Any]:
         # A Beta(2, 2) has the density p (1 - p), times p (1 - p) on the scale of logits.
         believed = 2 * (log_expit(logit) + log_expit(-logit))
         believed -= 0.5 * ((log_strength - LOG_STRENGTH) / LOG_STRENGTH_SPREAD) ** 2
-        a, b = np.maximum(strength * [mean, 1 - mean], LEAST)
+        priors = []
+        for more, stronger in away:
+            own = strength * np.exp(stronger) * [expit(logit + more), expit(-logit - more)]
+            priors.append(np.maximum(own, LEAST))
     else:
         a, b = np.array(given)[:, None]
+        priors = [(a, b)] * len(away)
         mean, log_strength, believed = a / (a + b), np.log(a + b), np.zeros(1)
     logs, expected = [], []
     for heads, tails in sides:
         weights, values = believed.copy(), [mean, log_strength]
         squares = [mean**2, log_strength**2]
-        for h, t in zip(heads, tails, strict=True):
+        for (a, b), h, t in zip(priors, heads, tails, strict=True):
             weights += betaln(a + h, b + t) - betaln(a, b)
             both = a + b + h + t
             values.append((a + h) / both)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import log_expit
+from scipy.special import expit, log_expit
 
 from gecasmo import DBN, PBM, UBM, Empirical, Gibbs, Table, read_log
 from gecasmo.estimation import gibbs
@@ -15,7 +15,7 @@ from gecasmo.estimation.gibbs import _Chains
 from gecasmo.estimation.gibbs_rows import RowChain, TableRows
 from gecasmo.estimation.ridge_moves import Ridge, Slide
 from gecasmo.forms.beta_rows import RowPriors
-from oracle.beliefs import Drawn, Page, drawn_priors, exact_posterior
+from oracle.beliefs import Apart, Drawn, Page, Row, drawn_priors, exact_posterior
 from oracle.brute_force import Oracle
 from oracle.stories import CLICK, QUIET, ZOO, Shown
 
@@ -120,6 +120,41 @@ def test_gibbs_with_drawn_priors_has_the_exact_moments(name: str) -> None:
     assert np.abs(list(found.values())).max() < FAR
 
 
+# Priors of rows that differ: by so many logits in the mean and logarithms in the strength.
+APART = [(0.9, -0.6), (-0.9, 0.6)]
+
+
+def let_priors_differ(monkeypatch: pytest.MonkeyPatch) -> dict[Row, Apart]:
+    """As if EM had learned such priors; which rows have them."""
+    shift, scale = np.array(APART).T
+    mean, strength = expit(0.3 + shift), 5 * np.exp(scale)
+
+    def different(state: Any, is_free: bool) -> RowPriors:
+        assert is_free
+        return RowPriors(strength * [mean, 1 - mean], is_free)
+
+    monkeypatch.setattr(RowPriors, "of", different)
+    model = PBM().fit(log_of())
+    return {
+        (coin, row): away
+        for coin in model.forms
+        for row, away in zip(
+            model.parameters[coin].select(model.keys[coin]).rows(), APART, strict=True
+        )
+    }
+
+
+def test_priors_of_rows_that_differ_are_drawn_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = let_priors_differ(monkeypatch)
+    model = fitted("PBM", True, LONG)
+    found = drawn_by(model)
+    exact = drawn_priors(pages_of("PBM"), {}, apart)
+    assert np.abs(list(far(model, found, exact).values())).max() < FAR
+    # Not so if what they have in common were all there is.
+    plain = drawn_priors(pages_of("PBM"), {})
+    assert np.abs(list(far(model, found, plain).values())).max() > FAR
+
+
 @pytest.mark.parametrize("wrong", ["room", "vague"])
 def test_wrong_priors_are_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The density of a mean without the room of its logit; of a strength, three fifths as sure."""
@@ -147,7 +182,12 @@ N_MOVES = 25  # before every sweep
 MOVED = Gibbs(draws=800, warmup=20, chains=2, seed=3)
 
 
-def moved(name: str, drawn: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def moved(
+    name: str,
+    drawn: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    apart: dict[Row, Apart] | None = None,
+) -> dict[str, Any]:
     """How far draws are from the exact posterior that are taken after many moves, before a sweep
     puts right what is wrong with them."""
     walk = _Chains._walk
@@ -170,7 +210,7 @@ def moved(name: str, drawn: bool, monkeypatch: pytest.MonkeyPatch) -> dict[str, 
         coin: tuple(np.array([[d[coin][k] for d in chain] for chain in seen]) for k in (0, 1))
         for coin in model.forms
     }
-    exact = drawn_priors(pages_of(name), given_of(name, drawn))
+    exact = drawn_priors(pages_of(name), given_of(name, drawn), apart)
     return far(model, found, exact)
 
 
@@ -179,6 +219,11 @@ def test_moves_along_ridges_leave_the_exact_posterior(
     name: str, drawn: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert np.abs(list(moved(name, drawn, monkeypatch).values())).max() < FAR
+
+
+def test_so_they_do_where_priors_of_rows_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = let_priors_differ(monkeypatch)
+    assert np.abs(list(moved("PBM", True, monkeypatch, apart).values())).max() < FAR
 
 
 class RowsByOnePower(TableRows):
