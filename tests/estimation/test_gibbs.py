@@ -23,6 +23,7 @@ from gecasmo.errors import (
 )
 from gecasmo.estimation import Problem
 from gecasmo.estimation.draws import effective_draws, r_hat
+from gecasmo.estimation.ridge_moves import find_ridges
 from gecasmo.model.part_builder import Builder, Settings
 from gecasmo.simulation.simulated import demo_log
 
@@ -68,6 +69,33 @@ def test_draws_are_the_same_bits_on_any_number_of_threads() -> None:
         assert np.array_equal(a.draws(coin), b.draws(coin))
     other = DBN(**DECLARED).fit(log, Gibbs(draws=3, warmup=1, chains=2, seed=3))
     assert not np.array_equal(a.draws("continuation"), other.draws("continuation"))
+
+
+def test_moves_along_ridges_are_the_same_bits_on_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, _ = demo_log(2500, 4)
+    found: list[Any] = []
+    monkeypatch.setattr(
+        "gecasmo.estimation.gibbs.find_ridges",
+        lambda *of: found.append(find_ridges(*of)) or found[-1],
+    )
+    method = Gibbs(draws=8, warmup=24, chains=2, seed=2)
+    a, b = (PBM().fit(log, method, threads=n) for n in (1, 3))
+    assert len(found[0]) == 1
+    assert found[0] == found[1]
+    for coin in a.forms:
+        assert np.array_equal(a.draws(coin), b.draws(coin))
+    assert np.array_equal(a.draws().priors["attraction"], b.draws().priors["attraction"])
+
+
+def test_impossible_pages_can_be_dropped_or_floored() -> None:
+    forms = {"examination": Table(fixed={1: 0.0}, pseudo_counts=(1, 1))}
+    dropped, floored = (PBM(**forms).fit(LOG, SHORT, impossible=how) for how in ("drop", "floor"))
+    assert dropped.report_.n_dropped == floored.report_.n_floored > 0
+    for model in (dropped, floored):
+        assert np.isfinite(model.report_.objective)
+        assert (model.draws("examination")[..., 0] == 0).all()
 
 
 def test_priors_are_sampled_or_fixed() -> None:
@@ -159,6 +187,10 @@ def test_a_stored_log_gives_the_same_posterior(tmp_path: Path, model: Any) -> No
     means = [m.estimates("continuation") for m in (model, there)]
     error = means[0]["spread"][0]
     assert abs(means[0]["probability"][0] - means[1]["probability"][0]) < 2 * error
+    # Learned priors are drawn, one for all rows of a coin.
+    learned = DBN().fit(stored, SHORT)
+    assert learned.draws().priors["attraction"].std(axis=(0, 1)).min() > 0
+    assert len(set(learned.states()["attraction"].pseudo)) == 2
 
 
 def test_draws_are_saved_if_asked_for(tmp_path: Path, model: Any) -> None:

@@ -319,7 +319,8 @@ class ForgottenHyper(TableRows):
 
 class WrongRoom(TableRows):
     """Slides as if rows had more room where they are small. (By the first power alone what is wrong
-    with moves is too little to be seen beside all that sweeps put right between them.)"""
+    with moves is too little to be seen beside all that sweeps put right between them; by many moves
+    between sweeps it is, see `test_proof_drawn_priors`.)"""
 
     def slid(self, own: RowChain, side: int, by: float) -> tuple[RowChain, float]:
         moved, gain = super().slid(own, side, by)
