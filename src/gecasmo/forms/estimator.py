@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from gecasmo.encoding.rows import Rows
 from gecasmo.errors import ModelError, extra
@@ -23,6 +24,7 @@ from gecasmo.forms.features import (
     learn_coding,
 )
 from gecasmo.forms.form import Bools, Floats, Form, Parts, as_columns, as_key
+from gecasmo.kernels.threads import default_threads
 
 # No answer is nearer to 0 or 1 than this: a forest is sure too early, and no page may become
 # impossible for that.
@@ -394,10 +396,10 @@ def _hands_on(classifier: Any) -> bool:
 
 
 def _threads(n_rows: int) -> AbstractContextManager[Any]:
-    """Allow one thread for few rows, else as many as the classifier likes."""
-    if n_rows > FEW_ROWS:
-        return nullcontext()
-    limits: AbstractContextManager[Any] = extra("threadpoolctl", "Estimator").threadpool_limits(1)
+    """Allow one thread for few rows, else as many as fits may use."""
+    limits: AbstractContextManager[Any] = threadpool_limits(
+        1 if n_rows <= FEW_ROWS else default_threads()
+    )
     return limits
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from gecasmo.encoding.match import match
 from gecasmo.encoding.rows import Rows
@@ -274,9 +273,8 @@ class Sum(Form):
             return state
         evidence = self._evidence(state, rows, heads, tails, information)
         before = np.array([table.spread for table in state.tables])
-        with threadpool_limits(1, "blas"):
-            run = Propagation(evidence, before, state.has_own, self._learned(state))
-            found = run.run().spreads
+        run = Propagation(evidence, before, state.has_own, self._learned(state))
+        found = run.run().spreads
         same = (np.abs(np.log(found / before)) < _SAME) | (np.maximum(found, before) < _NONE)
         if same.all():
             return state
@@ -295,13 +293,11 @@ class Sum(Form):
         evidence = self._evidence(state, rows, heads, tails, information)
         learned, spreads = self._learned(state), np.array([t.spread for t in state.tables])
         is_large = len(rows) > FEW_ROWS  # then spreads are known
-        # Small matrices, many of them: threads of the library for these would only wait.
-        with threadpool_limits(1, "blas"):
-            run = Propagation(evidence, spreads, state.has_own, learned & (not is_large), True)
-            if learned.any() and not is_large:
-                run.run()
-                run.spreads, run.learned = run.usual_spreads(), np.zeros_like(learned)
-            belief = run.run(_LAST_ROUNDS, _ROUGHLY) if is_large else run.run()
+        run = Propagation(evidence, spreads, state.has_own, learned & (not is_large), True)
+        if learned.any() and not is_large:
+            run.run()
+            run.spreads, run.learned = run.usual_spreads(), np.zeros_like(learned)
+        belief = run.run(_LAST_ROUNDS, _ROUGHLY) if is_large else run.run()
         return self._told(state, belief)
 
     def _told(self, state: SumState, belief: EffectBelief) -> SumState:

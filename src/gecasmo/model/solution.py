@@ -10,6 +10,8 @@ from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from gecasmo.errors import ConvergenceWarning, GecasmoWarning, either, tell, without
 from gecasmo.estimation import EM, Problem, Solution
 from gecasmo.estimation.coins import Evaluated, States
@@ -37,6 +39,15 @@ def solve(
     A prior is fixed while the objective climbs, so every round is monotone by itself. `posteriors`
     is what can be learned about rows; without it the method has the last word.
     """
+    # Small matrices, many of them: threads of the library for these would only wait for each other,
+    # and the order in which they add up decides the last bits.
+    with threadpool_limits(1, "blas"):
+        return _solve(problem, method, show, posteriors, intervals)
+
+
+def _solve(
+    problem: Problem, method: Any, show: Any, posteriors: Posteriors | None, intervals: bool
+) -> Solution:
     if getattr(method, "is_bayes", False):
         return _believe(problem, method, show, posteriors)
     if posteriors is None:

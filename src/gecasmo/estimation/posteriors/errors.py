@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
@@ -160,8 +159,7 @@ def left_open(state: TableState, regression: Regression, covariance: Floats) -> 
         found[own] = np.einsum("ij,ij->i", moves, moves)
 
     cuts = [*range(0, n_rows, _ROWS_AT_ONCE), n_rows]
-    with threadpool_limits(1, "blas"):
-        in_threads(add, [slice(a, b) for a, b in pairwise(cuts)])
+    in_threads(add, [slice(a, b) for a, b in pairwise(cuts)])
     return found
 
 

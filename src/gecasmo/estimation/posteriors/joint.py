@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.information import score_of, small_ties
@@ -215,11 +214,6 @@ class Joint:
 
     def climb(self) -> None:
         """Newton's method; without learned priors nothing moves and only errors are found."""
-        # Small matrices, many times: threads would spend their time waiting for each other.
-        with threadpool_limits(1, "blas"):
-            self._climb()
-
-    def _climb(self) -> None:
         learns = any(coin.regression is not None for coin in self.coins)
         kept = nearest = self._kept()
         least = np.inf

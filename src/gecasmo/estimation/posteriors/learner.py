@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from gecasmo.encoding.folds import N_BUCKETS
 from gecasmo.errors import ModelError
@@ -272,11 +271,6 @@ class Posteriors:
 
         Tables with pseudo-counts of the user's own keep their probabilities and only get spreads.
         """
-        # Small matrices, many of them: threads of the library for these would only wait.
-        with threadpool_limits(1, "blas"):
-            return self._summed_up(best)
-
-    def _summed_up(self, best: Evaluated) -> Evaluated:
         at = self.sample.settled(best)
         joint = self.joined(at, None if self.sample.is_all else self.problem.local)
         joint.climb()
