@@ -62,12 +62,12 @@ def test_a_scale_that_nothing_anchors_is_told(make):
         pages(), seed=1
     )
     with pytest.warns(GecasmoWarning, match=r"nothing anchors.*Table\(fixed="):
-        propensities(make().fit(log, progress=False), log, repeats=0)
+        propensities(make().fit(log, progress=False), log, draws=0)
     fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
     anchored = make(examination=Table(fixed=fixed)).fit(log, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        propensities(anchored, log, repeats=0)
+        propensities(anchored, log, draws=0)
 
 
 def test_dbn_by_hand():
@@ -139,7 +139,7 @@ def test_models_of_every_shape_that_know_relevance_have_propensities():
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GecasmoWarning)
-            frame = propensities(model, log, repeats=0)
+            frame = propensities(model, log, draws=0)
         assert frame["rank"].to_list() == [1, 2, 3, 4], name
         assert frame["examination"].is_between(0, 1).all(), name
         assert frame["propensity"][0] == 1, name
@@ -149,7 +149,7 @@ def test_models_of_every_shape_that_know_relevance_have_propensities():
 
 def test_a_model_without_positions_has_no_bias():
     log = DCTR.with_values(click_rate=LIKED).simulate(pages(30), seed=1)
-    frame = propensities(DCTR().fit(log, progress=False), log, repeats=3)
+    frame = propensities(DCTR().fit(log, progress=False), log, draws=3)
     np.testing.assert_allclose(frame["propensity"], 1)
     np.testing.assert_allclose(frame["propensity_low"], 1)
 
@@ -161,7 +161,7 @@ def test_intervals_narrow_with_more_data_and_depend_on_level_and_seed_only():
         log = truth.simulate(pages(n), seed=3)
         model = SDBN().fit(log, progress=False)
         before = model.parameters["attraction"]
-        frame = propensities(model, log, repeats=4)
+        frame = propensities(model, log, draws=4)
         assert model.parameters["attraction"].equals(before)
         widths.append((frame["high"] - frame["low"])[3])
         for value, low, high in (
@@ -170,9 +170,9 @@ def test_intervals_narrow_with_more_data_and_depend_on_level_and_seed_only():
         ):
             assert (frame[low] <= frame[value]).all()
             assert (frame[value] <= frame[high]).all()
-    narrow = propensities(model, log, repeats=4, level=0.5)
+    narrow = propensities(model, log, draws=4, level=0.5)
     assert (narrow["high"] - narrow["low"])[3] < widths[1] < widths[0]
-    assert frame.equals(propensities(model, log, repeats=4))
+    assert frame.equals(propensities(model, log, draws=4))
 
 
 def test_intervals_turn_errors_of_simulated_fits_round():
@@ -210,7 +210,7 @@ def test_a_large_log_is_represented_by_whole_queries(monkeypatch):
     assert 50 <= examining.some_queries(without, rng).n_sessions < 60
     model = SDBN.with_values(attraction=0.3, satisfaction=0.5)
     fitted = SDBN(satisfaction=0.5).fit(model.simulate(log, seed=1), progress=False)
-    frame = propensities(fitted, log, repeats=2)
+    frame = propensities(fitted, log, draws=2)
     all_pages = examining.examined(fitted, factors_of(fitted)[:1], log, np.arange(1, 7))
     np.testing.assert_allclose(frame["examination"], all_pages)
     assert frame["high"].null_count() == 0
@@ -222,13 +222,13 @@ def test_a_saved_model_has_the_same_propensities(tmp_path):
     model = DBN().fit(log, progress=False)
     model.save(tmp_path / "dbn.gecasmo")
     loaded = gecasmo.load(tmp_path / "dbn.gecasmo")
-    assert propensities(loaded, log, repeats=2).equals(propensities(model, log, repeats=2))
+    assert propensities(loaded, log, draws=2).equals(propensities(model, log, draws=2))
 
 
-def test_without_repeats_there_are_no_intervals():
+def test_without_draws_there_are_no_intervals():
     truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
     log = truth.simulate(pages(20), seed=3)
-    frame = propensities(DBN().fit(log, progress=False), log, repeats=0)
+    frame = propensities(DBN().fit(log, progress=False), log, draws=0)
     assert frame["low"].null_count() == frame["propensity_high"].null_count() == 4
     assert frame["examination"].null_count() == 0
 
@@ -288,8 +288,8 @@ def test_results_that_nobody_could_click_say_nothing():
     ("options", "message"),
     [
         ({"level": 1.0}, "level=1.0"),
-        ({"repeats": 1}, "repeats=1"),
-        ({"repeats": -2}, "repeats=-2"),
+        ({"draws": 1}, "draws=1"),
+        ({"draws": -2}, "draws=-2"),
         ({"log": None}, "depends on the pages"),
         ({"log": "clicks.csv"}, "wants a ClickLog"),
     ],
@@ -358,4 +358,4 @@ def test_a_given_row_that_no_page_has_anchors_nothing():
     log = truth.simulate(pages(30), seed=3)
     model = PBM(examination=Table(fixed={99: 1.0})).fit(log, progress=False)
     with pytest.warns(GecasmoWarning, match="nothing anchors"):
-        propensities(model, log, repeats=0)
+        propensities(model, log, draws=0)
