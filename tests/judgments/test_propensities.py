@@ -10,8 +10,22 @@ import polars as pl
 import pytest
 
 import gecasmo
-from gecasmo import DBN, DCTR, PBM, RCTR, SDBN, UBM, ClickModel, Parameter, Table, flip, read_log
-from gecasmo.errors import GecasmoWarning, NotFittedError
+from gecasmo import (
+    DBN,
+    DCTR,
+    PBM,
+    RCTR,
+    SDBN,
+    UBM,
+    ClickModel,
+    Gibbs,
+    Gradient,
+    Parameter,
+    Table,
+    flip,
+    read_log,
+)
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, NotFittedError, without
 from gecasmo.forms import beta_draws
 from gecasmo.judgments import JudgmentsError, propensities, write_propensities
 from gecasmo.judgments import propensity as examining
@@ -184,6 +198,71 @@ def test_intervals_turn_errors_of_simulated_fits_round():
     low, high = _around(np.array([0.5]), -errors, 0.9)
     assert low[0] == 0.5
     assert high[0] == pytest.approx(0.5 * 1.1 * np.exp(0.05 * 1.6449), rel=1e-4)
+
+
+# Examination is anchored low on the page, so that the scale of all the rest is uncertain.
+_SEEN = {1: 0.6, 2: 0.45, 3: 0.34, 4: 0.22}
+_SEEN_AFTER = {(r, c): (0.8, 0.5, 0.35, 0.3)[r - c - 1] for r in range(1, 5) for c in range(r)}
+_PLAIN = {"pseudo_counts": (1.0, 1.0)}
+_TRUTHS = {
+    "PBM": (
+        PBM.with_values(examination=_SEEN, attraction=LIKED),
+        lambda: PBM(examination=Table(fixed={4: 0.22}), attraction=Table(**_PLAIN)),
+    ),
+    "UBM": (
+        UBM.with_values(examination=_SEEN_AFTER, attraction=LIKED),
+        lambda: UBM(examination=Table(fixed={(4, 0): 0.3}), attraction=Table(**_PLAIN)),
+    ),
+    "DBN": (
+        DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8),
+        lambda: DBN(attraction=Table(**_PLAIN), satisfaction=Table(**_PLAIN)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _TRUTHS)
+def test_intervals_are_about_those_of_exact_draws(name):
+    """Gibbs draws all rows together. Drawn one by one, coins that share a scale lose it, and rows
+    do not make up for coins: relative propensities then are far less certain than they are."""
+    truth, make = _TRUTHS[name]
+    log = truth.simulate(pages(1500), seed=1)
+    fitted = make().fit(log, progress=False)
+    with without(ConvergenceWarning):  # of what nobody asks about here
+        exact = make().fit(log, Gibbs(draws=400, warmup=200, chains=2, seed=1), progress=False)
+    alone = fitted.copy()
+    alone.errors_ = None
+
+    def widths(model):
+        frame = propensities(model, log, draws=400)
+        return (frame["propensity_high"] - frame["propensity_low"]).to_numpy()[1:]
+
+    wanted = widths(exact)
+    ratio, ratio_alone = widths(fitted) / wanted, widths(alone) / wanted
+    assert ((ratio > 0.75) & (ratio < 1.3)).all(), ratio
+    if name != "DBN":  # which has no coins that could lose their scale
+        assert ratio_alone[0] > 1.6, ratio_alone
+    if name == "PBM":  # without a log
+        own, others = (propensities(model) for model in (fitted, alone))
+        assert (own["propensity_high"] - own["propensity_low"])[2] < 0.8 * (
+            others["propensity_high"] - others["propensity_low"]
+        )[2]
+
+
+def test_a_fit_that_does_not_know_how_sure_it_is_has_no_intervals():
+    truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
+    log = truth.simulate(pages(100), seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GecasmoWarning)
+        fits = [
+            DBN(attraction=Table(**_PLAIN), satisfaction=Table(**_PLAIN)).fit(
+                log, intervals=False, progress=False
+            ),
+            DBN().fit(log, Gradient(epochs=2), progress=False),
+        ]
+    for model in fits:
+        frame = propensities(model, log)
+        assert frame["low"].null_count() == frame["propensity_high"].null_count() == 4
+        assert frame["examination"].null_count() == 0
 
 
 def test_a_large_log_is_represented_by_whole_queries(monkeypatch):

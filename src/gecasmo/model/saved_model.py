@@ -368,7 +368,10 @@ def _errors_to_data(errors: SharedErrors) -> tuple[dict[str, Any], bytes]:
 
 def _errors_from_data(data: dict[str, Any], frame: pl.DataFrame, model: Model) -> SharedErrors:
     """The covariance of the numbers and slopes that the states of a model have."""
-    numbers, slopes = (dict(_are("A list of errors", list, data[n])) for n in ("numbers", "slopes"))
+    numbers, slopes = (
+        {_are("A coin", str, coin): _are("A number of errors", int, n) for coin, n in listed}
+        for listed in (_are("A list of errors", list, data[n]) for n in ("numbers", "slopes"))
+    )
     states = model.states(whole=False)
     known = set(model.forms)
     if not known.issuperset(numbers) or not known.issuperset(slopes):
