@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
-class Moves(NamedTuple):
+class SharedMoves(NamedTuple):
     """How far numbers are from where they were found, by coin."""
 
     numbers: dict[str, Floats]
@@ -47,12 +47,12 @@ class SharedErrors:
         """How many numbers and slopes there are."""
         return sum(self.numbers.values()) + sum(self.slopes.values())
 
-    def drawn(self, rng: np.random.Generator) -> Moves:
+    def drawn(self, rng: np.random.Generator) -> SharedMoves:
         """Draw all of them together."""
         moved = self._root @ rng.normal(size=self.size)
         parts = iter(np.split(moved, np.cumsum(list(self._sizes()))[:-1]) if self.size else [])
         numbers = {coin: next(parts) for coin in self.numbers}
-        return Moves(numbers, {coin: next(parts).reshape(2, -1) for coin in self.slopes})
+        return SharedMoves(numbers, {coin: next(parts).reshape(2, -1) for coin in self.slopes})
 
     def spread_over(self, places: Mapping[str, tuple[Integers | slice, int]]) -> SharedErrors:
         """The same if the numbers of some coins are among more rows, by their places and how many

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import GecasmoWarning, ModelError, extra, tell
 from gecasmo.estimation.draws import Draws
-from gecasmo.estimation.shared_errors import Moves
+from gecasmo.estimation.shared_errors import SharedMoves
 from gecasmo.forms import Form, FormState
 from gecasmo.forms.drawn_rows import Moved
 from gecasmo.hashes import mixed
@@ -112,7 +112,7 @@ def _drawn(
     state: FormState,
     coin: str,
     rng: np.random.Generator,
-    moves: Moves | None,
+    moves: SharedMoves | None,
     scatter: float,
 ) -> FormState:
     """The state of a form, drawn when what coins have in common has moved."""
