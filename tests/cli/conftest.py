@@ -8,7 +8,6 @@ import pytest
 from command_line import succeed
 
 import gecasmo
-from gecasmo.judgments import propensities
 from gecasmo.simulation import demo_log
 
 
@@ -44,9 +43,3 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def _few_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Intervals of propensities from few fits; how good they are is no question here."""
-    monkeypatch.setitem(propensities.__kwdefaults__, "repeats", 2)

@@ -10,8 +10,22 @@ import polars as pl
 import pytest
 
 import gecasmo
-from gecasmo import DBN, DCTR, PBM, RCTR, SDBN, UBM, ClickModel, Parameter, Table, flip, read_log
-from gecasmo.errors import GecasmoWarning, NotFittedError
+from gecasmo import (
+    DBN,
+    DCTR,
+    PBM,
+    RCTR,
+    SDBN,
+    UBM,
+    ClickModel,
+    Gibbs,
+    Gradient,
+    Parameter,
+    Table,
+    flip,
+    read_log,
+)
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, NotFittedError, without
 from gecasmo.forms import beta_draws
 from gecasmo.judgments import JudgmentsError, propensities, write_propensities
 from gecasmo.judgments import propensity as examining
@@ -62,12 +76,12 @@ def test_a_scale_that_nothing_anchors_is_told(make):
         pages(), seed=1
     )
     with pytest.warns(GecasmoWarning, match=r"nothing anchors.*Table\(fixed="):
-        propensities(make().fit(log, progress=False), log, repeats=0)
+        propensities(make().fit(log, progress=False), log, draws=0)
     fixed = {1: 1.0} if make is PBM else {(1, 0): 1.0}
     anchored = make(examination=Table(fixed=fixed)).fit(log, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        propensities(anchored, log, repeats=0)
+        propensities(anchored, log, draws=0)
 
 
 def test_dbn_by_hand():
@@ -139,7 +153,7 @@ def test_models_of_every_shape_that_know_relevance_have_propensities():
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GecasmoWarning)
-            frame = propensities(model, log, repeats=0)
+            frame = propensities(model, log, draws=0)
         assert frame["rank"].to_list() == [1, 2, 3, 4], name
         assert frame["examination"].is_between(0, 1).all(), name
         assert frame["propensity"][0] == 1, name
@@ -149,7 +163,7 @@ def test_models_of_every_shape_that_know_relevance_have_propensities():
 
 def test_a_model_without_positions_has_no_bias():
     log = DCTR.with_values(click_rate=LIKED).simulate(pages(30), seed=1)
-    frame = propensities(DCTR().fit(log, progress=False), log, repeats=3)
+    frame = propensities(DCTR().fit(log, progress=False), log, draws=3)
     np.testing.assert_allclose(frame["propensity"], 1)
     np.testing.assert_allclose(frame["propensity_low"], 1)
 
@@ -161,7 +175,7 @@ def test_intervals_narrow_with_more_data_and_depend_on_level_and_seed_only():
         log = truth.simulate(pages(n), seed=3)
         model = SDBN().fit(log, progress=False)
         before = model.parameters["attraction"]
-        frame = propensities(model, log, repeats=4)
+        frame = propensities(model, log, draws=4)
         assert model.parameters["attraction"].equals(before)
         widths.append((frame["high"] - frame["low"])[3])
         for value, low, high in (
@@ -170,9 +184,9 @@ def test_intervals_narrow_with_more_data_and_depend_on_level_and_seed_only():
         ):
             assert (frame[low] <= frame[value]).all()
             assert (frame[value] <= frame[high]).all()
-    narrow = propensities(model, log, repeats=4, level=0.5)
+    narrow = propensities(model, log, draws=4, level=0.5)
     assert (narrow["high"] - narrow["low"])[3] < widths[1] < widths[0]
-    assert frame.equals(propensities(model, log, repeats=4))
+    assert frame.equals(propensities(model, log, draws=4))
 
 
 def test_intervals_turn_errors_of_simulated_fits_round():
@@ -184,6 +198,71 @@ def test_intervals_turn_errors_of_simulated_fits_round():
     low, high = _around(np.array([0.5]), -errors, 0.9)
     assert low[0] == 0.5
     assert high[0] == pytest.approx(0.5 * 1.1 * np.exp(0.05 * 1.6449), rel=1e-4)
+
+
+# Examination is anchored low on the page, so that the scale of all the rest is uncertain.
+_SEEN = {1: 0.6, 2: 0.45, 3: 0.34, 4: 0.22}
+_SEEN_AFTER = {(r, c): (0.8, 0.5, 0.35, 0.3)[r - c - 1] for r in range(1, 5) for c in range(r)}
+_PLAIN = {"pseudo_counts": (1.0, 1.0)}
+_TRUTHS = {
+    "PBM": (
+        PBM.with_values(examination=_SEEN, attraction=LIKED),
+        lambda: PBM(examination=Table(fixed={4: 0.22}), attraction=Table(**_PLAIN)),
+    ),
+    "UBM": (
+        UBM.with_values(examination=_SEEN_AFTER, attraction=LIKED),
+        lambda: UBM(examination=Table(fixed={(4, 0): 0.3}), attraction=Table(**_PLAIN)),
+    ),
+    "DBN": (
+        DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8),
+        lambda: DBN(attraction=Table(**_PLAIN), satisfaction=Table(**_PLAIN)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _TRUTHS)
+def test_intervals_are_about_those_of_exact_draws(name):
+    """Gibbs draws all rows together. Drawn one by one, coins that share a scale lose it, and rows
+    do not make up for coins: relative propensities then are far less certain than they are."""
+    truth, make = _TRUTHS[name]
+    log = truth.simulate(pages(1500), seed=1)
+    fitted = make().fit(log, progress=False)
+    with without(ConvergenceWarning):  # of what nobody asks about here
+        exact = make().fit(log, Gibbs(draws=400, warmup=200, chains=2, seed=1), progress=False)
+    alone = fitted.copy()
+    alone.errors_ = None
+
+    def widths(model):
+        frame = propensities(model, log, draws=400)
+        return (frame["propensity_high"] - frame["propensity_low"]).to_numpy()[1:]
+
+    wanted = widths(exact)
+    ratio, ratio_alone = widths(fitted) / wanted, widths(alone) / wanted
+    assert ((ratio > 0.75) & (ratio < 1.3)).all(), ratio
+    if name != "DBN":  # which has no coins that could lose their scale
+        assert ratio_alone[0] > 1.6, ratio_alone
+    if name == "PBM":  # without a log
+        own, others = (propensities(model) for model in (fitted, alone))
+        assert (own["propensity_high"] - own["propensity_low"])[2] < 0.8 * (
+            others["propensity_high"] - others["propensity_low"]
+        )[2]
+
+
+def test_a_fit_that_does_not_know_how_sure_it_is_has_no_intervals():
+    truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
+    log = truth.simulate(pages(100), seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GecasmoWarning)
+        fits = [
+            DBN(attraction=Table(**_PLAIN), satisfaction=Table(**_PLAIN)).fit(
+                log, intervals=False, progress=False
+            ),
+            DBN().fit(log, Gradient(epochs=2), progress=False),
+        ]
+    for model in fits:
+        frame = propensities(model, log)
+        assert frame["low"].null_count() == frame["propensity_high"].null_count() == 4
+        assert frame["examination"].null_count() == 0
 
 
 def test_a_large_log_is_represented_by_whole_queries(monkeypatch):
@@ -210,7 +289,7 @@ def test_a_large_log_is_represented_by_whole_queries(monkeypatch):
     assert 50 <= examining.some_queries(without, rng).n_sessions < 60
     model = SDBN.with_values(attraction=0.3, satisfaction=0.5)
     fitted = SDBN(satisfaction=0.5).fit(model.simulate(log, seed=1), progress=False)
-    frame = propensities(fitted, log, repeats=2)
+    frame = propensities(fitted, log, draws=2)
     all_pages = examining.examined(fitted, factors_of(fitted)[:1], log, np.arange(1, 7))
     np.testing.assert_allclose(frame["examination"], all_pages)
     assert frame["high"].null_count() == 0
@@ -222,13 +301,13 @@ def test_a_saved_model_has_the_same_propensities(tmp_path):
     model = DBN().fit(log, progress=False)
     model.save(tmp_path / "dbn.gecasmo")
     loaded = gecasmo.load(tmp_path / "dbn.gecasmo")
-    assert propensities(loaded, log, repeats=2).equals(propensities(model, log, repeats=2))
+    assert propensities(loaded, log, draws=2).equals(propensities(model, log, draws=2))
 
 
-def test_without_repeats_there_are_no_intervals():
+def test_without_draws_there_are_no_intervals():
     truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
     log = truth.simulate(pages(20), seed=3)
-    frame = propensities(DBN().fit(log, progress=False), log, repeats=0)
+    frame = propensities(DBN().fit(log, progress=False), log, draws=0)
     assert frame["low"].null_count() == frame["propensity_high"].null_count() == 4
     assert frame["examination"].null_count() == 0
 
@@ -288,8 +367,8 @@ def test_results_that_nobody_could_click_say_nothing():
     ("options", "message"),
     [
         ({"level": 1.0}, "level=1.0"),
-        ({"repeats": 1}, "repeats=1"),
-        ({"repeats": -2}, "repeats=-2"),
+        ({"draws": 1}, "draws=1"),
+        ({"draws": -2}, "draws=-2"),
         ({"log": None}, "depends on the pages"),
         ({"log": "clicks.csv"}, "wants a ClickLog"),
     ],
@@ -358,4 +437,4 @@ def test_a_given_row_that_no_page_has_anchors_nothing():
     log = truth.simulate(pages(30), seed=3)
     model = PBM(examination=Table(fixed={99: 1.0})).fit(log, progress=False)
     with pytest.warns(GecasmoWarning, match="nothing anchors"):
-        propensities(model, log, repeats=0)
+        propensities(model, log, draws=0)

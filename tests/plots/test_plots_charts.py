@@ -260,10 +260,10 @@ def test_examination_on_pages_is_what_the_model_implies() -> None:
 
 def test_examination_on_pages_with_intervals(log: ClickLog, dbn: Model) -> None:
     some = log.take(range(10))
-    chart = examination(dbn, some, repeats=2)
+    chart = examination(dbn, some, draws=20)
     drawn = table_with(chart, "probability").sort("rank")
     assert (drawn["low"] <= drawn["high"]).all()
-    assert "from 2 fits to simulated users" in words(chart)
+    assert "Bars: 90% intervals." in words(chart)
     plain = examination(dbn, some)
     assert "intervals" not in words(plain)
     same = table_with(plain, "probability").sort("rank")

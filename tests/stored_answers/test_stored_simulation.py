@@ -106,15 +106,15 @@ def curve(frame: pl.DataFrame) -> np.ndarray:
 
 
 def test_propensities_are_means_over_all_partitions(split, model, log, store):
-    wanted = propensities(model, log, repeats=0)
+    wanted = propensities(model, log, draws=0)
     for asked in (model, split):
-        found = propensities(asked, store, repeats=0)
+        found = propensities(asked, store, draws=0)
         np.testing.assert_allclose(curve(found), curve(wanted), rtol=1e-12)
         assert found["low"].null_count() == len(found)
 
 
 def test_propensities_have_intervals(split, store):
-    found = propensities(split, store, repeats=2, seed=2)
+    found = propensities(split, store, draws=2, seed=2)
     assert found["low"].null_count() == 0
     assert (found["low"] <= found["examination"]).all()
     assert (found["high"] >= found["examination"]).all()

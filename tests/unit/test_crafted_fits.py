@@ -268,6 +268,57 @@ def test_counts_that_are_none(value: float | None, fits: list[Parts], tmp_path: 
         load(written({**fits[0], counts[0]: table}, tmp_path / "m"))
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda half: np.append(half, 0.0), "not as many as they are said to be"),
+        (lambda half: half[:-1], "not as many as they are said to be"),
+        (lambda half: np.append(half[:-1], np.nan), "finite number"),
+        (lambda half: np.append(half[:-1], np.inf), "finite number"),
+        (lambda half: -half, "covariance that no errors have"),
+        (lambda half: np.append(half[0], half[1:] + 50.0), "covariance that no errors have"),
+    ],
+)
+def test_errors_that_no_numbers_have(
+    change: Callable[[Any], Any], message: str, fits: list[Parts], tmp_path: Path
+) -> None:
+    """Only one half of the covariance is written, so that it cannot but be symmetric."""
+    half = pl.read_parquet(fits[0]["errors.parquet"])["covariance"].to_numpy()
+    crafted = {**fits[0], "errors.parquet": parquet({"covariance": change(half)})}
+    with pytest.raises(SavedModelError, match=message):
+        load(written(crafted, tmp_path / "m"))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("errors", "numbers"), [["continuation", 2]], "not as many as its numbers"),
+        (("errors", "numbers"), [["continuation", True]], "cannot be"),
+        (("errors", "numbers"), [["patience", 1]], "a coin that the model does not have"),
+        (("errors", "slopes"), [["attraction", 4], ["satisfaction", 4]], "as many as its slopes"),
+        (("errors", "slopes"), [["continuation", 2]], "as many as its slopes"),
+        (("errors", "slopes"), {"attraction": 2}, "cannot be"),
+    ],
+)
+def test_errors_of_other_numbers(
+    path: tuple[str, ...], value: Any, message: str, fits: list[Parts], tmp_path: Path
+) -> None:
+    with pytest.raises(SavedModelError, match=message):
+        load(written(with_model(fits[0], put(*path, to=value)), tmp_path / "m"))
+
+
+def test_a_file_without_errors_is_an_older_one(fits: list[Parts], tmp_path: Path) -> None:
+    def change(described: dict[str, Any]) -> None:
+        del described["errors"]
+
+    parts = with_model(fits[0], change)
+    del parts["errors.parquet"]
+    model, whole = load(written(parts, tmp_path / "m")), load(written(fits[0], tmp_path / "w"))
+    assert model.errors_ is None
+    assert whole.errors_ is not None
+    assert len(model.draws("attraction", n=3)[0]) == 3
+
+
 def test_a_name_that_commands_a_terminal(fits: list[Parts], tmp_path: Path) -> None:
     """What is printed of a file is text, whatever the file says."""
 

@@ -9,7 +9,7 @@ distribution of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gecasmo.encoding.rows import Rows
 from gecasmo.forms.form import Floats
 from gecasmo.forms.priors import Priors, pseudo_counts, within_reach
-from gecasmo.forms.table_state import TableState, prior_of
+from gecasmo.forms.table_state import TableState, floor_of, prior_of, worth_of
 
 _LEAST = 1e-3  # heads or tails of a row
 _FLATTEST = 0.05  # no direction of slopes is known less, as information
@@ -51,6 +51,47 @@ class DrawnSlopes:
         root = vectors / np.sqrt(np.maximum(values, _FLATTEST))
         drawn = rng.normal(size=(n_draws, len(values))) @ root.T
         return cls(drawn.reshape(n_draws, *priors.slopes.shape), further)
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Where what rows have in common is instead of where it was found.
+
+    Parameters
+    ----------
+    shared : by global coin, how far the logits of its rows are away
+    slopes : of the learned prior, `[which, slope]`, how far they are away
+    scatter : the share of its own variance by which each row strays
+    """
+
+    shared: Mapping[str, Floats]
+    slopes: Floats | None = None
+    scatter: float = 1.0
+
+
+def moved_rows(state: TableState, places: NDArray[np.int64], moved: Moved) -> Floats:
+    """Heads and tails of rows of the fit, `[heads or tails, row]`, that go along with what they
+    have in common."""
+    prior = prior_of(state)
+    worth = np.maximum(worth_of(state) + floor_of(state, prior), _LEAST)[places]
+    prior = prior[:, places]
+    mean = (state.probability if state.centre is None else state.centre)[places]
+    found = np.stack([worth * mean, worth * (1 - mean)])
+    if state.priors is not None and moved.slopes is not None:
+        typical = {name: values[places] for name, values in (state.typical or {}).items()}
+        further = replace(state.priors, slopes=moved.slopes).sums(typical, len(places))
+        strength = prior.sum(axis=0)
+        middle, worth = _bounded(
+            np.log(prior[0] / prior[1]) + further[0], np.log(strength) + further[1]
+        )
+        mean, strength = 1 / (1 + np.exp(-middle)), np.exp(worth)
+        found += np.stack([strength * mean, strength * (1 - mean)]) - prior
+    for coin, leans in (state.leans or {}).items():
+        if coin in moved.shared:
+            more = moved.shared[coin] @ leans[:, places]
+            found += np.stack([more, -more])
+    drawn: Floats = np.maximum(found, _LEAST)
+    return drawn
 
 
 def drawn_rows(

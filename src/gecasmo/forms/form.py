@@ -28,6 +28,7 @@ from gecasmo.errors import ModelError, SavedModelError
 from gecasmo.forms.logits import logit
 
 if TYPE_CHECKING:
+    from gecasmo.forms.drawn_rows import Moved
     from gecasmo.forms.memory import Memory
     from gecasmo.forms.parted_table import PartedTable
     from gecasmo.forms.priors import Empirical
@@ -298,6 +299,10 @@ class Form(ABC):
     def drawn(self, state: FormState, rng: np.random.Generator) -> FormState:
         """Draw a state from the posterior; the same one if it has none."""
         return state
+
+    def drawn_along(self, state: FormState, rng: np.random.Generator, moved: Moved) -> FormState:
+        """Draw a state from the posterior when what rows have in common has moved."""
+        return self.drawn(state, rng)
 
     # -- in files ------------------------------------------------------------------------------
     @property

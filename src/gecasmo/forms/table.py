@@ -29,6 +29,7 @@ from gecasmo.kernels.static import row_sweeps
 from gecasmo.kernels.static.row_steps import NEARLY_ONE
 
 if TYPE_CHECKING:
+    from gecasmo.forms.drawn_rows import Moved
     from gecasmo.forms.memory import Memory
     from gecasmo.forms.parted_table import PartedTable
 
@@ -400,6 +401,17 @@ class Table(Form):
             return state
         mean = state.probability if state.centre is None else state.centre
         drawn = beta_draws(mean, np.nan_to_num(state.spread), rng)
+        return replace(state, probability=drawn)
+
+    def drawn_along(self, state: TableState, rng: np.random.Generator, moved: Moved) -> TableState:
+        if state.spread is None or state.evidence is None:
+            return self.drawn(state, rng)
+        from gecasmo.forms.drawn_rows import moved_rows
+
+        drawn = np.array(state.probability if state.centre is None else state.centre)
+        unsure = np.flatnonzero((state.spread > 0) & (drawn > 0) & (drawn < 1))
+        heads, tails = moved_rows(state, unsure, moved) / moved.scatter
+        drawn[unsure] = rng.beta(heads, tails)
         return replace(state, probability=drawn)
 
     def prior_strength(self, state: TableState) -> float:

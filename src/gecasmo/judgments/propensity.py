@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,21 +15,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from gecasmo.errors import (
-    ConvergenceWarning,
-    GecasmoWarning,
-    either,
-    in_model_file,
-    option,
-    without,
-)
+from gecasmo.errors import GecasmoWarning, either, in_model_file, option
 from gecasmo.files import whole_file
-from gecasmo.forms import beta_draws
+from gecasmo.forms import FormState
 from gecasmo.judgments.grades import JudgmentsError
 from gecasmo.judgments.pairs import relevance_factors
 from gecasmo.logs import ClickLog
+from gecasmo.model.answers import ClicksOnPages, CoinOnPages
+from gecasmo.model.beliefs import drawn_states
 from gecasmo.model.log_parts import Partitioned, is_stored, over_parts, some_partitions
-from gecasmo.model.relevance import Factor, factor_probability
+from gecasmo.model.relevance import Factor, mean_over
 from gecasmo.model.stories import unfolded
 
 if TYPE_CHECKING:
@@ -50,7 +46,7 @@ def propensities(
     log: ClickLog | StoredLog | None = None,
     *,
     level: float = 0.9,
-    repeats: int = 20,
+    draws: int = 50,
     seed: int = 0,
 ) -> pl.DataFrame:
     """How likely each rank is looked at, under a fitted model.
@@ -61,22 +57,22 @@ def propensities(
     the model itself has one such probability for each rank (PBM), no log is needed, and intervals
     are then those of `model.estimates`.
 
-    With a log, intervals come from users simulated on its pages: tables are drawn from what is
-    believed of their rows, users of that truth click, and the model is fitted to them again.
-    How far these fits are off, up and down, says how far this one may be off. Of a large log the
-    pages of some random queries serve, about 20,000. Numbers that were given, not fitted, are
-    certain.
+    With a log, intervals come from draws of what the fit believes: coins that all pages share and
+    slopes of priors by their covariance, then every row given these; for each draw the average is
+    taken again. Of a large log the pages of some random queries serve, about 20,000. Numbers that
+    were given, not fitted, are certain; a fit that does not say how sure it is of its tables
+    (`intervals=False`, `Gradient`) has no intervals here either (null).
 
     Parameters
     ----------
     model : fitted model that says what relevance is
     log : ClickLog or StoredLog, optional
-        The log that the model was fitted to, or another with as many pages. Its clicks play no
+        The pages to average over, such as those that the model was fitted to. Their clicks play no
         part.
     level : float
         The level of the intervals.
-    repeats, seed : int
-        How often to simulate, and the seed. With `repeats=0` there are no intervals (null).
+    draws, seed : int
+        How many draws, and the seed. With `draws=0` there are no intervals (null).
 
     Returns
     -------
@@ -92,8 +88,8 @@ def propensities(
     """
     if not 0 < level < 1:
         raise JudgmentsError(f"{option('level', level)}: an interval's level lies between 0 and 1.")
-    if isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 0 or repeats == 1:
-        raise JudgmentsError(f"repeats={repeats!r}: 0, or a whole number above 1, is wanted.")
+    if isinstance(draws, bool) or not isinstance(draws, int) or draws < 0 or draws == 1:
+        raise JudgmentsError(f"{option('draws', draws)}: 0, or a whole number above 1, is wanted.")
     model.states(whole=False)
     required = required_coins(model)
     own = examination_coin(model, required)
@@ -115,56 +111,58 @@ def propensities(
     rng = np.random.default_rng(seed)
     if log is None:
         assert own is not None
-        return _from_estimates(model.estimates(own, level=level).sort("rank"), level, rng)
+        return _from_estimates(model, own, level, seed)
     ranks, sums, total = all_looks(model, required.factors, log)
     mean = mean_looks(sums, ranks)
     relative = _relative(mean, ranks)
     ends: tuple[Ends, Ends] = _nothing(len(ranks)), _nothing(len(ranks))
     if model.report_ is None:
         ends = (mean, mean), (relative, relative)
-    elif repeats:
+    elif draws:
         view, some = (
             (model, some_queries(log, rng))
             if isinstance(log, ClickLog)
             else some_stored_queries(model, log, rng)
         )
-        errors = _simulated_errors(view, required, some, ranks, repeats, rng, total)
-        ends = _around(mean, errors, level), _around(relative, errors - errors[:, :1], level)
+        if is_sure_of_itself(view):
+            errors = _drawn_errors(view, required, some, ranks, draws, seed, total)
+            ends = _around(mean, errors, level), _around(relative, errors - errors[:, :1], level)
     return _frame(ranks, mean, *ends)
 
 
-def _simulated_errors(
+def is_sure_of_itself(model: Model) -> bool:
+    """Whether a fit says of all its tables how sure it is of them."""
+    states = model.states()
+    tables = [states[coin] for coin, form in model.forms.items() if form.has_posterior]
+    return model.draws_ is not None or all(
+        state.is_constant or state.spread is not None for state in tables
+    )
+
+
+def _drawn_errors(
     model: Model,
     required: Required,
     some: ClickLog,
     ranks: NDArray[Any],
-    repeats: int,
-    rng: np.random.Generator,
+    draws: int,
+    seed: int,
     total: float,
 ) -> Floats:
-    """Logarithms of fitted over true examination, for simulated truths.
+    """Logarithms of believed over drawn examination, `[draw, rank]`.
 
-    `some` are pages of a log whose weight is `total`. A rank that they lack, as only some pages of
-    a stored log may, is taken for the one above it.
+    `some` are pages of a log whose weight is `total`; over all of these, errors of single rows
+    cancel better. A rank that they lack, as only some pages of a stored log may, is taken for the
+    one above it.
     """
-    truth, fit, believed = model.copy(), model.copy(), dict(model.states())
     known = np.unique(some.rank)
     ranks = known[np.maximum(np.searchsorted(known, ranks, side="right") - 1, 0)]
-    errors = np.empty((repeats, len(ranks)))
-    for number in range(repeats):
-        # Tables are drawn anew from what is believed of their rows; other forms stay.
-        truth.states_ = {
-            coin: truth.forms[coin].drawn(state, rng) for coin, state in believed.items()
-        }
-        clicks = truth.simulate(some, seed=int(rng.integers(2**31)))
-        with without(ConvergenceWarning):  # of fits that nobody looks at
-            fit.fit(clicks, progress=False, impossible="floor")
-        fitted, true = (examined(m, required.factors, some, ranks) for m in (fit, truth))
-        errors[number] = np.log(np.maximum(fitted, _LEAST)) - np.log(np.maximum(true, _LEAST))
-    # Fits to more pages scatter less, but lean to the same side.
-    bias = errors.mean(axis=0)
-    share = float(some.weight.sum()) / total
-    return np.asarray(bias + (errors - bias) * np.sqrt(share), dtype=np.float64)
+    looks = _Looks(model, required.factors, some)
+    share = min(float(some.weight.sum()) / total, 1.0)
+    found = [
+        np.log(np.maximum(mean_looks(looks.by_rank(states), ranks), _LEAST))
+        for states in (None, *drawn_states(model, draws, seed, scatter=share))
+    ]
+    return np.asarray(found[0] - np.stack(found[1:]), dtype=np.float64)
 
 
 def _around(mean: Floats, errors: Floats, level: float) -> Ends:
@@ -176,13 +174,15 @@ def _around(mean: Floats, errors: Floats, level: float) -> Ends:
     return np.minimum(low, mean), np.maximum(np.minimum(high, 1.0), mean)
 
 
-def _from_estimates(frame: pl.DataFrame, level: float, rng: np.random.Generator) -> pl.DataFrame:
+def _from_estimates(model: Model, coin: str, level: float, seed: int) -> pl.DataFrame:
     """The curve of a coin that has a row for each rank."""
-    mean = frame["probability"].to_numpy()
-    spread = frame["spread"].fill_null(0.0).to_numpy()
-    ranks = frame["rank"].to_numpy()
+    frame = model.estimates(coin, level=level)
+    order = np.argsort(frame["rank"].to_numpy(), kind="stable")
+    drawn = model.draws(coin, n=_DRAWS, seed=seed)
+    values = drawn.reshape(-1, len(frame))[:, order]
+    frame = frame[order]
+    mean, ranks = frame["probability"].to_numpy(), frame["rank"].to_numpy()
     _relative(mean, ranks)
-    values = np.stack([beta_draws(mean, spread, rng) for _ in range(_DRAWS)])
     ratios = values / np.maximum(values[:, :1], _LEAST)
     low, high = np.quantile(ratios, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return _frame(ranks, mean, (frame["low"], frame["high"]), (low, high))
@@ -332,18 +332,34 @@ def examined(
 
 def looks_by_rank(model: Model, factors: tuple[Factor, ...], log: ClickLog) -> Floats:
     """The weight of results that could be clicked, and of looks at them, `[which, rank]`."""
-    liked = np.ones(log.n_results)
-    for factor in factors:
-        liked = liked * factor_probability(model, factor, log)
-    usable = liked > _SMALLEST
-    looked = np.asarray(model.predict_clicks(log))[usable] / liked[usable]
-    weight = log.weight[log.page][usable]
-    n_ranks = int(log.rank.max(initial=0)) + 1
-    sums = [
-        np.bincount(log.rank[usable], weights=weight * each, minlength=n_ranks)
-        for each in (np.ones(len(weight)), looked)
-    ]
-    return np.stack(sums)
+    return _Looks(model, factors, log).by_rank()
+
+
+class _Looks:
+    """Looks at the pages of a log, told again for other states of a model's forms."""
+
+    def __init__(self, model: Model, factors: tuple[Factor, ...], log: ClickLog) -> None:
+        self.factors, self.rank = factors, log.rank
+        self.weight, self.n_ranks = log.weight[log.page], int(log.rank.max(initial=0)) + 1
+        self.clicks = ClicksOnPages(model, log)
+        coins = dict.fromkeys(coin for factor in factors for coin in factor.reads)
+        self.coins = {coin: CoinOnPages(model, coin, log) for coin in coins}
+
+    def by_rank(self, states: Mapping[str, FormState] | None = None) -> Floats:
+        """See `looks_by_rank`."""
+        found = {
+            coin: on_pages.believed if states is None else on_pages.under(states)
+            for coin, on_pages in self.coins.items()
+        }
+        liked = np.ones(len(self.rank))
+        for factor in self.factors:
+            values = [found[coin] for coin in factor.coins]
+            liked = liked * mean_over(values, [found[coin] for coin in factor.deciders])
+        usable = liked > _SMALLEST
+        weight = np.where(usable, self.weight, 0.0)
+        looked = weight * self.clicks.under(states) / np.where(usable, liked, 1.0)
+        sums = [np.bincount(self.rank, each, self.n_ranks) for each in (weight, looked)]
+        return np.stack(sums)
 
 
 def all_looks(
@@ -379,9 +395,9 @@ def mean_looks(sums: Floats, ranks: NDArray[Any]) -> Floats:
 
 
 def some_queries(log: ClickLog, rng: np.random.Generator) -> ClickLog:
-    """All pages of random queries, enough to see how far fits stray, with every rank.
+    """All pages of random queries, enough to see how far estimates stray, with every rank.
 
-    Whole queries, since it is the number of pages behind a pair that decides how far off it is.
+    Whole queries, so that a pair has the share of the pages here that it has in the log.
     """
     if log.n_sessions <= _PAGES:
         return log

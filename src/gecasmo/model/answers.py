@@ -23,6 +23,7 @@ from gecasmo.errors import GecasmoError, ModelError, option
 from gecasmo.estimation import Expectation
 from gecasmo.estimation.coins import Coin, Coins
 from gecasmo.files import put_in_place, scratch_folder
+from gecasmo.forms import FormState
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs import ClickLog
 from gecasmo.logs.views import ViewedLog, as_view
@@ -103,6 +104,61 @@ def result_probability(model: Model, coin: str, log: ClickLog) -> Floats:
         viewed.back(found) if isinstance(viewed, ViewedLog) and viewed is not log else found
     )
     return back
+
+
+class CoinOnPages:
+    """The probability of a coin at each result of a log, told again for other states of forms."""
+
+    def __init__(self, model: Model, coin: str, log: ClickLog) -> None:
+        self.model, self.coin, self.log = model, coin, log
+        self.believed = result_probability(model, coin, log)
+        self._places: NDArray[np.int64] | None = None
+        if coin not in model.page_readers:
+            viewed = model.viewed(log)
+            rows = asked_rows(model, coin, result_columns(model, coin, viewed))
+            places = model.forms[coin].places(model.states()[coin], rows)
+            if isinstance(viewed, ViewedLog) and viewed is not log and places is not None:
+                places = viewed.back(places)
+            self._places = places
+
+    def under(self, states: Mapping[str, FormState]) -> Floats:
+        """The same under other states, of tables with the same rows."""
+        if self._places is None:
+            return result_probability(with_states(self.model, states), self.coin, self.log)
+        seen = self._places >= 0
+        known = states[self.coin].probability[self._places[seen]]
+        if seen.all():
+            return np.asarray(known)
+        found = self.believed.copy()
+        found[seen] = known
+        return found
+
+
+class ClicksOnPages:
+    """P(click) of each result with no click known, told again for other states of forms."""
+
+    def __init__(self, model: Model, log: ClickLog) -> None:
+        self.model, self.log = model, log
+        is_plain = not (as_view(model.view).is_sequential or model.page_readers)
+        self._run = PageRun(model, log, "marginal") if is_plain else None
+
+    def under(self, states: Mapping[str, FormState] | None = None) -> Floats:
+        """As the model has it, or under other states, of tables with the same rows."""
+        if self._run is None:
+            model = self.model if states is None else with_states(self.model, states)
+            return marginal_array(model, self.log)
+        if states is not None:
+            self._run.change(states)
+        answers = np.zeros(self._run.encoded.n_results)
+        self._run.run(answers)
+        return np.asarray(np.clip(self._run.results(answers), 0.0, 1.0))
+
+
+def with_states(model: Model, states: Mapping[str, FormState]) -> Model:
+    """A copy of a model with other states of its forms."""
+    twin = model.copy()
+    twin.states_ = dict(states)
+    return twin
 
 
 def coin_probability(model: Model, coin: str, frame: pl.DataFrame) -> Floats:

@@ -202,7 +202,8 @@ class Model(StructuredModel):
         """Draws from the posterior of a coin's rows, `[chain, draw, row]`; rows as in `parameters`.
 
         After a fit by `Gibbs` these are its draws, joint with those of other coins; else `n`
-        independent ones from the Beta distributions that rows are believed to have, as one chain.
+        independent ones of what is believed, as one chain: of coins that pages share by their
+        covariance, of other rows by the Beta distribution of each.
         Without a coin, all draws of a fit by `Gibbs`; its `diagnostics()` say whether chains agree.
         """
         return beliefs.draws_of(self, coin, n, seed)

@@ -6,7 +6,7 @@ are an `InferenceData`, from 1.0 on an `xarray.DataTree`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from gecasmo.errors import GecasmoWarning, ModelError, extra, tell
 from gecasmo.estimation.draws import Draws
-from gecasmo.forms import FormState
+from gecasmo.estimation.shared_errors import SharedMoves
+from gecasmo.forms import Form, FormState
+from gecasmo.forms.drawn_rows import Moved
 from gecasmo.hashes import mixed
 from gecasmo.logs import ClickLog
 from gecasmo.model.page_run import Filtered, PageRun
@@ -48,14 +50,13 @@ def draws_of(model: Model, coin: str | None, n: int, seed: int) -> Any:
         return model.draws_.rows[coin]
     if n < 1:
         raise ModelError(f"draws(n={n}): at least one is needed.")
-    form, state = model.forms[coin], states[coin]
+    form = model.forms[coin]
     if not form.has_posterior and form.constant is None:
         raise ModelError(
             f"The form {form!r} of '{coin}' has no posterior of rows to draw from; a Table has."
         )
-    rng = np.random.default_rng(seed)
-    drawn = [_probability(form, form.drawn(state, rng)) for _ in range(n)]
-    return np.stack(drawn)[None]
+    drawn = drawn_states(model, n, seed, only=(coin,))
+    return np.stack([_probability(form, states[coin]) for states in drawn])[None]
 
 
 def _probability(form: Any, state: FormState) -> Floats:
@@ -63,9 +64,20 @@ def _probability(form: Any, state: FormState) -> Floats:
     return found
 
 
-def drawn_states(model: Model, most: int, seed: int) -> Iterator[dict[str, FormState]]:
-    """At most so many joint draws of the states of all coins: those of a fit by Gibbs, else each
-    row from what is believed of it."""
+def drawn_states(
+    model: Model,
+    most: int,
+    seed: int,
+    only: Collection[str] | None = None,
+    scatter: float = 1.0,
+) -> Iterator[dict[str, FormState]]:
+    """At most so many joint draws of the states of all coins: those of a fit by Gibbs, else what
+    pages and rows have in common from their covariance, and then each row from what is believed of
+    it there.
+
+    With `only`, the others stay as they are; with a `scatter` below 1 rows stray less by
+    themselves, as they do in a mean over more of them.
+    """
     states = model.states()
     if model.draws_ is not None:
         for rows in model.draws_.chosen(most):
@@ -74,13 +86,46 @@ def drawn_states(model: Model, most: int, seed: int) -> Iterator[dict[str, FormS
                 for coin, state in states.items()
             }
         return
+    errors, names = model.errors_, list(states)
     for number in range(most):
-        # Each coin has its own stream, so that parts of a log meet the same draws of what they
-        # have in common.
-        yield {
-            coin: model.forms[coin].drawn(state, np.random.default_rng(mixed(seed, number, place)))
-            for place, (coin, state) in enumerate(states.items())
-        }
+        # Each coin has its own stream, and so has what all have in common, so that parts of a log
+        # meet the same draws of it.
+        moves = None
+        if errors is not None:
+            moves = errors.drawn(np.random.default_rng(mixed(seed, number, len(names))))
+        found: dict[str, FormState] = {}
+        for place, (coin, state) in enumerate(states.items()):
+            form = model.forms[coin]
+            alike = next((n for n in found if model.forms[n] is form and states[n] is state), None)
+            if alike is not None:  # coins that share a form share its state
+                found[coin] = found[alike]
+            elif only is not None and coin not in only:
+                found[coin] = state
+            else:
+                rng = np.random.default_rng(mixed(seed, number, place))
+                found[coin] = _drawn(form, state, coin, rng, moves, scatter)
+        yield found
+
+
+def _drawn(
+    form: Form,
+    state: FormState,
+    coin: str,
+    rng: np.random.Generator,
+    moves: SharedMoves | None,
+    scatter: float,
+) -> FormState:
+    """The state of a form, drawn when what coins have in common has moved."""
+    if moves is None:
+        return form.drawn(state, rng)
+    if coin not in moves.numbers:
+        return form.drawn_along(state, rng, Moved(moves.numbers, moves.slopes.get(coin), scatter))
+    by, origin = moves.numbers[coin], form.vector(state)
+    if not form.has_posterior:
+        return form.from_vector(state, origin + by)
+    moved = form.from_vector(state, np.clip(origin, -20.0, 20.0) + by)
+    alone = form.drawn(state, rng)  # rows of which no covariance is known
+    return replace(state, probability=np.where(by == 0, alone.probability, moved.probability))
 
 
 def to_arviz(model: Model, log: ClickLog | None, n: int, seed: int) -> Any:
@@ -118,10 +163,16 @@ def to_arviz(model: Model, log: ClickLog | None, n: int, seed: int) -> Any:
 
 
 def _all_draws(model: Model, n: int, seed: int) -> Draws:
-    """The draws of a fit by Gibbs, else independent ones."""
+    """The draws of a fit by Gibbs, else those from what is believed."""
     if model.draws_ is not None:
         return model.draws_
-    rows = {coin: draws_of(model, coin, n, seed + k) for k, coin in enumerate(model.forms)}
+    for coin in model.forms:
+        draws_of(model, coin, 1, seed)  # says so if a form has no posterior
+    drawn = list(drawn_states(model, n, seed))
+    rows = {
+        coin: np.stack([_probability(form, states[coin]) for states in drawn])[None]
+        for coin, form in model.forms.items()
+    }
     return Draws(rows, {}, np.full((1, n), np.nan))
 
 

@@ -128,6 +128,7 @@ def fit_source(
         if own is not None:
             counts[coin] = own
     model.states_, model.draws_ = states, solution.draws
+    model.errors_ = None if posteriors is None else posteriors.errors
     model.report_ = FitReport(
         history=solution.history,
         converged=solution.converged,

@@ -99,13 +99,12 @@ class PageRun:
         if self._places is None:
             # Where rows stand is looked up once: they are the same in all draws of a posterior.
             self._places = {
-                coin: form.places(states[coin], rows)
+                coin: self._places_of(coin, form, rows, states[coin])
                 for (coin, form), rows in zip(forms, self.encoded.rows, strict=True)
-                if not self._is_lifted(coin)
             }
         self.states = states
         for number, (coin, form) in enumerate(forms):
-            places = self._places.get(coin)
+            places = self._places[coin]
             if places is None:
                 self.weights[number] = self._coin_weights(coin, form, self.encoded.rows[number])
                 continue
@@ -186,13 +185,31 @@ class PageRun:
     def _predict(self, coin: str, form: Form, rows: Rows) -> Floats:
         return form.probabilities(self.states[coin], rows, coin)
 
-    def _lifted_weights(self, coin: str, form: Form, rows: Rows, keys: tuple[str, ...]) -> Floats:
-        """The weights of every row under every click history it could meet."""
-        sizes = {
+    def _places_of(
+        self, coin: str, form: Form, rows: Rows, state: FormState
+    ) -> NDArray[np.int64] | None:
+        """Where the rows of a coin stand among those of a state, under every click history."""
+        if not self._is_lifted(coin):
+            return form.places(state, rows)
+        found = np.full(self.weights[list(self.model.forms).index(coin)].shape[1], -1, np.int64)
+        for place, part in lift(rows, self.keys[coin], self._sizes()):
+            own = form.places(state, part)
+            if own is None:
+                return None
+            found[place] = own
+        return found
+
+    def _sizes(self) -> dict[str, int]:
+        """How many values the keys of click histories can have."""
+        return {
             "last_click": self.rank_size,
             "distance": self.rank_size,
             "clicks_above": self.count_size,
         }
+
+    def _lifted_weights(self, coin: str, form: Form, rows: Rows, keys: tuple[str, ...]) -> Floats:
+        """The weights of every row under every click history it could meet."""
+        sizes = self._sizes()
         n_lifted = max(len(rows), 1) * prod(sizes[key] for key in history_of(keys))
         if n_lifted > _MOST_LIFTED:
             raise ClickLogError(

@@ -6,6 +6,7 @@
     parts/N          weights of networks (safetensors), classifiers (skops)
     features/N.parquet  features that did not come from the log
     draws/N.parquet  draws from the posterior, if asked for
+    errors.parquet   the covariance of what pages and rows have in common
     pairs.parquet    pairs of the fit, with features that did, where relevance rests on these
     parted/N/part-I.parquet  rows of coin N whose queries are in part I, if its table is in parts
 
@@ -34,6 +35,7 @@ from gecasmo.compiler import automaton_json
 from gecasmo.errors import ModelError, SavedModelError, either
 from gecasmo.estimation import Record
 from gecasmo.estimation.constraints import Kept
+from gecasmo.estimation.shared_errors import SharedErrors
 from gecasmo.files import beside, followed, put_in_place, refused, whole_file
 from gecasmo.forks import refuse_lost_fork
 from gecasmo.forms import Form, FormState, TableState, form_named
@@ -159,6 +161,8 @@ def _members(model: Model, draws: bool) -> Members:
     }
     if model.pairs_ is not None:
         tables[_PAIRS] = _parquet(model.pairs_)
+    if model.errors_ is not None:
+        described["errors"], tables[_ERRORS] = _errors_to_data(model.errors_)
     if draws:
         described["draws"], frames = draws_to_data(draws_of(model, None, 1, 0))
         tables |= {f"{_DRAWS}{name}.parquet": _parquet(own) for name, own in frames.items()}
@@ -250,6 +254,8 @@ def _rebuild(data: dict[str, Any], opened: Saved, modules: Mapping[str, Any]) ->
             name[len(_DRAWS) :].removesuffix(".parquet"): _frame(parts, name) for name in names
         }
         model.draws_ = draws_from_data(data["draws"], drawn, own)
+    if data.get("errors") is not None:
+        model.errors_ = _errors_from_data(data["errors"], _frame(parts, _ERRORS), model)
     if data.get("pairs") is not None:
         model.pairs_ = _pairs(_frame(parts, data["pairs"]))
     return model
@@ -353,6 +359,49 @@ def _report_from_data(data: dict[str, Any] | None, counts: dict[str, Any]) -> Fi
     return FitReport(**{**data, "history": history, "constraints": kept}, counts=counts)
 
 
+def _errors_to_data(errors: SharedErrors) -> tuple[dict[str, Any], bytes]:
+    """The covariance of what pages and rows have in common: its lower half, row by row."""
+    half = errors.covariance[np.tril_indices(errors.size)]
+    data = {"numbers": list(errors.numbers.items()), "slopes": list(errors.slopes.items())}
+    return data, _parquet(pl.DataFrame({"covariance": half}))
+
+
+def _errors_from_data(data: dict[str, Any], frame: pl.DataFrame, model: Model) -> SharedErrors:
+    """The covariance of the numbers and slopes that the states of a model have."""
+    numbers, slopes = (
+        {_are("A coin", str, coin): _are("A number of errors", int, n) for coin, n in listed}
+        for listed in (_are("A list of errors", list, data[n]) for n in ("numbers", "slopes"))
+    )
+    states = model.states(whole=False)
+    known = set(model.forms)
+    if not known.issuperset(numbers) or not known.issuperset(slopes):
+        raise SavedModelError("There are errors of a coin that the model does not have.")
+    for coin, size in numbers.items():
+        form = model.forms[coin]
+        if not form.has_vector or form.in_files(states[coin]) is not None:
+            raise SavedModelError(f"There are errors of '{coin}', whose rows pages do not share.")
+        if size != len(form.vector(states[coin])):
+            raise SavedModelError(f"The errors of '{coin}' are not as many as its numbers.")
+    for coin, size in slopes.items():
+        form, state = model.forms[coin], states[coin]
+        table = form.in_files(state)
+        priors = getattr(state if table is None else table.like, "priors", None)
+        if priors is None or size != priors.slopes.size:
+            raise SavedModelError(f"The errors of '{coin}' are not as many as its slopes.")
+    n = sum(numbers.values()) + sum(slopes.values())
+    half = saved_forms.column(frame, "covariance", "the errors of the fit")
+    if len(half) != n * (n + 1) // 2:
+        raise SavedModelError("The errors of the fit are not as many as they are said to be.")
+    covariance = np.zeros((n, n))
+    covariance[np.tril_indices(n)] = half
+    covariance = covariance + np.tril(covariance, -1).T
+    errors = SharedErrors(numbers, slopes, covariance)
+    certain = np.diag(covariance) == 0
+    if (np.diag(covariance) < 0).any() or covariance[certain].any() or errors.smallest < -_ROUNDED:
+        raise SavedModelError("The errors of the fit have a covariance that no errors have.")
+    return errors
+
+
 # -- members -----------------------------------------------------------------------------------
 def _parquet(frame: pl.DataFrame) -> bytes:
     if not frame.columns:
@@ -378,6 +427,9 @@ _MOST_WORDS = 2**28
 PARTED = "parted/"
 _PAIRS = "pairs.parquet"
 _DRAWS = "draws/"
+_ERRORS = "errors.parquet"
+# Correlations that were rounded may be off by so much.
+_ROUNDED = 1e-6
 
 
 @dataclass

@@ -40,6 +40,7 @@ from gecasmo.model.log_parts import in_memory
 
 if TYPE_CHECKING:
     from gecasmo.estimation.draws import Draws
+    from gecasmo.estimation.shared_errors import SharedErrors
     from gecasmo.model.fit import FitReport
 
 Augmentation = Literal["minimal", "full"]
@@ -84,6 +85,7 @@ class StructuredModel:
         self.features_: dict[str, pl.DataFrame] = {}
         self.pairs_: pl.DataFrame | None = None  # of the fit, where forms on features need them
         self.draws_: Draws | None = None  # from the posterior, of a fit by Gibbs
+        self.errors_: SharedErrors | None = None  # of what pages share, of other fits
         self.kept_: Any = None  # the folder that rows in files are read from
         self._structures: tuple[Structure, Structure] | None = None
         self._libraries: dict[tuple[Plan, bool], Library] = {}
@@ -390,13 +392,14 @@ class StructuredModel:
             after = before.from_options({**before.options(), option: params[name]})
             forms = {other: after if form is before else form for other, form in forms.items()}
         self.forms = forms
-        self.states_ = self.report_ = self.pairs_ = self.draws_ = None
+        self.states_ = self.report_ = self.pairs_ = self.draws_ = self.errors_ = None
         return self
 
     def __sklearn_clone__(self) -> Self:
         twin = self.copy()
         twin.forms = copying.deepcopy(self.forms)  # at once: coins that share a form still do
-        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = twin.draws_ = None
+        twin.states_ = twin.report_ = twin.kept_ = twin.pairs_ = None
+        twin.draws_ = twin.errors_ = None
         return twin
 
     def __sklearn_tags__(self) -> Any:

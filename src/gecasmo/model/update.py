@@ -8,6 +8,7 @@ the end. docs/updates.md has the mathematics.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from gecasmo.estimation.coins import States
 from gecasmo.estimation.posteriors.learner import Posteriors
 from gecasmo.estimation.posteriors.past import Leaning, LearnedPast, merged_leans
 from gecasmo.estimation.posteriors.sample import SampledPages
+from gecasmo.estimation.shared_errors import SharedErrors
 from gecasmo.forms.memory import Memory
 from gecasmo.kernels.threads import using_threads
 from gecasmo.logs import ClickLog
@@ -69,7 +71,7 @@ def update_model(
         leaning.memory.lean(leaning.shift(best))
     for number, own in learned.items():
         own.conclude(best[number], leanings[number].shift(best))
-    _keep(model, memories, problem, solution, decay, build)
+    _keep(model, memories, problem, solution, decay, build, posteriors.errors)
     model.pairs_ = merged_pairs(model.pairs_, pairs_of_fit(model, build.log), decay)
     assert model.report_ is not None
     model.report_.seconds = time.perf_counter() - began
@@ -174,6 +176,7 @@ def _keep(
     solution: Solution,
     decay: float,
     build: Builder,
+    errors: SharedErrors | None,
 ) -> None:
     before, best = model.report_, solution.best
     assert before is not None
@@ -190,6 +193,7 @@ def _keep(
             counts[name] = total if len(tie) == 1 else best.counts.tables[number]
         _tell(model, names, state, total)
     model.states_ = {coin: states[coin] for coin in model.forms}
+    model.errors_ = errors and _of_all_rows(errors, memories)
     model.report_ = FitReport(
         history=solution.history,
         converged=solution.converged,
@@ -203,6 +207,18 @@ def _keep(
         log_likelihood=decay * before.log_likelihood + best.log_likelihood,
         counts={coin: counts[coin] for coin in model.forms},
     )
+
+
+def _of_all_rows(errors: SharedErrors, memories: Mapping[str, Memory]) -> SharedErrors:
+    """How errors go together, for old and new rows of global coins; of rows that the new log has
+    not met nothing but their own is known."""
+    tables = {coin: memories[coin].of_rows for coin in errors.numbers}
+    places = {
+        coin: (table.union.place, len(table.rows))
+        for coin, table in tables.items()
+        if table is not None
+    }
+    return errors.spread_over(places)
 
 
 def _tell(model: Model, coins: list[str], state: Any, counts: Any) -> None:

@@ -34,7 +34,6 @@ def examination(
     *,
     coin: str | None = None,
     level: float = 0.9,
-    repeats: int = 0,
     draws: int = 0,
 ) -> Chart:
     """How often results are looked at, by rank (and last click).
@@ -52,9 +51,6 @@ def examination(
         Another coin with the key `rank`, or `rank, last_click`, to be drawn in the same way.
     level : float
         Of the intervals.
-    repeats : int
-        For models without such a coin: fit simulated users so often (20, say) to have intervals.
-        It takes as long as so many fits, so there are none by default.
     draws : int
         For models without such a coin: intervals from so many draws of the posterior.
     """
@@ -72,7 +68,7 @@ def examination(
             f"{model.name}: '{coin}' {by}, but a coin by rank, or by rank and last_click, is "
             f"wanted. It has: {', '.join(name for name in fitting if model.keys[name]) or 'none'}."
         )
-    return _on_pages(model, wanted_log(model, log), level, repeats, draws)
+    return _on_pages(model, wanted_log(model, log), level, draws)
 
 
 def _by_rank(model: Model, coin: str, level: float) -> Chart:
@@ -180,13 +176,12 @@ def _heat_map(model: Model, coin: str, level: float) -> Chart:
     )
 
 
-def _on_pages(model: Model, log: ClickLog, level: float, repeats: int, draws: int) -> Chart:
+def _on_pages(model: Model, log: ClickLog, level: float, draws: int) -> Chart:
     alt = altair()
-    is_drawn = draws > 0 and _COIN not in model.forms and not repeats
-    if is_drawn:
+    if draws > 0 and _COIN not in model.forms:
         whole = expected_by_rank(model, log, "reached", draws, level)
     else:
-        whole = examined_on_pages(model, log, level, repeats)
+        whole = examined_on_pages(model, log, level, draws)
     frame = thinned(whole, theme.MAX_ROWS)
     said = (
         f"Chance that a result at this rank is looked at, mean over the {log.n_sessions:,} pages "
@@ -194,19 +189,17 @@ def _on_pages(model: Model, log: ClickLog, level: float, repeats: int, draws: in
     )
     if "low" not in frame.columns:
         said += " From simulated users, so a little rough."
-    elif is_drawn:
+    elif not frame["low"].null_count():
         said += f" Bars: {level:.0%} intervals."
-    elif repeats:
-        said += f" Bars: {level:.0%} intervals, from {repeats} fits to simulated users."
     return finished(
         _points(alt, frame, "P(looked at)"), f"{model.name}: how far down people look", said
     )
 
 
-def examined_on_pages(model: Model, log: ClickLog, level: float, repeats: int) -> pl.DataFrame:
+def examined_on_pages(model: Model, log: ClickLog, level: float, draws: int) -> pl.DataFrame:
     """Per rank the chance that its results are looked at; with intervals if there are some."""
     try:
-        found = propensities(model, log, level=level, repeats=repeats)
+        found = propensities(model, log, level=level, draws=draws if draws > 1 else 0)
     except JudgmentsError:
         return _simulated(model, log)  # it has no coin that every click requires
     return found.select("rank", "low", "high", probability=pl.col("examination"))

@@ -14,6 +14,7 @@ import polars as pl
 from gecasmo.compiler import automaton_json
 from gecasmo.encoding import Rows
 from gecasmo.encoding.observations import LAST_CLICK
+from gecasmo.estimation.shared_errors import SharedErrors
 from gecasmo.forms import Form, FormState
 from gecasmo.language.parameter import HISTORY_KEYS
 from gecasmo.logs.views import Pages, as_view
@@ -37,6 +38,7 @@ class ShippedModel:
     features: Mapping[str, pl.DataFrame]
     relevance: tuple[str, ...]
     report: FitReport | None = None
+    errors: SharedErrors | None = None
     view: Mapping[str, Any] = field(default_factory=lambda: Pages().to_data())
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
@@ -52,12 +54,15 @@ class ShippedModel:
             dict(model.features_),
             tuple(model.relevance),
             model.report_ if with_states else None,
+            model.errors_ if with_states else None,
             as_view(model.view).to_data(),
         )
 
     def bare(self) -> ShippedModel:
         """The same without what was estimated and without tables of features."""
-        return replace(self, states=None, features={}, report=None, id=f"{self.id} bare")
+        return replace(
+            self, states=None, features={}, report=None, errors=None, id=f"{self.id} bare"
+        )
 
     def model(self) -> Model:
         """The model, once per process."""
@@ -67,7 +72,7 @@ class ShippedModel:
             model.relevance, model.view = self.relevance, as_view(**self.view)
             model.features_ = dict(self.features)
             model.states_ = None if self.states is None else dict(self.states)
-            model.report_ = self.report
+            model.report_, model.errors_ = self.report, self.errors
             _models[self.id] = model
         _models.move_to_end(self.id)
         while len(_models) > _MOST_MODELS:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from gecasmo.estimation.expectation import Counts
 from gecasmo.estimation.part import Part
 from gecasmo.estimation.posteriors.regression import Regression
+from gecasmo.estimation.shared_errors import SharedErrors
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.logits import expit, logit
 from gecasmo.forms.priors import NODE_WEIGHTS, NODES
@@ -96,6 +97,25 @@ class Errors:
                 rest -= np.outer(along, along)
                 found = np.vstack([found, along])
         return found, {number: rest[own, own] for number, own in self.slopes()}
+
+    def together(self) -> SharedErrors:
+        """The covariance for those who draw, with no logit of a table wider than anything is, and
+        those as wide that pages leave open."""
+        n, coins = self.shared.size, self.problem.coins
+        deviation = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        wanted = deviation.copy()
+        is_logit = np.zeros(n, bool)
+        for tie, own in zip(self.shared.ties, self.shared.slices(), strict=True):
+            is_logit[own] = coins[tie[0]].form.has_posterior
+        wanted[:n] = np.where(is_logit, np.minimum(wanted[:n], _WIDEST), wanted[:n])
+        wanted[:n] = np.where(is_logit & self.is_open, _WIDEST, wanted[:n])
+        factor = np.divide(wanted, deviation, out=np.zeros_like(wanted), where=deviation > 0)
+        names = [coins[tie[0]].name for tie in self.shared.ties]
+        return SharedErrors(
+            dict(zip(names, self.shared.sizes, strict=True)),
+            {coins[number].name: own.size for number, own in self.regressions.items()},
+            self.covariance * factor * factor[:, None],
+        )
 
     def slopes(self) -> Iterator[tuple[int, slice]]:
         """By number of a coin, where the slopes of its priors are in the covariance."""

@@ -148,11 +148,12 @@ class Shared:
 
     def by_coin(self, numbers: Floats) -> dict[int, Floats]:
         """One number per entry, by coin."""
-        starts = np.cumsum([0, *self.sizes])
-        return {
-            tie[0]: numbers[start : start + size]
-            for tie, start, size in zip(self.ties, starts, self.sizes, strict=False)
-        }
+        return {tie[0]: numbers[own] for tie, own in zip(self.ties, self.slices(), strict=True)}
+
+    def slices(self) -> list[slice]:
+        """Where the numbers of each form are."""
+        ends = np.cumsum(self.sizes).tolist()
+        return [slice(end - size, end) for end, size in zip(ends, self.sizes, strict=True)]
 
 
 class System(NamedTuple):

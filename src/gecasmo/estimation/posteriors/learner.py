@@ -29,6 +29,7 @@ from gecasmo.estimation.posteriors.past import Leaning, Past
 from gecasmo.estimation.posteriors.regression import Regression
 from gecasmo.estimation.posteriors.sample import PAGES, SampledPages
 from gecasmo.estimation.problem import MemoryParts, Problem
+from gecasmo.estimation.shared_errors import SharedErrors
 from gecasmo.estimation.tasks import PointName, Prior, Recipe, RowsOfParts
 from gecasmo.forms import FormState, TableState
 from gecasmo.forms.priors import Design, Empirical, Priors, pseudo_counts
@@ -65,6 +66,7 @@ class Posteriors:
     ) -> None:
         self.problem, self.sample, self.part = problem, sample, sample.part
         self.pasts, self.leanings = dict(pasts or {}), dict(leanings or {})
+        self.errors: SharedErrors | None = None  # known when all is summed up
         self.tables: list[int] = []
         self.designs: dict[int, Design] = {}
         self._find_designs(typical or {})
@@ -301,6 +303,7 @@ class Posteriors:
                     break
         covariance = joint.errors_of_all(known)
         errors = Errors(self.part, joint.shared, ending.regressions, covariance, known.is_open)
+        self.errors = self._together(errors, states)
         extra |= self._directions(problem, errors, states)
         there = problem.evaluate(states, work="conclude", extra=extra)
         spreads = errors.with_spreads(self._sampled(joint, states), joint.held, joint.factor)
@@ -400,6 +403,17 @@ class Posteriors:
             logit = None if learned is None else self.designs[number].logit(learned)
             total += leaning.moves(rest, states, past, logit) @ leaning.all[rest]
         return total
+
+    def _together(self, errors: Errors, states: States) -> SharedErrors:
+        """How errors go together, for all rows of global coins; 0 for those that the sample has
+        not met."""
+        places = {}
+        for tie in errors.shared.ties:
+            coin = self.problem.coins[tie[0]]
+            if coin.form.has_posterior:
+                n_rows = len(states[tie[0]].probability)
+                places[coin.name] = (self.sample.places(tie[0]), n_rows)
+        return errors.together().spread_over(places)
 
     def _before(self, problem: Problem, states: States) -> dict[str, Any]:
         """The weights of global coins as they are now."""
