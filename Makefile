@@ -59,7 +59,7 @@ format: $(VENV)/dev ## let ruff tidy up
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: $(VENV)/dev ## mutated and crafted files, kills, full disks, many seeds: three hours; writes benchmarks/results/soak.md
+soak: $(VENV)/dev ## mutated and crafted files, kills, full disks, many seeds: an hour or two; writes benchmarks/results/soak.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.soak
 
 bench: $(VENV)/dev ## measure kernels and fits; writes benchmarks/results/latest.md
