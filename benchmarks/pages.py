@@ -38,7 +38,7 @@ WORLDS = (
     "DBN:3000:300,DBN:30000:300,DBN-UBM:3000,DBN-UBM:30000,UBM-DBN:3000,UBM-DBN:30000"
 )
 # Logs with smaller seeds are those by which constants of `promise` were chosen.
-FIRST_NEW = 2000
+FIRST_NEW = 20_000
 
 
 class World(NamedTuple):
