@@ -162,6 +162,16 @@ def test_branch_and_bound_finds_what_sets_find(kind: Any, monkeypatch: Any) -> N
     assert (cut["score"] <= by_sets["worth"] + 1e-9).all()
 
 
+def test_the_quick_search_hardly_loses_anything() -> None:
+    """Where results that attract need not satisfy its gap is wide, and its pages are good."""
+    frame, values = many_candidates(20, 12, seed=6)
+    model = as_model(DBN, values)
+    best = model.best_page(frame, 6, **SURE).queries
+    quick = model.best_page(frame, 6, effort=0, **SURE).queries
+    assert best["is_proven"].all()
+    assert quick["worth"].sum() > 0.9999 * best["worth"].sum()
+
+
 def test_results_may_repeat_is_exact_for_positions_alone() -> None:
     frame, values = many_candidates(3, 40, seed=5)
     model = as_model(PBM, values)
