@@ -409,7 +409,7 @@ def test_pairs_of_a_run_that_nobody_has_seen_have_the_prior():
         ({"query": ["q00"], "doc": ["d000"]}, "no column of ranks or scores. It has: query, doc"),
         ({"query": ["q00"] * 2, "doc": ["d000"] * 2, "rank": [1, 2]}, "is there twice"),
         ({"query": ["q00"], "doc": ["d000"], "rank": ["first"]}, "a number in 'rank'"),
-        ({"query": ["q99"], "doc": ["d000"], "rank": [1]}, "No page shows a pair of the query of the run"),
+        ({"query": ["q99"], "doc": ["d000"], "rank": [1]}, "No page shows a pair of the query"),
         ({"doc": ["d000"], "rank": [1]}, "no column for query. It has: doc, rank. Rename one."),
     ],
 )
