@@ -77,3 +77,14 @@ def test_nothing_is_cut_on_paper(page: Any) -> None:
     assert wanted <= there
     assert page.find_element("id", "printed").text == "Pairs 1 to 50 of 120; the file has all."
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_a_long_command_sticks_out_nowhere(driver: Any, tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    made = f"<ul><li>Command: gecasmo report a.fit /{'folder/' * 30}log.csv</li></ul>"
+    file.write_text(_page("A page", [("made", "How this was made", made)], {}), encoding="utf-8")
+    driver.set_window_size(500, 900)
+    driver.get(file.as_uri())
+    assert driver.execute_script(
+        "const page = document.documentElement; return page.scrollWidth <= page.clientWidth"
+    )

@@ -111,7 +111,10 @@ def _fit(log: str) -> str:
         (("--events", "--signal", "cart"), "--signal cart: a column and the event that makes it"),
         (("--events", "--impression", "shown"), "--impression shown: no event has that name"),
         (("--events", "--event-time", "device"), "--event-time none does without"),
-        (("--events", "--page", "type", "--event", "type"), "--page type,q, or --gap"),
+        (
+            ("--events", "--page", "type", "--event", "type"),
+            "--page type,q needs the query on every event",
+        ),
         ((), "Is a row an event, such as an impression or a click? --events reads it"),
     ],
 )

@@ -149,3 +149,19 @@ def test_models_without_relevance_have_reports(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Judgments" not in page
     assert data_of(page) == {}
+
+
+def test_a_report_is_a_page_for_a_browser(tmp_path: Path) -> None:
+    succeed("fit", "RCTR", LOG, "-o", tmp_path / "one.fit", "--quiet")
+    said = " ".join(fail("report", tmp_path / "one.fit", LOG, "-o", tmp_path / "a.pdf").split())
+    assert "its name has to end in .html. Print it from a browser, for a PDF." in said
+    said = fail("compare", LOG, "PBM", "--bootstrap", "0", "--report", tmp_path / "a.csv")
+    assert "its name has to end in .html." in " ".join(said.split())
+    assert "end in .html" in fail("show", "DBN", "-o", tmp_path / "model.json")
+
+
+def test_a_log_of_one_page_has_no_report(tmp_path: Path) -> None:
+    succeed("fit", "RCTR", LOG, "-o", tmp_path / "one.fit", "--quiet")
+    pl.read_csv(LOG).filter(session=0).write_csv(tmp_path / "page.csv")
+    said = fail("report", tmp_path / "one.fit", tmp_path / "page.csv", "-o", tmp_path / "r.html")
+    assert "the log has 1 page, and a report fits" in " ".join(said.split())

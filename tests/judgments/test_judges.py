@@ -409,7 +409,7 @@ def test_pairs_of_a_run_that_nobody_has_seen_have_the_prior():
         ({"query": ["q00"], "doc": ["d000"]}, "no column of ranks or scores. It has: query, doc"),
         ({"query": ["q00"] * 2, "doc": ["d000"] * 2, "rank": [1, 2]}, "is there twice"),
         ({"query": ["q00"], "doc": ["d000"], "rank": ["first"]}, "a number in 'rank'"),
-        ({"query": ["q99"], "doc": ["d000"], "rank": [1]}, "No page shows a pair of the 1 queries"),
+        ({"query": ["q99"], "doc": ["d000"], "rank": [1]}, "No page shows a pair of the query"),
         ({"doc": ["d000"], "rank": [1]}, "no column for query. It has: doc, rank. Rename one."),
     ],
 )
@@ -454,6 +454,14 @@ def test_nulls_and_grades_that_differ_are_counted():
     assert "2 rows without query, doc or grade left out" in notes
     assert "7 rows of pairs that occurred before" in notes
     assert "3 pairs with grades that differ: the median counts" in notes
+
+
+def test_words_among_numbers_are_told():
+    one = world()
+    said = [str(grade) for grade in right(one.true, 0.7)]
+    found = judge(one.model, grades_from={"llm": one.grades(["no idea", *said[1:]])})
+    notes = " ".join(found.judges.notes["llm"])
+    assert "1 grade is no number, such as 'no idea': so all count as words" in notes
 
 
 def test_a_judge_without_pairs_in_common_is_believed_as_judges_usually_can_be():

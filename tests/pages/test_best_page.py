@@ -162,6 +162,16 @@ def test_branch_and_bound_finds_what_sets_find(kind: Any, monkeypatch: Any) -> N
     assert (cut["score"] <= by_sets["worth"] + 1e-9).all()
 
 
+def test_the_quick_search_hardly_loses_anything() -> None:
+    """Where results that attract need not satisfy its gap is wide, and its pages are good."""
+    frame, values = many_candidates(20, 12, seed=6)
+    model = as_model(DBN, values)
+    best = model.best_page(frame, 6, **SURE).queries
+    quick = model.best_page(frame, 6, effort=0, **SURE).queries
+    assert best["is_proven"].all()
+    assert quick["worth"].sum() > 0.9999 * best["worth"].sum()
+
+
 def test_results_may_repeat_is_exact_for_positions_alone() -> None:
     frame, values = many_candidates(3, 40, seed=5)
     model = as_model(PBM, values)
@@ -238,6 +248,8 @@ def test_laws() -> None:
     close_to(own.queries["lift"], np.zeros(5))
     assert (own.frame["rank"] == own.frame["shown_rank"]).all()
     assert own.queries["is_proven"].all()
+    ranks = pinned.with_columns(rank="pin")
+    assert model.best_page(ranks, 5, pinned="rank", **SURE).frame.equals(own.frame)
 
 
 def clicks(seed: int = 0, pages: int = 1500) -> ClickLog:
@@ -349,7 +361,8 @@ def test_pages_are_written(tmp_path: Any) -> None:
         ({"at_most": {"brand": 0}}, "at least 1"),
         ({"at_most": {"colour": 1}}, "no such column"),
         ({"pinned": {77: 1}}, "no candidate 77"),
-        ({"pinned": {0: 9}}, "has ranks 1 to 4"),
+        ({"pinned": {0: 9}}, "has ranks 1 to 4, since the query has no more candidates"),
+        ({"pinned": {0: 0}}, "is pinned to rank 0, and the page has ranks 1 to 4"),
         ({"pinned": {0: 1, 1: 1}}, "are pinned to rank 1"),
         ({"at_most": {"query": 1}}, "No page keeps to the rules for 2 queries"),
     ],
@@ -368,6 +381,7 @@ def test_wrong_candidates() -> None:
         ({"query": [1, 1], "doc": [1, 1]}, "more than once"),
         ({"query": [1, None], "doc": [1, 1]}, "Row 1 of the candidates has no query"),
         ({"query": [1], "doc": [1], "rank": ["x"]}, "no numbers"),
+        ({"query": [1, 1], "doc": [1, 2], "rank": [1, 1]}, "of query 1 have the rank 1"),
     ):
         with pytest.raises(ClickLogError, match=message):
             model.best_page(pl.DataFrame(given_))
@@ -424,6 +438,19 @@ def test_promises_are_below_what_the_same_log_says() -> None:
     assert model.best_page(frame, 5, log=log, samples=20).promise == promise
     with pytest.raises(ClickLogError, match="a page that is shown now"):
         model.best_page(frame.drop("rank"), 5, log=log)
+
+
+def test_rules_that_half_of_the_log_cannot_keep() -> None:
+    """What half of the log has seen too seldom is a candidate all the same, if a rule needs it."""
+    log = clicks()
+    model = PBM().fit(log, progress=False)
+    frame = pl.DataFrame({"query": [0, 0, 1, 1], "doc": [0, 99, 0, 1], "rank": [1, None, 1, None]})
+    seen = model.estimates("attraction", frame)["trials"]
+    found = model.best_page(
+        frame, 2, log=log, min_examinations=seen.min() * 0.9, pinned={0: 2}, samples=5
+    )
+    assert found.promise is not None
+    assert found.frame["doc"].to_list() == [99, 0, 1, 0]
 
 
 def test_pages_may_be_longer_than_those_shown_or_as_long() -> None:

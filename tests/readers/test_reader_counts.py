@@ -134,7 +134,10 @@ ROW = {"query": ["x"], "doc": ["a"], "rank": [1], "impressions": [5], "clicks": 
         ({"clicks": [None]}, "clicks: 1 value is missing"),
         ({"impressions": ["many"]}, "impressions: 1 value is not a finite number"),
         ({"impressions": [0], "clicks": [0]}, "nothing was ever shown"),
-        ({"rank": [1.5]}, "rank: 1 value is not a whole number, first: row 0 has 1.5"),
+        (
+            {"rank": [1.5]},
+            "rank: 1 value is not a whole number, first: row 0 has 1.5; an average of .*rank=None",
+        ),
         ({"doc": [None]}, "doc: .* missing"),
         ({"session": [3]}, "'session': counts have no such column"),
     ],
@@ -154,6 +157,8 @@ def test_clicks_alone_are_refused() -> None:
         ClickLogError, match=r"Are these counts of impressions and clicks\? read_counts"
     ):
         gecasmo.read_log(ROW)
+    with pytest.raises(ClickLogError, match=r"Are these counts of clicks\? Then impressions are"):
+        gecasmo.read_log(only)
 
 
 def test_ranks_that_are_missing_are_asked_for() -> None:

@@ -145,6 +145,63 @@ def test_fields_inside_of_columns() -> None:
         read_events(events, doc="more.items.sku")
 
 
+ROLES = {"page": "s", "doc": "properties.id", "position": "properties.pos"}
+
+
+@pytest.mark.parametrize("other", ["", "  ", "{broken", "null", '{"price": {"eur": 1}}', "[1]"])
+def test_json_text_that_some_events_have_otherwise(other: str) -> None:
+    """What is said of the other event plays no part, and hides nothing of these."""
+    events = {
+        "s": ["1", "1", "1", "1"],
+        "event": ["impression", "impression", "scroll", "click"],
+        "properties": [
+            '{"id": 7, "pos": 1, "price": 2.5}',
+            '{"id": "x2", "pos": "2", "price": [1, "a", {"b": 2}]}',
+            other,
+            '{"id": "x2"}',
+        ],
+    }
+    log, notes = noting(events, **ROLES)
+    assert log.column("doc").to_list() == ["7", "x2"]
+    assert (log.rank.tolist(), log.click.tolist()) == ([1, 2], [False, True])
+    broken = {"texts in 'properties' that are no JSON": 1} if "broken" in other else {}
+    assert notes == {"events of other kinds": 1} | broken
+
+
+def test_columns_without_json_have_no_fields() -> None:
+    with pytest.raises(ClickLogError, match=r"lacks the columns 'properties\.id' and"):
+        read_events({"s": [1], "event": ["impression"], "properties": ["{broken"]}, **ROLES)
+
+
+def test_lists_that_are_json_text(tmp_path: Path) -> None:
+    """CSV has no other lists."""
+    path = tmp_path / "events.csv"
+    path.write_text(
+        'page,event,doc,position\n1,impression,"[""a"", ""b"", 3]","[2, 3, 4]"\n1,click,b,\n'
+        "2,impression,c,1\n"
+    )
+    log, _ = noting(path)
+    assert log.column("doc").to_list() == ["a", "b", "3", "c"]
+    assert (log.rank.tolist(), log.click.tolist()) == ([2, 3, 4, 1], [0, 1, 0, 0])
+    named = {"page": [1, 1], "event": ["impression", "click"], "doc": ["[sic]", "[sic]"]}
+    assert noting(named)[0].column("doc").to_list() == ["[sic]"]
+
+
+def test_whole_numbers_that_floats_hold() -> None:
+    """Integers beside missing values are floats in pandas."""
+    nan = float("nan")
+    events = {
+        "page": [1.0, 1.0, nan, 1.0],
+        "event": ["impression", "impression", "login", "click"],
+        "doc": [8.0, 9.0, nan, 9.0],
+    }
+    log, _ = noting(events)
+    assert log.to_frame().select("session", "doc", "click").rows() == [(1, 8, False), (1, 9, True)]
+    for column in ("page", "doc"):
+        with pytest.raises(ClickLogError, match=f"{column}: the column holds Float64, and floats"):
+            read_events(events | {column: [1.5, 1.0, 1.0, 1.0]})
+
+
 def test_a_page_can_be_several_columns() -> None:
     events = stream(
         ("v", "impression", "a", 1, "x"),
@@ -155,6 +212,9 @@ def test_a_page_can_be_several_columns() -> None:
         read_events(events)
     said = str(caught.value)
     assert "query: 1 page with more than one query, first: page 'v' has 'x' and 'y'" in said
+    unsaid = stream(*events.rows()[:2], ("v", "click", "a", 1))
+    with pytest.raises(ClickLogError, match='has several searches, try gap="30m", which'):
+        read_events(unsaid)
     assert 'page=["page", "query"]' in said
     assert 'gap="30m"' in said
     log, _ = noting(events, page=["page", "query"])
@@ -287,6 +347,7 @@ CLICKS = stream(("p", "click", "a", 1), ("p", "click", "b", 2), ("r", "purchase"
         (CLICKS, {"page": None}, r"\(page=None\): events need one"),
         (CLICKS, {"doc": ["a", "b"]}, "doc is one column; only page can be several"),
         (CLICKS.drop("event"), {}, "lacks the column 'event'.*event=.*read by read_log"),
+        (CLICKS.drop("event"), {}, r"read by read_log\..*Is every row a click\? Then impr"),
         (CLICKS.drop("event", "page"), {}, r"'page' and 'event'.*Is every row a click\? Then impr"),
         (CLICKS.rename({"event": "action_name", "doc": "event_attributes"}), {}, 'format="ubi"'),
         (

@@ -64,7 +64,7 @@ function showPairs() {
     const place = rows.length ? `${now.first + 1} to ${now.first + page.length}` : "none";
     document.getElementById("printed").textContent = page.length < n ? `Pairs ${place} of ${rows.length.toLocaleString("en")}; the file has all.` : "";
     document.getElementById("paging").replaceChildren(
-      turn("Back", now.first - AT_ONCE), make("span", place), turn("On", now.first + AT_ONCE));
+      turn("Back", now.first - AT_ONCE), make("span", place), turn("Next", now.first + AT_ONCE));
     for (const head of table.tHead.querySelectorAll("th")) {
       const isBy = sortedBy(head.dataset.name) === now.sorted.by;
       head.setAttribute("aria-sort", isBy ? (now.sorted.isDown ? "descending" : "ascending") : "none");

@@ -345,9 +345,9 @@ def _order_section(report: Report) -> str:
             f"a page (90 % interval {promise.low:+.3f} to {promise.high:+.3f}). Orders from one "
             f"half of the log bring {promise.crossed:+.3f} by the other half, where luck does not "
             "count, and those from all of it would be better. By the log that they were made from "
-            f"they bring {promise.plug_in:+.3f}, which is more than they will keep. All this holds "
-            "if people do what the model says; where it is wrong, orders bring less, or more. So "
-            "compare models, and try new orders on some users first."
+            f"they bring {promise.plug_in:+.3f}, of which some is luck that will not last. All "
+            "this holds if people do what the model says; where it is wrong, orders bring less, or "
+            "more. So compare models, and try new orders on some users first."
         )
     best = found.queries.filter(pl.col("lift").is_not_null())
     rows = [

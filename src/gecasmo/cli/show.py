@@ -14,8 +14,9 @@ import typer
 from gecasmo.cli.flags import FitArgument, LogArgument, LogFlags, bundled, output_flag
 from gecasmo.cli.lookup import complete_model
 from gecasmo.cli.output import Output, place_name
-from gecasmo.errors import extra
-from gecasmo.report import wrapped
+from gecasmo.errors import GecasmoError, extra
+from gecasmo.files import is_stream
+from gecasmo.report import counted, wrapped
 
 
 @bundled
@@ -52,7 +53,7 @@ def show(
     from gecasmo.browser import model_data, page_of, write_page
     from gecasmo.cli.lookup import find_model, load_fit
 
-    place = output.place(target, model)
+    place = page_place(output, target, model, flag="--output")
     is_file = Path(model).expanduser().exists() or Path(model).suffix == ".fit"
     shown = load_fit(model) if is_file else find_model(model)
     with output.working(f"Writing {shown.name}"):
@@ -100,6 +101,11 @@ def report(
     place = report_place(output, target, fit, log, flag="--output")
     model = load_fit(fit)
     read = reading.read(log, output, instead="Give it a file that was ingested, or a part of it.")
+    if read.log.n_sessions < 2 and not held_out:
+        raise GecasmoError(
+            f"{log}: the log has {counted(read.log.n_sessions, 'page')}, and a report fits the "
+            "model to most pages to see how well it predicts the others."
+        )
     words = reading.words(log)
     with output.working(f"Writing a report on {model.name}"):
         text = report_page(Report(model, read.log, held_out, seed, said_command(), words))
@@ -117,7 +123,18 @@ def report_place(
     """Where a report goes; what it needs is looked for before the work, not after it."""
     for package in ("altair", "vl_convert"):
         extra(package, "A report", "gecasmo[plots]")
-    return output.place(path, *inputs, flag=flag, **besides)
+    return page_place(output, path, *inputs, flag=flag, **besides)
+
+
+def page_place(output: Output, path: str, *inputs: Any, flag: str, **besides: Any) -> Path:
+    """Where a page for the browser goes; browsers go by the ending of its name."""
+    place = output.place(path, *inputs, flag=flag, **besides)
+    if not is_stream(place) and place.suffix.lower() not in (".html", ".htm"):
+        hint = " Print it from a browser, for a PDF." if place.suffix.lower() == ".pdf" else ""
+        raise GecasmoError(
+            f"{flag} {path}: this is a page for a browser; its name has to end in .html.{hint}"
+        )
+    return place
 
 
 def said_command() -> str:

@@ -145,6 +145,7 @@ def read_judge(source: Grades, like: Mapping[str, pl.DataType], otherwise: str) 
     grades = _numbers(frame["grade"])
     is_word = grades is None
     values = _words(frame["grade"]) if grades is None else grades
+    notes += _stray_words(frame["grade"]) if is_word else []
     frame, told = _one_each(frame.with_columns(values.alias("grade")), list(like), is_word)
     notes += told
     level, labels = (
@@ -282,6 +283,19 @@ def _numbers(values: pl.Series) -> pl.Series | None:
         return None
     numbers = values.cast(pl.Float64, strict=False)
     return None if numbers.is_null().any() or not numbers.is_finite().all() else numbers
+
+
+def _stray_words(values: pl.Series) -> list[str]:
+    """A note where most grades are numbers, and some are not."""
+    numbers = values.cast(pl.String).str.strip_chars().cast(pl.Float64, strict=False)
+    stray = values.filter(numbers.is_null())
+    if 2 * len(stray) >= len(values):
+        return []
+    are = "grade is no number" if len(stray) == 1 else "grades are no numbers"
+    return [
+        f"{len(stray):,} {are}, such as {printable(stray[0])!r}: so all count as words, whose "
+        "order clicks have to tell; leave these rows empty to have numbers"
+    ]
 
 
 def _words(values: pl.Series) -> pl.Series:

@@ -207,9 +207,11 @@ def _check_known(known: pl.DataFrame, panel: Panel | None) -> None:
     """Refuse runs whose queries nobody has seen."""
     if is_checked(known).any() or (panel is not None and panel.trusted(known).any()):
         return
+    queries = known["query"].n_unique()
+    of = "the query" if queries == 1 else f"the {queries:,} queries"
     raise JudgmentsError(
-        f"No page shows a pair of the {known['query'].n_unique():,} queries of the run, and no "
-        "trusted judge has graded one, so that its nDCG cannot be known."
+        f"No page shows a pair of {of} of the run, and no trusted judge has graded one, so that "
+        "its nDCG cannot be known."
     )
 
 

@@ -108,7 +108,8 @@ def read_counts(
         _refuse_missing(table, found, roles, faults)
         for name in roles.columns["rank"]:
             if name in table.columns:  # else the log lacks it
-                check_ranks(_numbers(table[name]), roles.title("rank"), faults)
+                averages = f"; an average of ranks is no rank: {option('rank', None)} does without"
+                check_ranks(_numbers(table[name]), roles.title("rank"), faults, averages)
                 table = table.with_columns(_numbers(table[name]).alias(name))
         pages, rows = _pages(table, shown_in, clicked_in, faults, notes)
         used = Roles({**roles.given, "session": "session", "click": "click", "weight": "weight"})
@@ -184,9 +185,9 @@ def _pages(
     notes.add(
         COUNTS,
         round(n_shown),
-        f"impressions, with {n_clicks:,.0f} clicks, read from counts: every result is a page of "
-        f"its own, so models by rank and click rates can be fitted, and cascade models and UBM "
-        f"cannot",
+        f"impressions, with {n_clicks:,.0f} click{'s' * (n_clicks != 1)}, read from counts: every "
+        "result is a page of its own, so models by rank and click rates can be fitted, and cascade "
+        "models and UBM cannot",
     )
     rest = table.drop(impressions, clicks).with_row_index("\0row")
     parts = [

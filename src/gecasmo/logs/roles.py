@@ -232,9 +232,15 @@ class Roles:
             else:
                 lines.append(ONLY_CLICKS)
         sums = {plain(name) for name in IMPRESSIONS.split()} if "session" in missing else set()
+        such = either("read_counts", "--counts")
         if by_plain & {"impressions", *sums}:
-            such = either("read_counts", "--counts")
             lines.append(f"Are these counts of impressions and clicks? {such} reads them.")
+        elif "session" in missing and "clicks" in by_plain:
+            lines.append(
+                "Are these counts of clicks? Then impressions are missing: a document that was "
+                "clicked 10 times may have been shown 20 times or 20,000 times. Count impressions, "
+                f"too: {such} reads both."
+            )
         return lines
 
 

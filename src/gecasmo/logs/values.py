@@ -143,9 +143,12 @@ def _clicks_of_words(values: pl.Series, title: str, faults: Faults) -> Bools:
 
 
 def check_ranks(
-    values: pl.Series, title: str, faults: Faults
+    values: pl.Series, title: str, faults: Faults, if_broken: str = ""
 ) -> tuple[NDArray[np.floating | np.integer], Bools]:
-    """Read ranks, and say which of them can be used: the whole numbers from 0 on."""
+    """Read ranks, and say which of them can be used: the whole numbers from 0 on.
+
+    `if_broken` is what to do about others than whole numbers.
+    """
     if is_plain(values, LARGEST_RANK):
         return values.to_numpy(), np.ones(len(values), np.bool_)
     faults.add_missing(title, _missing(values))
@@ -153,7 +156,7 @@ def check_ranks(
     broken = (np.floor(numbers) != numbers) | ~np.isfinite(numbers)
     negative = numbers < 0
     large = numbers > LARGEST_RANK
-    _note(broken & known, "not whole numbers", values, title, faults)
+    _note(broken & known, "not whole numbers", values, title, faults, if_broken)
     _note(negative & known & ~broken, "negative", values, title, faults)
     _note(large & known & ~broken, f"larger than {LARGEST_RANK}", values, title, faults)
     if not ((broken | negative | large) & known).any():

@@ -124,10 +124,13 @@ class Candidates:
         if rules.pinned is None:
             return np.full(len(self.frame), -1, np.int64)
         if isinstance(rules.pinned, str):
-            column = _column(self.frame, rules.pinned, "pinned")
+            if rules.pinned == "rank" and "rank" not in self.frame.columns:
+                column = pl.Series("rank", np.where(self.shown > 0, self.shown, np.nan))
+            else:
+                column = _column(self.frame, rules.pinned, "pinned")
             if not column.dtype.is_numeric() and column.null_count() < len(column):
                 raise ClickLogError(f"The column '{rules.pinned}' of pinned ranks has no numbers.")
-            ranks = column.cast(pl.Float64).fill_null(0).to_numpy()
+            ranks = column.cast(pl.Float64).fill_null(np.nan).to_numpy()
         else:
             given = dict(rules.pinned)
             docs = self.frame["doc"].to_list()
@@ -136,16 +139,25 @@ class Candidates:
                 raise ClickLogError(
                     f"{option('pinned', dict(given))}: there is no candidate {lost[0]!r}."
                 )
-            ranks = np.array([given.get(doc, 0) for doc in docs], float)
+            ranks = np.array([given.get(doc, np.nan) for doc in docs], float)
         limit = np.repeat(sizes, self.counts)
-        wrong = np.flatnonzero((ranks != np.round(ranks)) | (ranks < 0) | (ranks > limit))
+        is_pinned = ~np.isnan(ranks)
+        is_rank = (ranks == np.round(ranks)) & (ranks >= 1) & (ranks <= limit)
+        wrong = np.flatnonzero(is_pinned & ~is_rank)
         if len(wrong):
-            row = self.frame.row(int(wrong[0]), named=True)
+            first = int(wrong[0])
+            row = self.frame.row(first, named=True)
+            few = limit[first] == np.repeat(self.counts, self.counts)[first]
+            why = (
+                f", since the query has no more candidates; those with few examinations are left "
+                f"out ({option('min_examinations', 0)} takes all)"
+            )
             raise ClickLogError(
                 f"{row['doc']!r} of query {row['query']!r} is pinned to rank "
-                f"{ranks[wrong[0]]:g}, and the page has ranks 1 to {limit[wrong[0]]}."
+                f"{ranks[first]:g}, and the page has ranks 1 to {limit[first]}"
+                f"{why if few and ranks[first] > limit[first] else ''}."
             )
-        pin = ranks.astype(np.int64) - 1
+        pin = np.where(is_pinned, ranks, 0).astype(np.int64) - 1
         query = np.repeat(np.arange(len(self.queries)), self.counts)
         held = query[pin >= 0] * (1 << 20) + pin[pin >= 0]
         if len(np.unique(held)) < len(held):
@@ -163,6 +175,7 @@ class Candidates:
         kinds = np.full((len(wanted), len(self.frame)), -1, np.int64)
         for number, column in enumerate(wanted):
             values = _column(self.frame, column, "at_most" if rules.at_most else "apart")
+            values = values.fill_nan(None) if values.dtype.is_float() else values
             codes = values.rank("dense").cast(pl.Int64).fill_null(0).to_numpy() - 1
             kinds[number] = codes
         most = np.array([n for n, _ in wanted.values()], np.int64)
@@ -224,6 +237,15 @@ def as_candidates(given: Any) -> Candidates:
         if not np.all((ranks >= 0) & (ranks <= LARGEST_RANK) & (ranks == np.round(ranks))):
             raise ClickLogError("The column 'rank' of the candidates has other numbers than ranks.")
         shown = ranks.astype(np.int64)
+        places = pl.DataFrame({"query": codes, "rank": shown}).filter(pl.col("rank") > 0)
+        both = places.filter(pl.struct("query", "rank").is_duplicated())
+        if len(both):
+            number, rank = both.row(0)
+            query = frame["query"][int(starts[number])]
+            raise ClickLogError(
+                f"Several candidates of query {query!r} have the rank {rank}: it is the rank on "
+                "the page that is shown now, and empty for those that are not there."
+            )
     queries = frame["query"].gather(pl.Series(starts[:-1]))
     return Candidates(frame.drop("rank", strict=False), queries, starts, shown)
 

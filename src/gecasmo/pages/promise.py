@@ -24,6 +24,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from gecasmo.errors import ClickLogError
 from gecasmo.forms import TableState
 from gecasmo.logs import ClickLog
 from gecasmo.model.beliefs import drawn_states
@@ -186,7 +187,13 @@ def _lift(
     keep = enough | (candidates.shown > 0)
     keep |= candidates.pins(how.rules, candidates.sizes(how.size)) >= 0
     own = candidates.kept(keep)
-    best, _, shown = orders(chooser, own, worth, replace(how, effort=0))
+    quick = replace(how, effort=0)
+    try:
+        best, _, shown = orders(chooser, own, worth, quick)
+    except ClickLogError:
+        # Too few are left for the rules, which all of them together keep.
+        own = candidates
+        best, _, shown = orders(chooser, own, worth, quick)
     values = []
     for pages in (best.pages, shown):
         foretold = Foretold(judge, page_log(judge, own, pages))

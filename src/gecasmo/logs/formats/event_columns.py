@@ -6,7 +6,8 @@ the first of several that is there ("products.product_id|product_id"). What nobo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,8 +18,17 @@ from gecasmo.errors import ClickLogError, either, in_a_shell, option
 from gecasmo.logs.formats.event_pages import kind_of_event
 from gecasmo.logs.formats.moments import moments_of_texts
 from gecasmo.logs.notes import Faults, Notebook
-from gecasmo.logs.roles import GUESSED, ONLY_CLICKS, SYNONYMS, TIMES, is_list, plain, quoted
-from gecasmo.logs.values import check_ranks
+from gecasmo.logs.roles import (
+    GUESSED,
+    ONLY_CLICKS,
+    SYNONYMS,
+    TIMES,
+    is_list,
+    plain,
+    quoted,
+    synonym,
+)
+from gecasmo.logs.values import check_ids, check_ranks
 from gecasmo.report import counted, listed
 
 Names = str | Sequence[str] | None
@@ -126,12 +136,14 @@ class EventColumns:
         One row an event.
     roles
         Who plays which part.
-    faults
-        Where faults are noted.
+    faults, notes
+        Where faults, and what is odd, are noted.
     """
 
-    def __init__(self, table: pl.DataFrame, roles: EventRoles, faults: Faults) -> None:
-        self.table, self.roles, self.faults = table, roles, faults
+    def __init__(
+        self, table: pl.DataFrame, roles: EventRoles, faults: Faults, notes: Notebook
+    ) -> None:
+        self.table, self.roles, self.faults, self.notes = table, roles, faults, notes
         self.used: set[str] = set()
         self._decoded: dict[str, pl.Series] = {}
         self._refuse_missing()
@@ -162,6 +174,8 @@ class EventColumns:
                 "A table with a row a result, which says what was clicked, is read by "
                 + either("read_log.", "leaving out --events.")
             )
+            if synonym("click", self.table.columns) is None:
+                said.append(ONLY_CLICKS)
         elif "event" in unsaid:
             said.append(ONLY_CLICKS)
         self.faults.lacks([*lost.values(), *unsaid], said)
@@ -194,10 +208,10 @@ class EventColumns:
         if column.dtype != pl.String:
             return column
         if root not in self._decoded:
-            try:
-                self._decoded[root] = column.str.json_decode(infer_schema_length=None)
-            except (pl.exceptions.PolarsError, ValueError, TypeError):
-                self._decoded[root] = column  # it has no fields
+            paths = [part for role in USUAL for n in self.roles.names(role) for part in n.split(OR)]
+            inside = [path[len(root) + 1 :] for path in paths if path.startswith(f"{root}.")]
+            wanted = {path.split(".")[0] for path in inside}
+            self._decoded[root] = _objects_of_texts(column, wanted, self.notes)
         return self._decoded[root]
 
     def column(self, name: str) -> pl.Series:
@@ -215,7 +229,79 @@ class EventColumns:
     def role(self, role: str) -> pl.Series | None:
         """Return the column of a role that has one column; None where it has none."""
         names = self.roles.names(role)
-        return self.column(names[0]) if names else None
+        if not names:
+            return None
+        found = self.column(names[0])
+        return _lists_of_texts(found) if role in ("doc", "position") else found
+
+
+def _decoded(texts: pl.Series) -> pl.Series | None:
+    try:
+        return texts.str.json_decode(infer_schema_length=None)
+    except (pl.exceptions.PolarsError, ValueError, TypeError):
+        return None
+
+
+def _objects_of_texts(texts: pl.Series, wanted: Collection[str], notes: Notebook) -> pl.Series:
+    """Read a column of JSON text; one that holds no objects stays as it is.
+
+    What Polars cannot read at once is read text by text: empty texts and texts that are no JSON
+    are missing, and fields that nobody asks for may differ from text to text.
+    """
+    found = _decoded(texts)
+    if found is not None:
+        return found
+    values: list[Any] = []
+    broken: list[int] = []
+    for row, text in enumerate(texts):
+        value = None
+        if text is not None and text.strip():
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError):
+                broken.append(row)
+        values.append(_only(value, wanted))
+    if not any(value for value in values):
+        return texts
+    if any(isinstance(value, list) for value in values):
+        values = [[value] if isinstance(value, dict) else value for value in values]
+    again = [None if value is None else json.dumps(value) for value in values]
+    found = _decoded(pl.Series(texts.name, again, pl.String))
+    if found is None:
+        return texts
+    notes.add_rows(f"texts in {texts.name!r} that are no JSON", broken, "they count as missing")
+    return found
+
+
+def _only(value: Any, wanted: Collection[str]) -> Any:
+    """Of an object, or of objects in a list, take the fields that are asked for."""
+    if isinstance(value, dict):
+        return {name: value[name] for name in value if name in wanted}
+    if isinstance(value, list):
+        each = {*wanted, "key", "value"}
+        return [_only(one, each) for one in value if isinstance(one, dict)] or None
+    return None
+
+
+def _lists_of_texts(column: pl.Series) -> pl.Series:
+    """Read lists that are written as JSON text, such as '["a", "b"]', as CSV has to have them."""
+    if column.dtype != pl.String:
+        return column
+    texts = column.str.strip_chars()
+    bracketed = (texts.str.starts_with("[") & texts.str.ends_with("]")).fill_null(False)
+    if not bracketed.any():
+        return column
+    values = list(column)
+    for row in bracketed.arg_true():
+        try:
+            found = json.loads(values[row])
+        except (ValueError, RecursionError):
+            return column  # the brackets are part of a name
+        if any(isinstance(each, (list, dict)) for each in found):
+            return column
+        values[row] = [None if each is None else str(each) for each in found]
+    as_lists = [[one] if isinstance(one, str) else one for one in values]
+    return pl.Series(column.name, as_lists, pl.List(pl.String))
 
 
 def _field(column: pl.Series, parts: Sequence[str]) -> pl.Series | None:
@@ -262,6 +348,20 @@ def _as_lists(column: pl.Series) -> pl.Series:
         return pl.select(pl.when(pl.lit(has_any)).then(pl.lit(column))).to_series()
     lists = column.to_frame("value").select(pl.concat_list("value")).to_series()
     return pl.select(pl.when(pl.lit(column.is_not_null())).then(pl.lit(lists))).to_series()
+
+
+def whole_ids(column: pl.Series, title: str, faults: Faults) -> pl.Series:
+    """Read numbers of a column of ids that floats had to hold, as pandas does beside missing ones.
+
+    Others than whole numbers are a fault.
+    """
+    if not column.dtype.is_float():
+        return column
+    known = column.fill_nan(None)
+    if not ((known == known.round()) & (known.abs() < 2**53)).all():
+        check_ids(known.drop_nulls(), title, faults)
+        faults.raise_if_any()
+    return known.cast(pl.Int64)
 
 
 def role_option(role: str, *value: Any, **shown: Any) -> str:

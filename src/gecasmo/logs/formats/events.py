@@ -22,6 +22,7 @@ from gecasmo.logs.formats.event_columns import (
     read_positions,
     read_times,
     role_option,
+    whole_ids,
 )
 from gecasmo.logs.formats.event_pages import (
     CLICK_TIME,
@@ -67,7 +68,7 @@ def pages_of_table(
     table: pl.DataFrame, roles: EventRoles, faults: Faults, notes: Notebook
 ) -> pl.DataFrame:
     """Make a log of a table of events: one row a result, by page and rank."""
-    columns = EventColumns(table, roles, faults)
+    columns = EventColumns(table, roles, faults, notes)
     events, signals = _events(columns, notes)
     events = _numbered(events, columns, notes)
     shown, done = events.filter(_IS_SHOWN), events.filter(~_IS_SHOWN)
@@ -94,7 +95,13 @@ def _events(columns: EventColumns, notes: Notebook) -> tuple[pl.DataFrame, list[
     note_others(names.filter(is_other), rows.filter(is_other), "events of other kinds", notes)
     parts: dict[str, pl.Series | None]
     parts = {PAGE.format(n): columns.column(name) for n, name in enumerate(roles.names("page"))}
+    parts = {
+        name: None if part is None else whole_ids(part, roles.title("page"), faults)
+        for name, part in parts.items()
+    }
     parts |= {role: columns.role(role) for role in ("doc", "position", "query", "time")}
+    if parts["doc"] is not None:
+        parts["doc"] = whole_ids(parts["doc"], roles.title("doc"), faults)
     there = [part.alias(name) for name, part in parts.items() if part is not None]
     events = pl.DataFrame([rows.alias("row"), kind.alias("kind"), *there]).filter(~is_other)
     if "time" in events.columns:
@@ -206,12 +213,17 @@ def _refuse_two_queries(events: pl.DataFrame, columns: EventColumns) -> None:
     row = int(differing[0])
     names = [*columns.roles.names("page"), *columns.roles.names("query")]
     such, gap = option("page", names, shown=quoted(names)), option("gap", shown='"30m"')
+    starts = "starts another page whenever the query changes or so much time passes"
+    unsaid = events.filter(~_IS_SHOWN & pl.col("query").is_null()).height
+    if unsaid:
+        advice = f"{gap}, which {starts}; {such} needs the query on every event; {unsaid:,} lack it"
+    else:
+        advice = f"{such}, or {gap}, which {starts}"
     columns.faults.add(
         f"{columns.roles.title('query')}: {counted(len(set(page[differing])), 'page')} with more "
         f"than one query, first: page {shown(said['id'], row)} has "
         f"{shown(said['query'], firsts_of[page[row]])} and {shown(said['query'], row)}; if a visit "
-        f"has several searches, try {such}, or {gap}, which starts "
-        "another page whenever the query changes or so much time passes"
+        f"has several searches, try {advice}"
     )
     columns.faults.raise_if_any()
 
