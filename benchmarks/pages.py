@@ -154,9 +154,15 @@ def speed() -> list[dict[str, Any]]:
     rng = np.random.default_rng(0)
     rows = [(q, d) for q in range(1000) for d in range(50)]
     frame = pl.DataFrame(rows, schema=["query", "doc"], orient="row")
-    values = dict(zip(rows, rng.beta(1.5, 4, len(rows)).tolist(), strict=True))
+    values, others = (
+        dict(zip(rows, rng.beta(1.5, 4, len(rows)).tolist(), strict=True)) for _ in range(2)
+    )
+    dbn = DBN.with_values
     models = {
-        "DBN": DBN.with_values(attraction=values, satisfaction=values, continuation=0.85),
+        "DBN, what attracts satisfies": dbn(
+            attraction=values, satisfaction=values, continuation=0.85
+        ),
+        "DBN, both by themselves": dbn(attraction=values, satisfaction=others, continuation=0.85),
         "UBM": UBM.with_values(
             attraction=values,
             examination={(r, c): 0.9**r for r in range(1, 11) for c in range(r)},
