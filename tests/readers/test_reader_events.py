@@ -183,8 +183,9 @@ def test_lists_that_are_json_text(tmp_path: Path) -> None:
     log, _ = noting(path)
     assert log.column("doc").to_list() == ["a", "b", "3", "c"]
     assert (log.rank.tolist(), log.click.tolist()) == ([2, 3, 4, 1], [0, 1, 0, 0])
-    named = {"page": [1, 1], "event": ["impression", "click"], "doc": ["[sic]", "[sic]"]}
-    assert noting(named)[0].column("doc").to_list() == ["[sic]"]
+    for name in ("[sic]", "[1]"):
+        named = {"page": [1, 1], "event": ["impression", "click"], "doc": [name, name]}
+        assert noting(named)[0].column("doc").to_list() == [name]
 
 
 def test_whole_numbers_that_floats_hold() -> None:

@@ -21,6 +21,7 @@ from gecasmo.forms.priors import Empirical, Priors
 from gecasmo.forms.table_state import (
     TableState,
     beta_draws,
+    drawn_inside,
     posterior_evidence,
     state_from_data,
     state_to_data,
@@ -411,7 +412,7 @@ class Table(Form):
         drawn = np.array(state.probability if state.centre is None else state.centre)
         unsure = np.flatnonzero((state.spread > 0) & (drawn > 0) & (drawn < 1))
         heads, tails = moved_rows(state, unsure, moved) / moved.scatter
-        drawn[unsure] = rng.beta(heads, tails)
+        drawn[unsure] = drawn_inside(heads, tails, rng)
         return replace(state, probability=drawn)
 
     def prior_strength(self, state: TableState) -> float:

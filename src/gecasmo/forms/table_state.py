@@ -28,6 +28,8 @@ Answer = TypeVar("Answer")
 
 # No posterior is worth less than this, in flips.
 _LEAST = 1e-6
+# No draw is nearer to certainty: rounded to 0 or 1 it would make what people did impossible.
+_NEAREST_DRAW = 1e-8
 # In spreads, pseudo-counts of less than half a flip a side count as that much, since otherwise a
 # single click would be certainty.
 _FLOOR = 0.5
@@ -201,8 +203,14 @@ def beta_draws(mean: Floats, spread: Floats, rng: np.random.Generator) -> Floats
     values = np.array(mean, dtype=np.float64)
     p, s = values[unsure], spread[unsure]
     strength = np.maximum(p * (1 - p) / s**2 - 1, 1e-3)
-    values[unsure] = rng.beta(p * strength, (1 - p) * strength)
+    values[unsure] = drawn_inside(p * strength, (1 - p) * strength, rng)
     return values
+
+
+def drawn_inside(heads: Floats, tails: Floats, rng: np.random.Generator) -> Floats:
+    """Draw from Beta distributions; nothing that is drawn is certain."""
+    found: Floats = np.clip(rng.beta(heads, tails), _NEAREST_DRAW, 1 - _NEAREST_DRAW)
+    return found
 
 
 # -- as data: JSON and frames ------------------------------------------------------------------

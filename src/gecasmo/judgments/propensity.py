@@ -346,20 +346,25 @@ class _Looks:
         self.coins = {coin: CoinOnPages(model, coin, log) for coin in coins}
 
     def by_rank(self, states: Mapping[str, FormState] | None = None) -> Floats:
-        """See `looks_by_rank`."""
-        found = {
-            coin: on_pages.believed if states is None else on_pages.under(states)
-            for coin, on_pages in self.coins.items()
-        }
-        liked = np.ones(len(self.rank))
-        for factor in self.factors:
-            values = [found[coin] for coin in factor.coins]
-            liked = liked * mean_over(values, [found[coin] for coin in factor.deciders])
-        usable = liked > _SMALLEST
+        """See `looks_by_rank`; what nobody likes by the fit is left out of draws, too."""
+        believed = {coin: on_pages.believed for coin, on_pages in self.coins.items()}
+        usable = self._liked(believed) > _SMALLEST
+        found = believed
+        if states is not None:
+            found = {coin: on_pages.under(states) for coin, on_pages in self.coins.items()}
         weight = np.where(usable, self.weight, 0.0)
-        looked = weight * self.clicks.under(states) / np.where(usable, liked, 1.0)
+        liked = np.maximum(np.where(usable, self._liked(found), 1.0), _SMALLEST**2)
+        looked = weight * self.clicks.under(states) / liked
         sums = [np.bincount(self.rank, each, self.n_ranks) for each in (weight, looked)]
         return np.stack(sums)
+
+    def _liked(self, coins: Mapping[str, Floats]) -> Floats:
+        """How likely each result is liked by those who look at it."""
+        liked = np.ones(len(self.rank))
+        for factor in self.factors:
+            values = [coins[coin] for coin in factor.coins]
+            liked = liked * mean_over(values, [coins[coin] for coin in factor.deciders])
+        return liked
 
 
 def all_looks(

@@ -284,7 +284,10 @@ def _only(value: Any, wanted: Collection[str]) -> Any:
 
 
 def _lists_of_texts(column: pl.Series) -> pl.Series:
-    """Read lists that are written as JSON text, such as '["a", "b"]', as CSV has to have them."""
+    """Read lists that are written as JSON text, such as '["a", "b"]', as CSV has to have them.
+
+    Where none has more or less than one member, as in "[1]", brackets are part of names.
+    """
     if column.dtype != pl.String:
         return column
     texts = column.str.strip_chars()
@@ -300,6 +303,8 @@ def _lists_of_texts(column: pl.Series) -> pl.Series:
         if any(isinstance(each, (list, dict)) for each in found):
             return column
         values[row] = [None if each is None else str(each) for each in found]
+    if all(len(values[row]) == 1 for row in bracketed.arg_true()):
+        return column
     as_lists = [[one] if isinstance(one, str) else one for one in values]
     return pl.Series(column.name, as_lists, pl.List(pl.String))
 
