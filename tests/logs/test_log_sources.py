@@ -190,8 +190,21 @@ def test_mixed_ids_are_refused() -> None:
 
 
 def test_what_is_no_table_is_refused() -> None:
-    with pytest.raises(ClickLogError, match=r"read_log cannot read a list\. It reads a Parquet"):
+    with pytest.raises(ClickLogError, match=r"A list cannot be read\. Give a Parquet"):
         read_log([1, 2])
+
+
+def test_a_list_of_dicts_is_a_table() -> None:
+    rows = [
+        {"session": 1, "doc": "a", "rank": 1, "click": 0},
+        {"session": 1, "doc": "b", "rank": 2},
+    ]
+    with pytest.raises(ClickLogError, match="click: 1 value is missing"):
+        read_log(rows)
+    log = read_log([rows[0], {**rows[1], "click": 1}])
+    assert log.to_frame().select("doc", "click").rows() == [("a", False), ("b", True)]
+    with pytest.raises(ClickLogError, match="The list of dicts cannot be read as a table: "):
+        read_log([{"session": 1, "doc": "a"}, {"session": 1, "doc": {"x": 1}}])
 
 
 def test_importing_is_light() -> None:

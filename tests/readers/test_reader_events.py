@@ -188,6 +188,19 @@ def test_lists_that_are_json_text(tmp_path: Path) -> None:
         assert noting(named)[0].column("doc").to_list() == [name]
 
 
+def test_a_list_of_events_as_json_has_them() -> None:
+    """Positions may be texts of floats, and an empty list an empty object, as PHP writes them."""
+    shown = [{"id": "a", "at": "1.0"}, {"id": "b", "at": "2.0"}]
+    events = [
+        {"page": 1, "event": "impression", "properties": json.dumps({"items": shown})},
+        {"page": 1, "event": "click", "properties": json.dumps({"items": shown[1:]})},
+        {"page": 1, "event": "scroll", "properties": json.dumps({"items": {}})},
+    ]
+    named = {"doc": "properties.items.id", "position": "properties.items.at"}
+    log, _ = noting(events, **named)
+    assert pages(log) == [(None, [("a", 1, 0), ("b", 2, 1)])]
+
+
 def test_whole_numbers_that_floats_hold() -> None:
     """Integers beside missing values are floats in pandas."""
     nan = float("nan")

@@ -50,7 +50,7 @@ def read_events(
     ----------
     source
         A table, as `read_log` takes it: a path, glob or address of Parquet, CSV, TSV or JSON lines,
-        "-", a data frame, or a dict of columns.
+        "-", a data frame, a dict of columns, or a list with a dict an event.
     page
         The column that says which list of results an event belongs to, or several that do so
         together, such as the visit and the query.

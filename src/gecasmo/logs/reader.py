@@ -17,8 +17,10 @@ from gecasmo.logs.formats.event_columns import EventRoles
 from gecasmo.logs.formats.table import (
     as_separator,
     columns_of,
+    is_records,
     is_separated_by,
     source_label,
+    table_of_records,
 )
 from gecasmo.logs.formats.ubi import is_pair
 from gecasmo.logs.inputs import MAX_LINE, Opened, naming, open_inputs
@@ -54,7 +56,8 @@ def read_log(
         A path or glob of Parquet, CSV, TSV or JSON lines (text also packed as .gz or .zst), or of
         a file of another format; an address of such a table that Polars can open (s3://, gs://,
         az://, hf://, https://); "-" for standard input; a Polars, pandas, PyArrow or DuckDB table
-        (anything with ``__arrow_c_stream__``); a Polars LazyFrame; or a dict of columns.
+        (anything with ``__arrow_c_stream__``); a Polars LazyFrame; a dict of columns; or a list
+        with a dict a row.
     session
         The column that says which page a result is on, or a list of columns that do so together.
         Not needed for nested logs, whose pages are then numbered 0, 1, 2, ...
@@ -138,6 +141,8 @@ def recognise(
         _refuse_remote(source, name)
     elif isinstance(source, str | Path):
         source = open_inputs(source, folders=name not in (None, "table"))
+    elif is_records(source):
+        source = table_of_records(source)
     if separator is not None:
         if name not in (None, "table", "events") or not isinstance(source, Opened):
             raise ClickLogError(

@@ -248,7 +248,9 @@ def _objects_of_texts(texts: pl.Series, wanted: Collection[str], notes: Notebook
     What Polars cannot read at once is read text by text: empty texts and texts that are no JSON
     are missing, and fields that nobody asks for may differ from text to text.
     """
-    found = _decoded(texts)
+    # PHP and Lua write an empty list as an empty object, which Polars does not take for one.
+    has_empty = bool(texts.str.contains(r"\{\s*\}").any())
+    found = None if has_empty else _decoded(texts)
     if found is not None:
         return found
     values: list[Any] = []
@@ -276,11 +278,18 @@ def _objects_of_texts(texts: pl.Series, wanted: Collection[str], notes: Notebook
 def _only(value: Any, wanted: Collection[str]) -> Any:
     """Of an object, or of objects in a list, take the fields that are asked for."""
     if isinstance(value, dict):
-        return {name: value[name] for name in value if name in wanted}
+        return {name: _filled(value[name]) for name in value if name in wanted}
     if isinstance(value, list):
         each = {*wanted, "key", "value"}
         return [_only(one, each) for one in value if isinstance(one, dict)] or None
     return None
+
+
+def _filled(value: Any) -> Any:
+    """The value with None for empty objects, however deep."""
+    if isinstance(value, dict):
+        return {name: _filled(each) for name, each in value.items()} or None
+    return [_filled(each) for each in value] if isinstance(value, list) else value
 
 
 def _lists_of_texts(column: pl.Series) -> pl.Series:
@@ -474,7 +483,7 @@ def read_positions(values: pl.Series, rows: pl.Series, title: str, faults: Fault
     )
     known = values.filter(there)
     if known.dtype == pl.String:
-        numbers = known.str.strip_chars().cast(pl.Int64, strict=False)
+        numbers = known.str.strip_chars().cast(pl.Float64, strict=False)
         known = known if numbers.null_count() else numbers
     at = rows.filter(there)
     with faults.naming_rows(lambda index: int(at[index])):

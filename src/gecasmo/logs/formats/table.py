@@ -89,10 +89,26 @@ def read(source: Any, options: ReadOptions, notes: Notebook) -> pl.DataFrame:
             f"{source_label(source).capitalize()} cannot be read as a table: {first_line(error)}"
         ) from error
     raise ClickLogError(
-        f"read_log cannot read a {type(source).__name__}. It reads a Parquet or CSV path or glob, "
-        "a Polars, pandas, PyArrow or DuckDB table (anything with __arrow_c_stream__), "
-        "or a dict of columns."
+        f"A {type(source).__name__} cannot be read. Give a Parquet or CSV path or glob, a Polars, "
+        "pandas, PyArrow or DuckDB table (anything with __arrow_c_stream__), a dict of columns, "
+        "or a list of dicts."
     )
+
+
+def is_records(source: Any) -> bool:
+    """Whether this is a list with a dict a row."""
+    is_list = isinstance(source, list | tuple) and len(source) > 0
+    return is_list and all(isinstance(row, Mapping) for row in source)
+
+
+def table_of_records(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Make a table of rows; what a row lacks is missing."""
+    try:
+        return pl.from_dicts(rows, infer_schema_length=None)
+    except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
+        raise ClickLogError(
+            f"The list of dicts cannot be read as a table: {first_line(error)}"
+        ) from error
 
 
 def _read_remote(source: RemoteTable, options: ReadOptions) -> pl.DataFrame:
