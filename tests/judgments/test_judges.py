@@ -275,6 +275,9 @@ def test_what_is_told_of_judges_can_be_read():
     data = blended(0.7).to_dict()["judges"]
     assert data["trust"][0]["judge"] == "llm"
     assert len(data["confusion"]) == 16
+    html = blended(0.7).judges._repr_html_()
+    assert html.count("<table") == 2
+    assert "what llm said" in html
 
 
 def test_where_clicks_and_a_judge_disagree_comes_first():

@@ -7,7 +7,7 @@ the judge, too, and errors that pairs have in common (`possible.py`): that is wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from gecasmo.judgments.panel import Draws, Heard, Panel, is_checked, said_column
 from gecasmo.judgments.possible import Worlds
 from gecasmo.judgments.trust import RELEVANCE
 from gecasmo.model.fit_pairs import PAIR
-from gecasmo.report import Column, TextTable, printable, wrapped
+from gecasmo.report import Column, TextTable, html_of, printable, wrapped
 
 Floats = NDArray[np.float64]
 
@@ -88,19 +88,28 @@ class Judges:
         told = {name: frame.to_dicts() for name, frame in frames.items()}
         return {**told, "confusion": self.confusion.to_dicts(), "notes": self.notes}
 
-    def __str__(self) -> str:
-        blocks = [str(self._trust_table())]
+    def _blocks(self) -> Iterator[TextTable | list[str]]:
+        """Tables, and remarks between them."""
+        yield self._trust_table()
         for judge in self.trust["judge"]:
-            notes = [f"{printable(judge)}: {note}" for note in self.notes[judge]]
-            if notes:
-                blocks.append(
-                    "\n".join(line for note in notes for line in wrapped(note, "  ", "  "))
-                )
+            if self.notes[judge]:
+                yield [f"{printable(judge)}: {note}" for note in self.notes[judge]]
             if judge in self.shown:
-                blocks.append(str(self._grade_table(judge, with_shares=self.shown[judge])))
-        return "\n\n".join([*blocks, "\n".join(wrapped(_LEGEND))])
+                yield self._grade_table(judge, with_shares=self.shown[judge])
+
+    def __str__(self) -> str:
+        texts = [
+            str(block)
+            if isinstance(block, TextTable)
+            else "\n".join(line for note in block for line in wrapped(note, "  ", "  "))
+            for block in self._blocks()
+        ]
+        return "\n\n".join([*texts, "\n".join(wrapped(_LEGEND))])
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_of(*self._blocks(), _LEGEND)
 
     def _trust_table(self) -> TextTable:
         frame = self.trust
