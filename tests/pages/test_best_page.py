@@ -16,6 +16,7 @@ from gecasmo.errors import ClickLogError, ModelError
 from gecasmo.model.beliefs import drawn_states
 from gecasmo.pages.candidates import Rules, as_candidates, pages_of
 from gecasmo.pages.chains import Chains, is_proven
+from gecasmo.pages.promise import _unshrunk
 from gecasmo.pages.worth import Worth
 from strategies.cases import Case, cases
 from strategies.checks import close_to, many
@@ -438,6 +439,20 @@ def test_promises_are_below_what_the_same_log_says() -> None:
     assert model.best_page(frame, 5, log=log, samples=20).promise == promise
     with pytest.raises(ClickLogError, match="a page that is shown now"):
         model.best_page(frame.drop("rank"), 5, log=log)
+
+
+def test_who_values_what_a_half_has_chosen_draws_what_it_says() -> None:
+    """Priors have next to no say there, in draws neither."""
+    model = DBN().fit(clicks(pages=200), progress=False)
+    assert model.errors_ is not None
+    assert model.errors_.slopes
+    judge = _unshrunk(model)
+    state = judge.states()["satisfaction"]
+    drawn = np.stack([one["satisfaction"].probability for one in drawn_states(judge, 400, 1)])
+    assert (np.abs(drawn.mean(axis=0) - state.probability) < 0.25 * state.spread).all()
+    assert (np.abs(drawn.std(axis=0) / state.spread - 1) < 0.25).all()
+    together = np.corrcoef(drawn.T)[np.triu_indices(len(drawn.T), 1)]
+    assert together.mean() < 0.1  # slopes of priors would move all of them
 
 
 def test_rules_that_half_of_the_log_cannot_keep() -> None:

@@ -70,6 +70,11 @@ class SharedErrors:
         found[np.ix_(place, place)] = self.covariance
         return SharedErrors(sizes, self.slopes, found)
 
+    def without_slopes(self) -> SharedErrors:
+        """Those of the numbers alone: for rows that priors have no say in."""
+        n = sum(self.numbers.values())
+        return SharedErrors(self.numbers, {}, self.covariance[:n, :n])
+
     @property
     def smallest(self) -> float:
         """The smallest eigenvalue of the correlations; below 0 no errors are like that."""

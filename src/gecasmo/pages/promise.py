@@ -135,8 +135,11 @@ def _unshrunk(model: Model) -> Model:
         n = heads + tails + _PRIOR
         mean = np.clip((heads + _PRIOR * prior[0] / prior.sum(axis=0)) / n, 1e-6, 1 - 1e-6)
         spread = np.sqrt(mean * (1 - mean) / (n + 1))
-        states[coin] = replace(state, probability=mean, centre=mean, spread=spread)
+        own = np.stack([n * mean, n * (1 - mean)]) - prior  # what draws take for evidence
+        states[coin] = replace(state, probability=mean, centre=mean, spread=spread, evidence=own)
     twin.states_ = states
+    if model.errors_ is not None:
+        twin.errors_ = model.errors_.without_slopes()
     return twin
 
 
