@@ -131,3 +131,14 @@ def test_the_rankings_are_those_of_the_last_benchmark():
     assert len(rows) == 4
     for row in rows:
         assert row.rstrip("|").rstrip() in measured
+
+
+def test_whole_commands_take_what_the_last_benchmark_says():
+    measured = text_of(RESULTS / "command.md").splitlines()
+    cells = [[cell.strip() for cell in line.split("|")] for line in measured]
+    found = {(row[1], row[2]): [row[8], row[9], row[10]] for row in cells if len(row) > 10}
+    shown = re.findall(r"^\| (10k|1M) \| ([^|]+) \| (.+) \|$", text_of(BENCHMARKS), re.MULTILINE)
+    names = {"a program of one's own": "Own"}
+    assert len(shown) == 6
+    for pages, model, seconds in shown:
+        assert seconds.split(" | ") == found[pages, names.get(model, model)]
