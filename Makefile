@@ -92,8 +92,9 @@ rivals: $(VENV)/dev ## against CLAX (in an environment of its own, .clax) and ot
 features: $(VENV)/dev ## logistic forms against CLAX; writes benchmarks/results/features.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.features
 
-scale: $(VENV)/dev ## logs of 1M to 100M pages, out of core; writes benchmarks/results/scale.md
+scale: $(VENV)/dev ## logs of 1M to 100M pages, out of core, and the ingest beside others; writes benchmarks/results/scale.md and ingest.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.scale
+	PYTHONPATH=. $(BIN)/python -m benchmarks.ingest
 
 views: $(VENV)/dev ## logs under views, in memory and stored; writes benchmarks/results/views.md
 	PYTHONPATH=. $(BIN)/python -m benchmarks.views
