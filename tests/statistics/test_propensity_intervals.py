@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gecasmo import DBN, PBM, UBM, ClickLog, ClickModel, Gibbs, Table, read_log
-from gecasmo.errors import ConvergenceWarning, without
+from gecasmo.errors import ConvergenceWarning, GecasmoWarning, without
 from gecasmo.judgments import propensities
 
 LIKED = {("q", d): p for d, p in enumerate((0.1, 0.9, 0.4, 0.3, 0.7, 0.5))}
@@ -69,3 +69,29 @@ def _pages(n: int) -> ClickLog:
         },
         click=None,
     )
+
+
+def test_what_pages_leave_open_does_not_come_apart() -> None:
+    """Of PBM nobody knows the scale of examination, which is the same at all ranks."""
+    rng = np.random.default_rng(3)
+    rows = [(query, doc) for query in range(30) for doc in range(20)]
+    attraction = rng.beta(1.2, 4, (30, 20))
+    seen = {rank: 0.9 * 0.85 ** (rank - 1) for rank in range(1, 11)}
+    liked = dict(zip(rows, attraction.ravel().tolist(), strict=True))
+    truth = PBM.with_values(attraction=liked, examination=seen)
+    query = rng.integers(30, size=30_000)
+    belief = np.log(attraction / (1 - attraction)) + rng.normal(0, 0.7, attraction.shape)
+    shown = np.argsort(-(belief[query] + rng.gumbel(0, 0.7, (30_000, 20))), axis=1)[:, :10]
+    page = {
+        "session": np.repeat(np.arange(30_000), 10),
+        "query": np.repeat(query, 10),
+        "doc": shown.ravel(),
+        "rank": np.tile(np.arange(1, 11), 30_000),
+    }
+    log = truth.simulate(page, seed=3)
+    with pytest.warns(GecasmoWarning, match="read the column propensity"):
+        frame = propensities(PBM().fit(log, progress=False), log)
+    relative = np.array(list(seen.values())) / 0.9
+    low, high = frame["propensity_low"].to_numpy(), frame["propensity_high"].to_numpy()
+    assert ((low <= relative + 1e-9) & (relative <= high + 1e-9)).mean() > 0.7
+    assert (high - low < 0.15).all()

@@ -99,8 +99,11 @@ class Errors:
         return found, {number: rest[own, own] for number, own in self.slopes()}
 
     def together(self) -> SharedErrors:
-        """The covariance for those who draw, with no logit of a table wider than anything is, and
-        those as wide that pages leave open."""
+        """The covariance for those who draw, with no logit of a table wider than anything is.
+
+        Numbers that pages leave open are as wide here as the covariance has them. That goes along
+        with what makes up for them; to widen some of them alone would tear that apart.
+        """
         n, coins = self.shared.size, self.problem.coins
         deviation = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         wanted = deviation.copy()
@@ -108,7 +111,6 @@ class Errors:
         for tie, own in zip(self.shared.ties, self.shared.slices(), strict=True):
             is_logit[own] = coins[tie[0]].form.has_posterior
         wanted[:n] = np.where(is_logit, np.minimum(wanted[:n], _WIDEST), wanted[:n])
-        wanted[:n] = np.where(is_logit & self.is_open, _WIDEST, wanted[:n])
         factor = np.divide(wanted, deviation, out=np.zeros_like(wanted), where=deviation > 0)
         names = [coins[tie[0]].name for tie in self.shared.ties]
         return SharedErrors(
