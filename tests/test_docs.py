@@ -246,4 +246,8 @@ def test_the_promises_of_best_pages_are_those_that_were_measured():
     for users, model, pages, cells in shown:
         row = found[users, model, pages, "30"]
         assert cells.split(" | ") == [row[5], row[8], row[10], row[11], row[13]]
-        assert users != model or 85 <= int(row[13].split("%")[0]) <= 95
+        share, error = (int(figure) for figure in re.findall(r"(\d+)%", row[13]))
+        assert users != model or 85 - 2 * error <= share <= 95 + 2 * error
+    share = re.search(r"as the model says: (\d+)%", measured)
+    assert share is not None
+    assert 85 <= int(share[1]) <= 95
