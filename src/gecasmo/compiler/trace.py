@@ -101,13 +101,13 @@ class Replay:
     def __init__(
         self,
         path: list[Decision],
-        parameters: dict[str, Parameter],
+        names: dict[int, str],
         densities: dict[str, Density],
         columns: dict[str, str],
     ) -> None:
         self.path = list(path)
         self._position = 0
-        self._parameters = parameters
+        self._names = names  # of parameters, by their identity
         self._densities, self._columns = densities, columns
         self._guards: dict[str, bool] = {}
         self._n_flips = 0
@@ -115,11 +115,12 @@ class Replay:
 
     def flip(self, parameter: Parameter) -> bool:
         """Give the outcome that this path prescribes, or try heads first on new ground."""
-        name = next((n for n, known in self._parameters.items() if known is parameter), None)
+        name = self._names.get(id(parameter))
         if name is None:
+            known = ", ".join(self._names.values()) or "none"
             raise mistake(
                 f"flip() was given {parameter!r}, which is not a Parameter of this model.\n"
-                f"  Its parameters are: {', '.join(self._parameters) or 'none'}. Parameters are "
+                f"  Its parameters are: {known}. Parameters are "
                 "attributes of the class, or in a list or dictionary that is one."
             )
         if self.is_finishing:
@@ -179,6 +180,9 @@ class _Tracer:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.parameters = program.parameters_by_name
+        self.names: dict[int, str] = {}
+        for name, one in self.parameters.items():
+            self.names.setdefault(id(one), name)
         self.densities = program.densities_by_name
         self.columns: dict[str, str] = {}  # by density and value of the hidden state
         self.states: dict[State, int] = {}
@@ -264,7 +268,7 @@ class _Tracer:
     def _run(
         self, run: Callable[[Replay], Outcome], path: list[Decision]
     ) -> tuple[list[Decision], Outcome]:
-        chooser = Replay(path, self.parameters, self.densities, self.columns)
+        chooser = Replay(path, self.names, self.densities, self.columns)
         token = running.set(chooser)
         try:
             outcome = run(chooser)

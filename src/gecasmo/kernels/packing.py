@@ -24,7 +24,8 @@ class Packing:
     def __init__(self, machine: Machine, plan: Plan, n_first: int, is_counting: bool) -> None:
         self.n_coins = len(plan.coins)
         self.packed = plan.packed
-        self.kept = [coin for coin in range(self.n_coins) if coin not in plan.packed]
+        packed = set(plan.packed)
+        self.kept = [coin for coin in range(self.n_coins) if coin not in packed]
         self.n_first = n_first
         self.is_counting = is_counting
         variables = machine.variables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple
 
 from gecasmo.compiler.automaton import Automaton
@@ -69,7 +70,7 @@ class Plan:
         codes = [f"codes{number}" for number in range(self.n_codes)]
         return codes + [f"first_row{number}" for number in self.based]
 
-    @property
+    @cached_property  # whoever writes kernels asks for it at every coin
     def packed(self) -> tuple[int, ...]:
         """The coins that looping kernels take in one array, if they are many; see `packing`."""
         found = tuple(n for n, coin in enumerate(self.coins) if coin.scope == "global")
@@ -80,7 +81,8 @@ class Plan:
         numbers = range(len(self.coins))
         if not (packed and self.packed):
             return [f"{name}{number}" for number in numbers]
-        return [f"{name}{n}" for n in numbers if n not in self.packed] + [f"{name}_packed"]
+        packed_ones = set(self.packed)
+        return [f"{name}{n}" for n in numbers if n not in packed_ones] + [f"{name}_packed"]
 
 
 class CodesPlan(NamedTuple):
