@@ -248,9 +248,7 @@ def _objects_of_texts(texts: pl.Series, wanted: Collection[str], notes: Notebook
     What Polars cannot read at once is read text by text: empty texts and texts that are no JSON
     are missing, and fields that nobody asks for may differ from text to text.
     """
-    # PHP and Lua write an empty list as an empty object, which Polars does not take for one.
-    has_empty = bool(texts.str.contains(r"\{\s*\}").any())
-    found = None if has_empty else _decoded(texts)
+    found = _decoded(texts)
     if found is not None:
         return found
     values: list[Any] = []
@@ -286,7 +284,7 @@ def _only(value: Any, wanted: Collection[str]) -> Any:
 
 
 def _filled(value: Any) -> Any:
-    """The value with None for empty objects, however deep."""
+    """The value with None for empty objects, which PHP and Lua write for empty lists."""
     if isinstance(value, dict):
         return {name: _filled(each) for name, each in value.items()} or None
     return [_filled(each) for each in value] if isinstance(value, list) else value
