@@ -209,15 +209,19 @@ def test_draws_of_relevance_near_zero_say_who_looks():
     assert ((frame["low"] >= 0) & (frame["low"] <= frame["high"]) & (frame["high"] <= 1)).all()
 
 
+def _plain():
+    return Table(pseudo_counts=(1.0, 1.0))
+
+
 def test_a_fit_that_does_not_know_how_sure_it_is_has_no_intervals():
     truth = DBN.with_values(attraction=LIKED, satisfaction=0.6, continuation=0.8)
     log = truth.simulate(pages(100), seed=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GecasmoWarning)
         fits = [
-            DBN(
-                **dict.fromkeys(("attraction", "satisfaction"), Table(pseudo_counts=(1.0, 1.0)))
-            ).fit(log, intervals=False, progress=False),
+            DBN(attraction=_plain(), satisfaction=_plain()).fit(
+                log, intervals=False, progress=False
+            ),
             DBN().fit(log, Gradient(epochs=2), progress=False),
         ]
     for model in fits:
