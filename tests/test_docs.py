@@ -251,3 +251,11 @@ def test_the_promises_of_best_pages_are_those_that_were_measured():
     share = re.search(r"as the model says: (\d+)%", measured)
     assert share is not None
     assert 85 <= int(share[1]) <= 95
+
+
+def test_intervals_of_propensities_are_those_that_were_measured():
+    measured = (ROOT / "benchmarks" / "results" / "propensities.md").read_text(encoding="utf-8")
+    page = (DOCS / "uncertainty.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?:random|good) \| (?:DBN|PBM|UBM) \| .*$", page, flags=re.M)
+    assert len(rows) == 6
+    assert [row for row in rows if row not in measured] == []
